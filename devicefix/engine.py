@@ -1,0 +1,147 @@
+"""One file in, one result out: gate, parse, rules, findings and the new source. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from devicefix.finding import Edit, Finding, Fix, Result, Safety
+from devicefix.gate import may_matter
+from devicefix.source import DecodeError, Source
+
+if TYPE_CHECKING:
+    from devicefix.config import Settings
+    from devicefix.device import Devices
+    from devicefix.project import Project
+    from devicefix.rule import Context
+
+_SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
+_NOQA = re.compile(r"#\s*noqa(?::\s?(?P<codes>[A-Z][A-Z0-9]+(?:[,\s]+[A-Z][A-Z0-9]+)*))?", re.I)
+
+
+class SelfCheckError(Exception):
+    """A rewritten file would not parse: a bug of devicefix. The file is left as it was."""
+
+
+def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
+    """Check one file, and fix it where `settings.fix` says so.
+
+    Args:
+        data: the file's bytes.
+        path: where it is, for its place in the project and for messages.
+        settings: which rules are on, and which fixes are wanted.
+        project: the facts of all files.
+
+    Returns:
+        The findings, those of them that are fixed, and the new bytes where any change.
+    """
+    result = Result(path)
+    if not may_matter(data) or _SKIP_FILE.search(data):
+        return result
+    try:
+        source = Source(data)
+        module = parse(source.text)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        from devicefix.rules.unparsable import explain
+
+        finding = explain(data, problem)
+        result.findings = [finding] if settings.enabled(finding.code) else []
+        return result
+    found, devices = _find(source, module, path, settings, project)
+    result.findings = [finding for finding in found if not _silenced(source, finding)]
+    if settings.fix:
+        _fix(source, devices, settings, result)
+    return result
+
+
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a module; warnings about its string literals are its author's affair."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+def _find(
+    source: Source, module: ast.Module, path: str, settings: Settings, project: Project
+) -> tuple[list[Finding], Devices]:
+    from devicefix.facts import Facts
+    from devicefix.rule import Context, visitors
+    from devicefix.rules import RULES
+
+    context = Context(source, Facts(source, module), project, path)
+    table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]] = {}
+    for code, rule in RULES.items():
+        if settings.enabled(code):
+            for kind, visit in visitors(rule(context)):
+                table.setdefault(kind, []).append(visit)
+    found = sorted(_walk(module, context, table), key=lambda finding: (finding.line, finding.column, finding.code))
+    return found, context.devices
+
+
+def _walk(
+    module: ast.Module, context: Context, table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]]
+) -> Iterator[Finding]:
+    todo: list[tuple[ast.AST, ast.JoinedStr | None]] = [(module, None)]
+    while todo:
+        node, string = todo.pop()
+        if node in context.claimed:
+            continue
+        for visit in table.get(type(node), ()):
+            for finding in visit(node):
+                yield finding if string is None else _in_string(context, string, finding)
+        if string is None and isinstance(node, ast.JoinedStr):
+            string = node
+        todo.extend((child, string) for child in reversed(list(ast.iter_child_nodes(node))))
+
+
+def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:
+    """A finding inside an f-string: before Python 3.12 its place is not known, nor how to quote there."""
+    start, end = (context.source.position(offset) for offset in context.source.span(string))
+    message = f"{finding.message} (not fixed inside an f-string: take the expression out of it)"
+    return Finding(finding.code, message, *start, *end)
+
+
+def _silenced(source: Source, finding: Finding) -> bool:
+    for line in {finding.line, finding.end_line}:
+        start = source.line_starts[line - 1]
+        match = _NOQA.search(source.text[start : source.line_end(start)])
+        if match and (match["codes"] is None or finding.code in re.split(r"[,\s]+", match["codes"].upper())):
+            return True
+    return False
+
+
+def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -> None:
+    from devicefix.rewriting import ConflictError, apply
+
+    chosen: list[tuple[Finding, Fix]] = []
+    taken: list[Edit] = []
+    for finding in result.findings:
+        fix = finding.fix
+        if fix is None or (fix.safety is Safety.UNSAFE and not settings.unsafe_fixes):
+            continue
+        if not any(_cross(edit, other) for edit in fix.edits for other in taken):
+            chosen.append((finding, fix))
+            taken.extend(fix.edits)
+    if not chosen:
+        return
+    needs = frozenset().union(*(fix.needs for _, fix in chosen))
+    try:
+        text = apply(source.text, [*taken, *devices.insertions(needs)])
+        parse(text)
+        result.output = source.encode(text)
+    except (SyntaxError, ValueError, ConflictError) as problem:
+        raise SelfCheckError(f"{result.path}: the rewritten file would not parse: {problem}") from problem
+    result.fixed = [finding for finding, _ in chosen]
+
+
+def _cross(one: Edit, other: Edit) -> bool:
+    """Whether two edits can't both be applied: they overlap, and neither is strictly inside the other."""
+    if one.end <= other.start or other.end <= one.start:
+        return False
+    inside = one.start <= other.start and other.end <= one.end
+    around = other.start <= one.start and one.end <= other.end
+    return inside == around

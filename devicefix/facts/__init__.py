@@ -1,0 +1,7 @@
+"""What is known of one module before any rule looks at it."""
+
+from devicefix.facts.guards import AVAILABLE, refuses, returns
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Binding, Scope, Tree, dotted
+
+__all__ = ["AVAILABLE", "Binding", "Facts", "Scope", "Tree", "dotted", "refuses", "returns"]

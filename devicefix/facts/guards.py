@@ -1,0 +1,216 @@
+"""Which tests say that there is CUDA, and which code runs only where one of them holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from devicefix.facts.scopes import Binding, dotted
+
+if TYPE_CHECKING:
+    from devicefix.facts.module import Facts
+
+AVAILABLE = "torch.cuda.is_available"
+# Calls that answer truthfully only on a machine with CUDA.
+_TELLING = {AVAILABLE, "torch.cuda.is_initialized", "torch.cuda.device_count"}
+_EXITS = {"exit", "quit", "sys.exit", "os._exit"}
+_SKIPS = re.compile(r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I)
+_DEPTH = 8  # how many bindings to follow from one flag to the next
+
+
+class Guards:
+    """Answers, for one module, whether a test or a place implies that CUDA is available."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.asked: set[int] = set()
+        self.known: dict[ast.AST, bool] = {}
+
+    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:
+        """Whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
+        if depth == 0:
+            return False
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.implies(operand, not truth, depth)
+            case ast.BoolOp(op=op, values=values):
+                answers = (self.implies(value, truth, depth) for value in values)
+                return any(answers) if isinstance(op, ast.And) is truth else all(answers)
+            case ast.NamedExpr(value=value):
+                return self.implies(value, truth, depth)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self._compared(left, op, right, truth, depth)
+            case ast.IfExp(test=inner, body=body, orelse=orelse) if truth:
+                return self._both(inner, body, orelse, depth)
+            case ast.Call(func=ast.Name(id="bool"), args=[argument]):
+                return self.implies(argument, truth, depth)
+            case ast.Call():
+                return truth and self._telling(test)
+            case ast.Attribute(attr="is_cuda"):
+                return truth
+            case ast.Name() | ast.Attribute():
+                return truth and self._flag(test, depth)
+        return False
+
+    def guarded(self, node: ast.AST) -> bool:
+        """Whether `node` is evaluated only where CUDA is available."""
+        answer = self.known.get(node)
+        if answer is None:
+            answer = self.known[node] = any(
+                self._only_with_cuda(child, parent) for child, parent in self.facts.tree.ancestors(node)
+            )
+        return answer
+
+    def _telling(self, call: ast.Call) -> bool:
+        return self.facts.resolve(call.func) in _TELLING
+
+    def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
+        """`a if t else b` is true only with CUDA: each arm is, or is never true, or is never taken."""
+        return all(
+            _falsy(arm) or self.implies(arm, True, depth) or self.implies(test, taken, depth)
+            for arm, taken in ((body, True), (orelse, False))
+        )
+
+    def _compared(
+        self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int
+    ) -> bool:
+        if isinstance(right, ast.Constant):
+            value = right.value
+            if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+                same = isinstance(op, (ast.Is, ast.Eq))
+                return self.implies(left, truth is (value is same), depth)
+            if isinstance(value, int) and self.counts_gpus(left, depth):
+                return truth and (
+                    (isinstance(op, ast.Gt) and value >= 0)
+                    or (isinstance(op, ast.GtE) and value >= 1)
+                    or (isinstance(op, ast.NotEq) and value == 0)
+                )  # fmt: skip
+            if isinstance(value, str) and self._names_type(left):
+                if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
+                    return truth is isinstance(op, ast.Eq)
+                if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
+                    return truth is isinstance(op, ast.NotEq)
+        if isinstance(left, ast.Constant) and left.value == "cuda" and isinstance(op, (ast.In, ast.NotIn)):
+            return truth is isinstance(op, ast.In) and _device_like(right)
+        return False
+
+    def _names_type(self, left: ast.expr) -> bool:
+        """`x.device.type`, or a device itself, as the left side of a comparison with its name."""
+        if isinstance(left, ast.Attribute) and left.attr == "type":
+            return True
+        return _device_like(left)
+
+    def counts_gpus(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether an expression is the number of GPUs, or something that is 0 where there are none."""
+        if depth == 0:
+            return False
+        if isinstance(node, ast.Call):
+            return self.facts.resolve(node.func) == "torch.cuda.device_count"
+        bindings = self.facts.bindings(node)
+        return bool(bindings) and all(
+            binding.value is not None
+            and (_falsy(binding.value) or self.counts_gpus(binding.value, depth - 1))
+            for binding in bindings
+        )
+
+    def _flag(self, node: ast.expr, depth: int) -> bool:
+        """Whether every value that a flag is ever given is true only where CUDA is available."""
+        bindings = self.facts.bindings(node)
+        if not bindings or id(node) in self.asked:
+            return False
+        self.asked.add(id(node))
+        try:
+            return all(self._set_with_cuda(binding, depth - 1) for binding in bindings) and any(
+                binding.value is not None and not _falsy(binding.value) for binding in bindings
+            )
+        finally:
+            self.asked.discard(id(node))
+
+    def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
+        if binding.value is None:
+            return False
+        return (
+            _falsy(binding.value)
+            or self.implies(binding.value, True, depth)
+            or self.guarded(binding.node)
+        )
+
+    def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
+        match parent:
+            case ast.If(test=test, body=body, orelse=orelse) | ast.While(test=test, body=body, orelse=orelse):
+                if child is not test and self.implies(test, child in body):
+                    return True
+            case ast.IfExp(test=test, body=body):
+                if child is not test and self.implies(test, child is body):
+                    return True
+            case ast.BoolOp(op=op, values=values):
+                before = values[: values.index(child)]  # type: ignore[arg-type]
+                if any(self.implies(value, isinstance(op, ast.And)) for value in before):
+                    return True
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                tests = [test for generator in parent.generators for test in generator.ifs]
+                if not isinstance(child, ast.comprehension) and any(map(self.implies, tests)):
+                    return True
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if any(self._skips(decorator) for decorator in child.decorator_list):
+                return True
+        return isinstance(child, ast.stmt) and self._left_before(child, parent)
+
+    def _skips(self, decorator: ast.expr) -> bool:
+        """A decorator of a test that keeps it from running without CUDA."""
+        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
+        if isinstance(decorator, ast.Call) and decorator.args:
+            short = name.rpartition(".")[2].lower()
+            if short == "skipif":
+                return self.implies(decorator.args[0], False)
+            if short == "skipunless":
+                return self.implies(decorator.args[0], True)
+        return bool(_SKIPS.search(name))
+
+    def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
+        """Whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
+        for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and statement in block:
+                return any(self._leaves(each) for each in block[: block.index(statement)])
+        return False
+
+    def _leaves(self, statement: ast.stmt) -> bool:
+        if not isinstance(statement, ast.If) or statement.orelse:
+            return False
+        return self.implies(statement.test, False) and returns(statement.body)
+
+
+def returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block ends by leaving what it is part of, other than by refusing to go on."""
+    last = body[-1]
+    if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
+        return True
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return (dotted(last.value.func) or "").rpartition(".")[2] in {"skipTest", "skip"}
+    return isinstance(last, ast.Raise) and "Skip" in ast.dump(last)
+
+
+def refuses(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block ends by raising an error or ending the program."""
+    last = body[-1]
+    if isinstance(last, ast.Raise):
+        return "Skip" not in ast.dump(last)
+    return (
+        isinstance(last, ast.Expr)
+        and isinstance(last.value, ast.Call)
+        and dotted(last.value.func) in _EXITS
+    )
+
+
+def _falsy(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _device_like(node: ast.expr) -> bool:
+    """A name or attribute that is called a device, or `str(...)` of one."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
+        return _device_like(node.args[0])
+    name = dotted(node)
+    return name is not None and bool(re.search(r"dev(ice)?s?$|device_?(type|name)$", name, re.I))

@@ -1,0 +1,129 @@
+"""The facts of one module: what torch is called, what names are bound to, what runs only with CUDA."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import cached_property
+
+from devicefix.facts.guards import Guards
+from devicefix.facts.scopes import Binding, Scope, Tree, dotted
+from devicefix.source import Source
+
+
+class Facts:
+    """Facts of one module, gathered on demand.
+
+    Args:
+        source: the module's text.
+        module: its syntax tree.
+    """
+
+    def __init__(self, source: Source, module: ast.Module) -> None:
+        self.source = source
+        self.tree = Tree(module)
+        self.guards = Guards(self)
+
+    def bindings(self, node: ast.expr) -> Sequence[Binding]:
+        """What a name, or a dotted path such as `args.cuda`, is bound to in this module.
+
+        Empty where that can't be known: a parameter, an import, a builtin, an attribute of one.
+        """
+        if isinstance(node, ast.Name):
+            found = self.tree.scope(node).lookup(node.id)
+            if found is None:
+                return ()
+            return () if any(each.parameter or each.imported for each in found[1]) else found[1]
+        path = dotted(node)
+        return () if path is None else self.tree.attributes.get(path, ())
+
+    def value(self, node: ast.expr) -> ast.expr | None:
+        """The one expression that a name is bound to, or None."""
+        bindings = self.bindings(node)
+        return bindings[0].value if len(bindings) == 1 else None
+
+    def resolve(self, node: ast.expr, depth: int = 4) -> str | None:
+        """The dotted name that an expression stands for, by the module's imports.
+
+        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for what is
+        no import, or an attribute of one.
+        """
+        if isinstance(node, ast.Attribute):
+            base = self.resolve(node.value, depth)
+            return f"{base}.{node.attr}" if base else None
+        if not isinstance(node, ast.Name):
+            return None
+        found = self.tree.scope(node).lookup(node.id)
+        if found is None:
+            return "torch" if node.id == "torch" else None
+        imported = {each.imported for each in found[1] if each.imported}
+        if len(imported) == 1:
+            return imported.pop()
+        if "torch" in imported:
+            return "torch"
+        if len(found[1]) == 1 and depth and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
+            return self.resolve(found[1][0].value, depth - 1)
+        return None
+
+    def call(self, node: ast.AST, *names: str) -> bool:
+        """Whether a node is a call of one of the functions with these full names."""
+        return isinstance(node, ast.Call) and self.resolve(node.func) in names
+
+    def guarded(self, node: ast.AST) -> bool:
+        """Whether a node is evaluated only where CUDA is available."""
+        return self.guards.guarded(node)
+
+    def torch_name(self, node: ast.AST) -> str | None:
+        """What torch is called at a place, None where it is not imported there."""
+        for scope in self.tree.scope(node).chain():
+            for name in scope.bindings:
+                if any(each.imported == "torch" for each in scope.bindings[name]):
+                    return name
+        return "torch" if self._torch_from_star else None
+
+    @cached_property
+    def _torch_from_star(self) -> bool:
+        """`torch` is used and bound nowhere: a star import brings it."""
+        bound = any("torch" in scope.bindings for scope in self.tree.scopes.values())
+        return not bound and bool(self.tree.star_imports) and "torch" in self.tree.loads
+
+    def taken(self, name: str) -> bool:
+        """Whether binding a new name in the module's scope would change what something means."""
+        return (
+            name in self.tree.root.bindings
+            or any(name in scope.elsewhere for scope in self.tree.scopes.values())
+            or (name in self.tree.loads and not self._bound_wherever_read(name))
+        )
+
+    def _bound_wherever_read(self, name: str) -> bool:
+        for node in ast.walk(self.tree.module):
+            if isinstance(node, ast.Name) and node.id == name and self.tree.scope(node).lookup(name) is None:
+                return False
+        return True
+
+    def shadowed(self, name: str, node: ast.AST) -> Scope | None:
+        """The scope inside the module that binds a name as seen from a place, if one does."""
+        found = self.tree.scope(node).lookup(name)
+        return None if found is None or found[0].is_module else found[0]
+
+    @cached_property
+    def integer_options(self) -> frozenset[str]:
+        """The names of the command line's options that are declared with `type=int`, as attributes."""
+        found = set()
+        for node in ast.walk(self.tree.module):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr == "add_argument" and _option_type(node) == "int":
+                    found.update(option_names(node))
+        return frozenset(found)
+
+
+def _option_type(call: ast.Call) -> str:
+    kind = next((each.value for each in call.keywords if each.arg == "type"), None)
+    return kind.id if isinstance(kind, ast.Name) else ""
+
+
+def option_names(call: ast.Call) -> list[str]:
+    """The attribute names that `add_argument("--local-rank", "-r")` may lead to."""
+    names = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    names += [each.value.value for each in call.keywords if each.arg == "dest" and isinstance(each.value, ast.Constant)]
+    return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]

@@ -1,0 +1,286 @@
+"""Scopes of a module and what is bound in them, from one walk over its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """One place where a name is bound.
+
+    `value` is the expression that it is bound to, None where there is no single one (a loop variable,
+    a parameter, part of an unpacked value). `imported` is the dotted name of what an import binds.
+    """
+
+    node: ast.AST
+    value: ast.expr | None = None
+    imported: str | None = None
+    parameter: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """A module, class, function, lambda or comprehension."""
+
+    node: ast.AST
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    elsewhere: set[str] = field(default_factory=set)  # declared global or nonlocal here
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_module(self) -> bool:
+        return self.parent is None
+
+    def chain(self) -> Iterator[Scope]:
+        """The scopes in which a name used here is looked up, inner to outer."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope is self or not scope.is_class:
+                yield scope
+            scope = scope.parent
+
+    def lookup(self, name: str) -> tuple[Scope, list[Binding]] | None:
+        """The nearest scope that binds a name, and all places there that do."""
+        for scope in self.chain():
+            if name in scope.bindings and name not in scope.elsewhere:
+                return scope, scope.bindings[name]
+        return None
+
+    @property
+    def function(self) -> Scope | None:
+        """The outermost function that this scope is part of."""
+        found = None
+        scope: Scope | None = self
+        while scope is not None:
+            if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found = scope
+            scope = scope.parent
+        return found
+
+
+class Tree:
+    """A syntax tree with each node's parent, and the scopes in it.
+
+    Attributes:
+        module: the syntax tree.
+        parents: the parent of every node but the module.
+        scopes: the scope that each scope-making node opens.
+        attributes: values assigned to dotted paths, such as `args.cuda` or `self.device`, by path.
+        star_imports: the modules named in `from x import *`, with their leading dots.
+    """
+
+    def __init__(self, module: ast.Module) -> None:
+        self.module = module
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.root = Scope(module, None)
+        self.scopes: dict[ast.AST, Scope] = {module: self.root}
+        self.attributes: dict[str, list[Binding]] = {}
+        self.star_imports: list[str] = []
+        self.loads: set[str] = set()
+        _Walk(self).run()
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which an expression or statement is evaluated.
+
+        Decorators, defaults and annotations of a function, and the bases of a class, belong to the
+        scope around it.
+        """
+        child, parent = node, self.parents.get(node)
+        while parent is not None:
+            if parent in self.scopes and _inside(parent, child):
+                return self.scopes[parent]
+            child, parent = parent, self.parents.get(parent)
+        return self.root
+
+    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Pairs of a child and its parent, from the node up to the module."""
+        parent = self.parents.get(node)
+        while parent is not None:
+            yield node, parent
+            node, parent = parent, self.parents.get(parent)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that a node is part of."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that a statement is part of."""
+        parent = self.parents[statement]
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return block
+        return [statement]
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` for such an attribute chain or name, else None."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    names.append(node.id)
+    return ".".join(reversed(names))
+
+
+def _inside(owner: ast.AST, child: ast.AST) -> bool:
+    if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return child in owner.body
+    if isinstance(owner, ast.ClassDef):
+        return child in owner.body
+    if isinstance(owner, ast.Lambda):
+        return child is owner.body
+    return True
+
+
+class _Walk:
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    def run(self) -> None:
+        parents, scopes = self.tree.parents, self.tree.scopes
+        todo: list[tuple[ast.AST, Scope]] = [(self.tree.module, self.tree.root)]
+        while todo:
+            node, scope = todo.pop()
+            bind = _BINDERS.get(type(node))
+            if bind is not None:
+                bind(self, node, scope)
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)):
+                inner = scopes[node] = Scope(node, scope)
+                self.parameters(node, inner)
+            else:
+                inner = scope
+            children = []
+            for child in ast.iter_child_nodes(node):
+                parents[child] = node
+                within = inner if inner is scope or _inside(node, child) else scope
+                children.append((child, within))
+            todo.extend(reversed(children))  # in the order of the source
+
+    def add(self, scope: Scope, name: str, binding: Binding) -> None:
+        target = self.tree.root if name in scope.elsewhere and scope.parent else scope
+        target.bindings.setdefault(name, []).append(binding)
+
+    def target(self, target: ast.expr, node: ast.AST, value: ast.expr | None, scope: Scope) -> None:
+        if isinstance(target, ast.Name):
+            self.add(scope, target.id, Binding(node, value))
+        elif isinstance(target, ast.Attribute):
+            path = dotted(target)
+            if path is not None:
+                self.tree.attributes.setdefault(path, []).append(Binding(node, value))
+        elif isinstance(target, ast.Starred):
+            self.target(target.value, node, None, scope)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            values: list[ast.expr | None] = [None] * len(target.elts)
+            if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+                if not any(isinstance(each, ast.Starred) for each in (*target.elts, *value.elts)):
+                    values = list(value.elts)
+            for each, its in zip(target.elts, values, strict=True):
+                self.target(each, node, its, scope)
+
+    def parameters(self, node: ast.AST, scope: Scope) -> None:
+        if not isinstance(node, FUNCTIONS):
+            return
+        arguments = node.args
+        for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            self.add(scope, arg.arg, Binding(arg, parameter=True))
+        for extra in (arguments.vararg, arguments.kwarg):
+            if extra is not None:
+                self.add(scope, extra.arg, Binding(extra, parameter=True))
+
+    def name(self, node: ast.Name, scope: Scope) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self.tree.loads.add(node.id)
+
+    def assign(self, node: ast.Assign, scope: Scope) -> None:
+        for target in node.targets:
+            self.target(target, node, node.value, scope)
+
+    def annotated(self, node: ast.AnnAssign, scope: Scope) -> None:
+        self.target(node.target, node, node.value, scope)
+
+    def augmented(self, node: ast.AugAssign, scope: Scope) -> None:
+        self.target(node.target, node, None, scope)
+
+    def walrus(self, node: ast.NamedExpr, scope: Scope) -> None:
+        while isinstance(scope.node, COMPREHENSIONS) and scope.parent is not None:
+            scope = scope.parent
+        self.target(node.target, node, node.value, scope)
+
+    def loop(self, node: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> None:
+        self.target(node.target, node, None, scope)
+
+    def context(self, node: ast.withitem, scope: Scope) -> None:
+        if node.optional_vars is not None:
+            self.target(node.optional_vars, node, None, scope)
+
+    def handler(self, node: ast.ExceptHandler, scope: Scope) -> None:
+        if node.name:
+            self.add(scope, node.name, Binding(node))
+
+    def definition(self, node: ast.FunctionDef | ast.ClassDef, scope: Scope) -> None:
+        self.add(scope, node.name, Binding(node))
+
+    def declaration(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
+        scope.elsewhere.update(node.names)
+
+    def imports(self, node: ast.Import, scope: Scope) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self.add(scope, name, Binding(node, imported=alias.name if alias.asname else name))
+
+    def imports_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        module = "." * node.level + (node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                self.tree.star_imports.append(module)
+                continue
+            joint = "" if module.endswith(".") else "."
+            name = alias.asname or alias.name
+            self.add(scope, name, Binding(node, imported=f"{module}{joint}{alias.name}"))
+
+    def capture(self, node: ast.MatchAs | ast.MatchStar, scope: Scope) -> None:
+        if node.name:
+            self.add(scope, node.name, Binding(node))
+
+    def delete(self, node: ast.Delete, scope: Scope) -> None:
+        for target in node.targets:
+            self.target(target, node, None, scope)
+
+
+_BINDERS = {
+    ast.Name: _Walk.name,
+    ast.Assign: _Walk.assign,
+    ast.AnnAssign: _Walk.annotated,
+    ast.AugAssign: _Walk.augmented,
+    ast.NamedExpr: _Walk.walrus,
+    ast.For: _Walk.loop,
+    ast.AsyncFor: _Walk.loop,
+    ast.comprehension: _Walk.loop,
+    ast.withitem: _Walk.context,
+    ast.ExceptHandler: _Walk.handler,
+    ast.FunctionDef: _Walk.definition,
+    ast.AsyncFunctionDef: _Walk.definition,
+    ast.ClassDef: _Walk.definition,
+    ast.Global: _Walk.declaration,
+    ast.Nonlocal: _Walk.declaration,
+    ast.Import: _Walk.imports,
+    ast.ImportFrom: _Walk.imports_from,
+    ast.MatchAs: _Walk.capture,
+    ast.MatchStar: _Walk.capture,
+    ast.Delete: _Walk.delete,
+}

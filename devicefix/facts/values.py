@@ -1,0 +1,179 @@
+"""What an expression stands for: a CUDA device, the CPU, the number of a GPU."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Binding
+
+_CUDA = re.compile(r"cuda(?::(\d+))?\Z")
+_DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(id|name|str|string))?\Z", re.I)
+_INDEX_NAME = re.compile(r"(^|_)(gpu|rank|cuda)(_?(id|idx|index|num|no|rank))?\Z|\Adevice_?(id|idx|index)\Z", re.I)
+_RANKS = {
+    "torch.cuda.current_device",
+    "torch.distributed.get_rank",
+    "torch.distributed.get_world_size",
+    "torch.cuda.device_count",
+    "int",
+    "len",
+}
+
+
+def device_name(name: str) -> bool:
+    """Whether a variable, option or key of this name holds a device, judged by the name alone."""
+    return bool(_DEVICE_NAME.search(name.replace("-", "_"))) and not name.endswith("_type")
+
+
+def index_name(name: str) -> bool:
+    """Whether a variable of this name holds the number of a GPU, judged by the name alone."""
+    return bool(_INDEX_NAME.search(name.replace("-", "_")))
+
+
+def last_name(node: ast.expr) -> str:
+    """The last part of a name or dotted path, empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def cuda_literal(node: ast.AST) -> int | None | str:
+    """The index that a string literal names: an int for "cuda:1", None for "cuda", else "no"."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        match = _CUDA.match(node.value)
+        if match:
+            return int(match[1]) if match[1] else None
+    return "no"
+
+
+def cuda_string(node: ast.AST) -> bool:
+    """Whether an expression is a string that names a CUDA device, also one put together."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return bool(_CUDA.match(text))
+        case ast.JoinedStr(values=[ast.Constant(value=str(text)), ast.FormattedValue()]):
+            return text in ("cuda:", "cuda")
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod() | ast.Add()):
+            return bool(re.match(r"cuda:?(%[ds]|\Z)", text))
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            return bool(re.match(r"cuda:?\{[^}]*\}\Z", text))
+    return False
+
+
+def cpu(facts: Facts, node: ast.expr) -> bool:
+    """Whether an expression is the CPU, as a string or a device."""
+    if isinstance(node, ast.Constant):
+        return node.value == "cpu"
+    return facts.call(node, "torch.device") and bool(node.args) and cpu(facts, node.args[0])  # type: ignore[attr-defined]
+
+
+def cuda_device(facts: Facts, node: ast.expr) -> bool:
+    """Whether an expression is a CUDA device and nothing else: a string or `torch.device(...)`."""
+    if cuda_string(node):
+        return True
+    if not (isinstance(node, ast.Call) and facts.call(node, "torch.device")):
+        return False
+    first = next(iter(node.args), None) or next((each.value for each in node.keywords), None)
+    if first is None:
+        return False
+    return cuda_string(first) or integer(first) or index_name(last_name(first))
+
+
+def integer(node: ast.AST) -> bool:
+    """Whether a node is the literal number of a GPU."""
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0
+
+
+def choice(facts: Facts, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] | None:
+    """The test, the CUDA arm and the CPU arm of `a if test else b`; the test may be the wrong way round."""
+    if not isinstance(node, ast.IfExp):
+        return None
+    if cpu(facts, node.orelse):
+        return node.test, node.body, node.orelse
+    if cpu(facts, node.body):
+        return node.test, node.orelse, node.body
+    return None
+
+
+def current_device(facts: Facts, node: ast.expr | None, depth: int = 4) -> bool:
+    """Whether an expression is the current CUDA device where there is one (and it is wanted), else the CPU.
+
+    An unconditional `"cuda"` counts: it becomes that.
+    """
+    if node is None or depth == 0:
+        return False
+    if cuda_literal(node) is None:
+        return True
+    if isinstance(node, ast.IfExp):
+        arms = choice(facts, node)
+        return arms is not None and current_device(facts, arms[1], depth - 1)
+    if isinstance(node, ast.Call) and facts.call(node, "torch.device") and not node.keywords:
+        return len(node.args) == 1 and current_device(facts, node.args[0], depth - 1)
+    if isinstance(node, ast.Name):
+        return current_device(facts, facts.value(node), depth - 1)
+    return False
+
+
+def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:
+    """Whether an expression is known to be an int or None: what `torch.device("cuda", i)` takes."""
+    if depth == 0:
+        return False
+    match node:
+        case ast.Constant(value=value):
+            return value is None or (type(value) is int and value >= 0)
+        case ast.Call(func=func):
+            name = func.id if isinstance(func, ast.Name) else facts.resolve(func)
+            return name in _RANKS
+        case ast.BinOp(left=left, right=right, op=ast.Mod() | ast.Add() | ast.Sub() | ast.FloorDiv()):
+            return index_or_none(facts, left, depth - 1) or index_or_none(facts, right, depth - 1)
+        case ast.Attribute():
+            bindings = facts.bindings(node)
+            if bindings:
+                return _all_indexes(facts, bindings, depth) or _integer_option(facts, node)
+            return _integer_option(facts, node)
+        case ast.Name():
+            found = facts.tree.scope(node).lookup(node.id)
+            return found is not None and _all_indexes(facts, found[1], depth)
+    return False
+
+
+def _all_indexes(facts: Facts, bindings: list[Binding] | tuple[Binding, ...], depth: int) -> bool:
+    return all(_index_binding(facts, binding, depth) for binding in bindings)
+
+
+def _index_binding(facts: Facts, binding: Binding, depth: int) -> bool:
+    node = binding.node
+    if binding.parameter:
+        assert isinstance(node, ast.arg)
+        return _index_parameter(facts, node)
+    if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
+        return isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range"
+    return binding.value is not None and index_or_none(facts, binding.value, depth - 1)
+
+
+def _index_parameter(facts: Facts, node: ast.arg) -> bool:
+    if node.annotation is not None:
+        return ast.unparse(node.annotation) in {"int", "Optional[int]", "int | None"}
+    default = parameter_default(facts, node)
+    return default is not None and integer(default)
+
+
+def parameter_default(facts: Facts, node: ast.arg) -> ast.expr | None:
+    """The default value of a parameter."""
+    owner = facts.tree.parents[node]
+    assert isinstance(owner, ast.arguments)
+    return next((default for arg, default in parameters(owner) if arg is node), None)
+
+
+def parameters(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    """The parameters of a function, each with its default."""
+    plain = [*arguments.posonlyargs, *arguments.args]
+    missing = len(plain) - len(arguments.defaults)
+    yield from zip(plain, [*[None] * missing, *arguments.defaults], strict=True)
+    yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+
+
+def _integer_option(facts: Facts, node: ast.Attribute) -> bool:
+    return node.attr in facts.integer_options

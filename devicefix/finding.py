@@ -1,0 +1,82 @@
+"""What the engine says about a file: findings, their fixes, and the result as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+
+class Safety(str, Enum):
+    """Whether a fix may be applied without being asked for.
+
+    A safe fix keeps the program's behaviour on CUDA and makes it run on a CPU. An unsafe one makes it
+    run on a CPU but may change what happens on CUDA.
+    """
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the characters from `start` up to `end` of the source text.
+
+    `new` is the replacement, or a function that makes it from the text that stands there once the
+    edits inside this one have been applied: edits may nest, but not cross.
+    """
+
+    start: int
+    end: int
+    new: str | Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that belong together, and the definitions that they rely on."""
+
+    edits: tuple[Edit, ...]
+    safety: Safety = Safety.SAFE
+    needs: frozenset[str] = frozenset()  # definitions and imports to insert: keys of Devices
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One tie to CUDA. Lines and columns count from 1; a column counts characters."""
+
+    code: str
+    message: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    fix: Fix | None = None
+
+    @property
+    def safety(self) -> Safety | None:
+        """How safe the fix is, None where there is no fix."""
+        return self.fix.safety if self.fix else None
+
+    def without_fix(self) -> Finding:
+        """The same finding to hand to another process: only the fix's safety is kept."""
+        return replace(self, fix=Fix((), self.fix.safety)) if self.fix else self
+
+
+@dataclass(slots=True)
+class Result:
+    """What the engine made of one file.
+
+    `findings` is everything found, in the order of the file. `fixed` is the part of it that the
+    fixes applied in `output` undo; `output` is the new content, None where nothing changes.
+    """
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    fixed: list[Finding] = field(default_factory=list)
+    output: bytes | None = None
+
+    @property
+    def remaining(self) -> list[Finding]:
+        """The findings that are still there after the fixes."""
+        fixed = {id(finding) for finding in self.fixed}
+        return [finding for finding in self.findings if id(finding) not in fixed]

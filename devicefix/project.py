@@ -1,0 +1,222 @@
+"""Facts that need more than one file: star imports, classes with their own cuda(), late settings."""
+
+from __future__ import annotations
+
+import ast
+import os.path
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from devicefix.facts import Facts, dotted
+from devicefix.facts.values import current_device
+from devicefix.gate import may_matter
+from devicefix.source import DecodeError, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the other files of a project need to know of one.
+
+    Attributes:
+        path: where the file is.
+        imports: the modules it imports, absolute (`a.b`) or relative (`..b`).
+        star_imports: those of them that it imports everything from.
+        bound: the names bound at the top of the module.
+        devices: those of them that are the current CUDA device or else the CPU.
+        read: the names that the module reads, where it has star imports.
+        classes: the names of the base classes of every class.
+        cuda_classes: the classes that define a method `cuda`.
+        late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
+        integer_options: the command line's options that are ints.
+    """
+
+    path: str
+    imports: frozenset[str] = frozenset()
+    star_imports: tuple[str, ...] = ()
+    bound: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
+    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cuda_classes: frozenset[str] = frozenset()
+    late: bool = False
+    integer_options: frozenset[str] = frozenset()
+
+
+def summarize(data: bytes, path: str) -> Summary | None:
+    """Sum up a file for the others of its project.
+
+    Returns:
+        None where the file can't matter to them, or does not parse.
+    """
+    if not may_matter(data):
+        return None
+    try:
+        source = Source(data)
+        module = ast.parse(source.text)
+        facts = Facts(source, module)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    root = facts.tree.root
+    classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
+    return Summary(
+        path=path,
+        imports=frozenset(_imports(facts)),
+        star_imports=tuple(facts.tree.star_imports),
+        bound=frozenset(root.bindings),
+        devices=frozenset(name for name in root.bindings if _device(facts, name)),
+        read=frozenset(facts.tree.loads) if facts.tree.star_imports else frozenset(),
+        classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
+        cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
+        late=bool(late_settings(facts)),
+        integer_options=facts.integer_options,
+    )
+
+
+def defines_cuda(node: ast.ClassDef) -> bool:
+    """Whether a class has a method `cuda` of its own."""
+    return any(isinstance(each, ast.FunctionDef) and each.name == "cuda" for each in node.body)
+
+
+def late_settings(facts: Facts) -> list[ast.stmt]:
+    """The statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
+    if b"CUDA_VISIBLE_DEVICES" not in facts.source.text.encode(errors="ignore"):
+        return []
+    first = min(
+        (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
+         and any(_last_import(name) == "torch" for name in _imported(node))),
+        default=None,
+    )  # fmt: skip
+    found = []
+    for node in ast.walk(facts.tree.module):
+        if isinstance(node, (ast.Assign, ast.Expr)) and _sets_visible_devices(node):
+            in_function = facts.tree.scope(node).function is not None
+            if in_function or (first is None or node.lineno > first):
+                found.append(node)
+    return found
+
+
+def _last_import(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _sets_visible_devices(node: ast.Assign | ast.Expr) -> bool:
+    if isinstance(node, ast.Assign):
+        return any(
+            isinstance(target, ast.Subscript)
+            and isinstance(target.slice, ast.Constant)
+            and target.slice.value == "CUDA_VISIBLE_DEVICES"
+            for target in node.targets
+        )
+    if not isinstance(node.value, ast.Call):
+        return False
+    name = dotted(node.value.func) or ""
+    if name.endswith(("environ.setdefault", "environ.update", "putenv")):
+        return "CUDA_VISIBLE_DEVICES" in ast.dump(node.value)
+    return False
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    module = "." * node.level + (node.module or "")
+    joint = "" if module.endswith(".") else "."
+    return [module, *(f"{module}{joint}{alias.name}" for alias in node.names if alias.name != "*")]
+
+
+def _imports(facts: Facts) -> Iterable[str]:
+    for node in ast.walk(facts.tree.module):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from _imported(node)
+
+
+def _device(facts: Facts, name: str) -> bool:
+    bindings = facts.tree.root.bindings[name]
+    return (
+        len(bindings) == 1
+        and current_device(facts, bindings[0].value)
+        and facts.tree.parents.get(bindings[0].node) is facts.tree.module
+    )
+
+
+class Project:
+    """The facts of all files together."""
+
+    def __init__(self, summaries: Iterable[Summary] = ()) -> None:
+        self.files = {os.path.normpath(summary.path): summary for summary in summaries}
+        self.cuda_classes = self._with_subclasses()
+        self.integer_options = frozenset(
+            name for summary in self.files.values() for name in summary.integer_options
+        )
+        self.late = self._reached_before_setting()
+        self.star_importers: dict[str, list[Summary]] = {}
+        for summary in self.files.values():
+            for module in summary.star_imports:
+                target = self.find(summary.path, module)
+                if target is not None:
+                    self.star_importers.setdefault(os.path.normpath(target.path), []).append(summary)
+
+    @classmethod
+    def of(cls, summaries: Iterable[Summary | None]) -> Project:
+        """Put the files' summaries together."""
+        return cls(summary for summary in summaries if summary is not None)
+
+    def find(self, path: str, module: str) -> Summary | None:
+        """The file that an import in the file at `path` reads, if it is one of the project's."""
+        level = len(module) - len(module.lstrip("."))
+        parts = [part for part in module.split(".") if part]
+        folder = os.path.dirname(os.path.normpath(path))
+        for _ in range(level - 1):
+            folder = os.path.dirname(folder)
+        while True:
+            stem = os.path.join(folder, *parts)
+            for name in (f"{stem}.py", os.path.join(stem, "__init__.py")):
+                found = self.files.get(os.path.normpath(name))
+                if found is not None and parts:
+                    return found
+            if level or not folder or folder == os.path.dirname(folder):
+                return None
+            folder = os.path.dirname(folder)
+
+    def star_names(self, path: str) -> dict[str, bool]:
+        """Names that star imports bring into a file; true for those that are a device."""
+        summary = self.files.get(os.path.normpath(path))
+        names: dict[str, bool] = {}
+        if summary is not None:
+            for module in summary.star_imports:
+                target = self.find(path, module)
+                if target is not None:
+                    names |= {name: name in target.devices for name in target.bound if name[0] != "_"}
+        return names
+
+    def carried(self, path: str, name: str) -> bool:
+        """Whether a new name at the top of a file would travel to where it means something else."""
+        if name.startswith("_"):
+            return False
+        importers = self.star_importers.get(os.path.normpath(path), ())
+        return any(name in each.bound or name in each.read for each in importers)
+
+    def _with_subclasses(self) -> frozenset[str]:
+        bases: dict[str, set[str]] = {}
+        own: set[str] = set()
+        for summary in self.files.values():
+            own |= summary.cuda_classes
+            for name, names in summary.classes.items():
+                bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in names)
+        while True:
+            more = {name for name, names in bases.items() if names & own} - own
+            if not more:
+                return frozenset(own)
+            own |= more
+
+    def _reached_before_setting(self) -> frozenset[str]:
+        """The files that set CUDA_VISIBLE_DEVICES late, and all that those import."""
+        todo = [summary for summary in self.files.values() if summary.late]
+        reached = {os.path.normpath(summary.path) for summary in todo}
+        while todo:
+            summary = todo.pop()
+            for module in summary.imports:
+                target = self.find(summary.path, module)
+                if target is not None and os.path.normpath(target.path) not in reached:
+                    reached.add(os.path.normpath(target.path))
+                    todo.append(target)
+        return frozenset(reached)

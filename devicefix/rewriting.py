@@ -1,0 +1,138 @@
+"""New code from old: LibCST for expressions, so that comments and line breaks inside them survive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from devicefix.finding import Edit
+
+
+class ConflictError(Exception):
+    """Two edits overlap without one being inside the other."""
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """Apply edits that may nest: inner ones first, outer ones to the result.
+
+    Raises:
+        ConflictError: two edits cross, or replace the same characters.
+    """
+    ordered = sorted(edits, key=lambda edit: (edit.start, -edit.end, edit.start == edit.end))
+    new, used = _apply(text, ordered, 0, 0, len(text))
+    assert used == len(ordered)
+    return new
+
+
+def _apply(text: str, edits: list[Edit], index: int, start: int, end: int) -> tuple[str, int]:
+    parts = []
+    at = start
+    while index < len(edits) and edits[index].start < end or (index < len(edits) and edits[index].start == end == len(text)):
+        edit = edits[index]
+        if edit.start < at or edit.end > end:
+            raise ConflictError
+        parts.append(text[at : edit.start])
+        inner, index = _apply(text, edits, index + 1, edit.start, edit.end)
+        parts.append(edit.new if isinstance(edit.new, str) else edit.new(inner))
+        at = edit.end
+    parts.append(text[at:end])
+    return "".join(parts), index
+
+
+def on_call(change: Callable[[cst.Call], cst.Call]) -> Callable[[str], str]:
+    """A text-to-text function that parses a call, changes it and writes it out again."""
+
+    def rewrite(text: str) -> str:
+        import libcst as cst
+
+        # Inside parentheses a call may span lines; they are taken off again.
+        module = cst.parse_module(f"({text}\n)")
+        statement = module.body[0]
+        assert isinstance(statement, cst.SimpleStatementLine)
+        expression = statement.body[0]
+        assert isinstance(expression, cst.Expr)
+        call = expression.value
+        assert isinstance(call, cst.Call)
+        call = call.with_changes(lpar=call.lpar[1:], rpar=call.rpar[:-1])
+        return module.code_for_node(change(call))
+
+    return rewrite
+
+
+def moved(device: str) -> Callable[[str], str]:
+    """`x.cuda(1, True)` as `x.to(device, non_blocking=True)`: every argument but the device survives."""
+
+    def change(call: cst.Call) -> cst.Call:
+        import libcst as cst
+
+        target = cst.parse_expression(device)
+        rest = [arg for i, arg in enumerate(call.args) if not _is(arg, i, 0, "device")]
+        rest = [_named(arg, "non_blocking") if arg.keyword is None and not arg.star else arg for arg in rest]
+        given = next((arg for i, arg in enumerate(call.args) if _is(arg, i, 0, "device")), None)
+        if given is None:
+            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")) if rest else cst.MaybeSentinel.DEFAULT
+            args = [cst.Arg(target, comma=comma), *rest]
+        else:
+            args = [
+                arg.with_changes(value=target, keyword=None, equal=cst.MaybeSentinel.DEFAULT) if arg is given else other
+                for arg, other in zip(_first(call.args, given), [None, *rest], strict=True)
+            ]  # fmt: skip
+        return _renamed(call, "to").with_changes(args=args)
+
+    return on_call(change)
+
+
+def _first(args: Iterable[cst.Arg], first: cst.Arg) -> list[cst.Arg]:
+    return [first, *(arg for arg in args if arg is not first)]
+
+
+def _is(arg: cst.Arg, index: int, position: int, name: str) -> bool:
+    if arg.star:
+        return False
+    return index == position if arg.keyword is None else arg.keyword.value == name
+
+
+def _named(arg: cst.Arg, name: str) -> cst.Arg:
+    import libcst as cst
+
+    nothing = cst.SimpleWhitespace("")
+    equal = cst.AssignEqual(whitespace_before=nothing, whitespace_after=nothing)
+    return arg.with_changes(keyword=cst.Name(name), equal=equal)
+
+
+def _renamed(call: cst.Call, name: str) -> cst.Call:
+    import libcst as cst
+
+    assert isinstance(call.func, cst.Attribute)
+    return call.with_changes(func=call.func.with_changes(attr=cst.Name(name)))
+
+
+def with_keyword(name: str, value: str) -> Callable[[str], str]:
+    """A call with one keyword argument more, behind the last that it has (but before `**kwargs`)."""
+
+    def change(call: cst.Call) -> cst.Call:
+        import libcst as cst
+
+        added = _named(cst.Arg(cst.parse_expression(value)), name)
+        args = list(call.args)
+        at = next((i for i, arg in enumerate(args) if arg.star == "**"), len(args))
+        separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        if at < len(args):
+            return call.with_changes(args=[*args[:at], added.with_changes(comma=separator), *args[at:]])
+        if args:
+            last = args[-1]
+            if isinstance(last.comma, cst.Comma):  # the call ends in a comma: go on doing so
+                before = args[-2].comma if len(args) > 1 else separator
+                if not isinstance(before, cst.Comma):
+                    before = separator
+                added = added.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+                args[-1] = last.with_changes(comma=before)
+            else:
+                added = added.with_changes(whitespace_after_arg=last.whitespace_after_arg)
+                args[-1] = last.with_changes(comma=separator, whitespace_after_arg=cst.SimpleWhitespace(""))
+        return call.with_changes(args=[*args, added])
+
+    return on_call(change)

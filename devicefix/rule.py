@@ -1,0 +1,147 @@
+"""What a rule is, and what it is handed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from devicefix.device import Devices, Use
+from devicefix.facts import Facts
+from devicefix.finding import Edit, Finding, Fix, Safety
+from devicefix.project import Project
+from devicefix.source import Source
+
+# Where `a if b else c` may stand without parentheses, by parent and field.
+_ROOMY = (
+    ast.Call, ast.keyword, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.List, ast.Tuple,
+    ast.Set, ast.Dict, ast.arguments, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.Yield, ast.Lambda, ast.withitem,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An example that a rule matches.
+
+    `after` is what becomes of it, None where the finding has no fix.
+    """
+
+    before: str
+    after: str | None
+    unsafe: bool = False
+
+
+class Context:
+    """Everything that a rule may ask about the module it looks at."""
+
+    def __init__(self, source: Source, facts: Facts, project: Project, path: str) -> None:
+        self.source = source
+        self.facts = facts
+        self.project = project
+        self.devices = Devices(facts, project, path)
+        self.claimed: set[ast.AST] = set()
+
+    def claim(self, *nodes: ast.AST) -> None:
+        """Keep the other rules from looking at nodes, and at what is inside them."""
+        self.claimed.update(nodes)
+
+    def replace(self, node: ast.expr, use: Use, safety: Safety = Safety.SAFE) -> Fix:
+        """A fix that puts another expression in a node's place, in parentheses where it needs them."""
+        text = use.text
+        if " if " in text and not self._roomy(node):
+            text = f"({text})"
+        return Fix((Edit(*self.source.span(node), text),), safety, use.needs)
+
+    def conditional(self, node: ast.expr, otherwise: str, safety: Safety = Safety.SAFE) -> Fix:
+        """A fix that makes an expression `expression if torch.cuda.is_available() else otherwise`."""
+        use = self.devices.available(node)
+        roomy = self._roomy(node)
+
+        def new(text: str) -> str:
+            text = f"{text} if {use.text} else {otherwise}"
+            return text if roomy else f"({text})"
+
+        return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
+
+    def edit(
+        self, node: ast.expr, new: str | Callable[[str], str], use: Use, safety: Safety = Safety.SAFE
+    ) -> Fix:
+        """A fix that changes a node's text and needs the definitions of `use`."""
+        return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
+
+    def guarded(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
+        """A fix that puts a statement under `if torch.cuda.is_available():`."""
+        use = self.devices.available(statement)
+        start, end = self.source.span(statement)
+        if not self.alone(statement):
+            assert isinstance(statement, ast.Expr)
+            return Fix((Edit(start, end, lambda text: f"{text} if {use.text} else None"),), safety, use.needs)
+        indentation = self.source.indentation(start)
+        deeper = "\t" if "\t" in indentation else "    "
+        newline = self.source.newline
+        verbatim = any(isinstance(each, (ast.Constant, ast.JoinedStr)) and each.lineno != each.end_lineno
+                       for each in ast.walk(statement) if isinstance(each, ast.expr))  # fmt: skip
+
+        def new(text: str) -> str:
+            body = text if verbatim else text.replace(newline, newline + deeper)
+            return f"if {use.text}:{newline}{indentation}{deeper}{body}"
+
+        return Fix((Edit(start, end, new),), safety, use.needs)
+
+    def alone(self, statement: ast.stmt) -> bool:
+        """Whether a statement has its lines to itself, comments aside."""
+        start, end = self.source.span(statement)
+        line, _ = self.source.position(start)
+        before = self.source.text[self.source.line_starts[line - 1] : start]
+        after = self.source.text[end : self.source.line_end(end)].strip()
+        return not before.strip() and (not after or after.startswith("#"))
+
+    def _roomy(self, node: ast.expr) -> bool:
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Call) and parent.func is node:
+            return False
+        return isinstance(parent, _ROOMY)
+
+
+class Rule:
+    """One kind of tie to CUDA: how to find it, and what to make of it.
+
+    A rule looks at the syntax tree through methods named `visit_` and a class of `ast`, which yield
+    findings. Its docstring is its page of documentation, and its examples are its tests.
+
+    Attributes:
+        code: `DF` and three digits, the first of which is the family.
+        name: a few words in kebab-case.
+        summary: one line for lists of rules.
+        default: whether the rule is on when nothing selects it.
+        MATCHES: examples that it matches, with what becomes of them.
+        LEAVES: examples that it leaves alone.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    default: ClassVar[bool] = True
+    MATCHES: ClassVar[tuple[Changed, ...]] = ()
+    LEAVES: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.facts = context.facts
+        self.devices = context.devices
+
+    def finding(self, node: ast.expr | ast.stmt | ast.arg, message: str, fix: Fix | None = None) -> Finding:
+        """A finding of this rule at a node."""
+        start, end = self.context.source.span(node)
+        return Finding(
+            self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
+        )
+
+
+def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Callable[[ast.AST], Iterator[Finding]]]]:
+    """The node classes that a rule looks at, each with its method."""
+    for name in dir(rule):
+        if name.startswith("visit_"):
+            yield getattr(ast, name.removeprefix("visit_")), getattr(rule, name)

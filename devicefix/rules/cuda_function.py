@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.values import device_name, last_name
+from devicefix.finding import Finding, Fix
+from devicefix.rule import Changed, Rule
+from devicefix.rules.device_argument import takes_device
+
+# Measured on torch 2.13 without CUDA: each of these raises there. What is not named is harmless: it
+# answers 0, nothing or an empty list, or does nothing.
+_RAISING = frozenset(
+    """
+    set_device synchronize current_device get_device_name get_device_properties get_device_capability
+    current_stream default_stream set_stream Stream Event ExternalStream CUDAGraph graph graph_pool_handle
+    get_rng_state initial_seed mem_get_info memory_summary memory_snapshot reset_peak_memory_stats
+    reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats
+    set_per_process_memory_fraction init ipc_collect cudart check_error can_device_access_peer
+    current_blas_handle get_sync_debug_mode set_sync_debug_mode is_current_stream_capturing
+    caching_allocator_alloc caching_allocator_delete get_allocator_backend utilization temperature
+    power_draw clock_rate memory_usage device_memory_used list_gpu_processes
+    nvtx.range_push nvtx.range_pop nvtx.mark nvtx.range nvtx.range_start nvtx.range_end
+    profiler.start profiler.stop profiler.init profiler.profile
+    memory._record_memory_history memory._snapshot memory._dump_snapshot
+    nccl.version nccl.unique_id nccl.all_reduce nccl.reduce nccl.broadcast nccl.all_gather
+    comm.broadcast comm.broadcast_coalesced comm.reduce_add comm.scatter comm.gather
+    random.get_rng_state random.initial_seed
+    """.split()
+) - {"list_gpu_processes", "set_stream"}
+# As a value: what stands for the answer on a CPU wherever the answer is only shown or compared.
+_INSTEAD = {
+    "get_device_name": '"cpu"',
+    "get_device_capability": "(0, 0)",
+    "memory_summary": '""',
+    "mem_get_info": "(0, 0)",
+    "utilization": "0",
+    "memory_usage": "0",
+}
+
+
+class CudaFunction(Rule):
+    """
+    ## What it does
+    Finds calls of `torch.cuda` that raise an error where there is no CUDA, such as
+    `torch.cuda.synchronize()` and `torch.cuda.set_device(rank)`.
+
+    ## Why it matters
+    They only mean something with CUDA, but stop the program without it.
+
+    ## Example
+    ```python
+    torch.cuda.set_device(args.local_rank)
+    torch.cuda.synchronize()
+    ```
+
+    ## Use instead
+    ```python
+    if torch.cuda.is_available():
+        torch.cuda.set_device(args.local_rank)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    ```
+
+    ## Fix safety
+    Safe where the call stands alone, or where its value is the current device, the name of the GPU or its
+    capability. Other values are reported: what a stream, an event or the properties of a GPU are good for
+    on a CPU is for a person to decide.
+    """
+
+    code = "DF401"
+    name = "cuda-function"
+    summary = "A function of `torch.cuda` that raises without CUDA"
+    MATCHES = (
+        Changed(
+            "import torch\n\n\ndef step():\n    torch.cuda.synchronize()  # for the clock\n",
+            "import torch\n\n\ndef step():\n    if torch.cuda.is_available():\n"
+            "        torch.cuda.synchronize()  # for the clock\n",
+        ),
+        Changed(
+            "from torch import cuda\n\nif verbose: cuda.reset_peak_memory_stats(); go()\n",
+            "import torch\nfrom torch import cuda\n\n"
+            "if verbose: cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None; go()\n",
+        ),
+        Changed(
+            "import torch\n\nx = x.cuda(torch.cuda.current_device())\nlogger.info(torch.cuda.get_device_name(0))\n",
+            "import torch\n\n"
+            'x = x.to(torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else "cpu")\n'
+            'logger.info(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu")\n',
+        ),
+        Changed(
+            "import torch\n\nwith torch.cuda.device(1):\n    run()\n",
+            "import torch\n\nwith torch.cuda.device(1 if torch.cuda.is_available() else -1):\n    run()\n",
+        ),
+        Changed("import torch\n\nside = torch.cuda.Stream()\n", None),
+    )
+    LEAVES = (
+        "import torch\n\nif torch.cuda.is_available():\n    torch.cuda.synchronize()\n",
+        "import torch\n\ntorch.cuda.empty_cache()\ntorch.cuda.manual_seed_all(1)\nn = torch.cuda.device_count()\n",
+        "from numba import cuda\n\ncuda.synchronize()\n",
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        name = self.facts.resolve(node.func) or ""
+        if not name.startswith("torch.cuda.") or self.facts.guarded(node):
+            return
+        short = name.removeprefix("torch.cuda.")
+        if short == "device":
+            yield from self._device(node)
+        elif short in _RAISING:
+            yield self.finding(node, f"`{name}` raises an error without CUDA{self._advice(node, short)}", self._fix(node, short))
+
+    def _device(self, node: ast.Call) -> Iterator[Finding]:
+        """`with torch.cuda.device(i):`, which does nothing for the index -1."""
+        if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
+            fix = self.context.conditional(node.args[0], "-1")
+            yield self.finding(node, "`torch.cuda.device` can't be entered without CUDA", fix)
+
+    def _fix(self, node: ast.Call, short: str) -> Fix | None:
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Expr):
+            return self.context.guarded(parent)
+        if short == "current_device":
+            return self._current(node, parent)
+        if short in _INSTEAD:
+            return self.context.conditional(node, _INSTEAD[short])
+        return None
+
+    def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
+        """The number of the current GPU, where it is used as a device."""
+        moves = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in ("to", "cuda")
+        if moves:
+            return Fix(())  # the move itself is fixed
+        if isinstance(parent, ast.keyword) and parent.arg and takes_device(parent.arg):
+            return self.context.conditional(node, '"cpu"')
+        if isinstance(parent, ast.Assign) and device_name(last_name(parent.targets[0])):
+            return self.context.conditional(node, '"cpu"')
+        if parent is not None and self.facts.call(parent, "torch.device"):
+            return self.context.conditional(node, '"cpu"')
+        return None
+
+    def _advice(self, node: ast.Call, short: str) -> str:
+        if self._fix(node, short) is not None:
+            return ""
+        return ": decide what to do instead, and put it under `if torch.cuda.is_available():`"
+

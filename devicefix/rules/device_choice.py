@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.device import Use
+from devicefix.facts.values import choice, cuda_device, index_or_none
+from devicefix.finding import Edit, Finding, Fix
+from devicefix.rule import Changed, Rule
+from devicefix.rules.to_cuda import gpu_number
+from devicefix.rules.typed_tensor import typed_choice
+
+
+class DeviceChoice(Rule):
+    """
+    ## What it does
+    Finds a choice between CUDA and the CPU that does not ask whether there is CUDA:
+    `torch.device("cuda" if args.cuda else "cpu")`.
+
+    ## Why it matters
+    The user's flag says what is wanted, not what is there: with the flag set (often it is by default),
+    the program fails without CUDA.
+
+    ## Example
+    ```python
+    device = torch.device("cuda" if opt.gpus[0] >= 0 else "cpu")
+    ```
+
+    ## Use instead
+    ```python
+    device = torch.device("cuda" if opt.gpus[0] >= 0 and torch.cuda.is_available() else "cpu")
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the choice is the same as before.
+    """
+
+    code = "DF204"
+    name = "device-choice"
+    summary = "A choice between CUDA and the CPU does not ask whether CUDA is there"
+    MATCHES = (
+        Changed(
+            'import torch\n\ndevice = torch.device("cuda" if args.cuda else "cpu")\n',
+            'import torch\n\ndevice = torch.device("cuda" if args.cuda and torch.cuda.is_available() else "cpu")\n',
+        ),
+        Changed(
+            'import torch\n\ndevice = "cpu" if args.cpu else "cuda:0"\n',
+            'import torch\n\ndevice = "cpu" if args.cpu or not torch.cuda.is_available() else "cuda:0"\n',
+        ),
+        Changed(
+            'import torch\n\ndevice = "cuda" if a or b else "cpu"\n',
+            'import torch\n\ndevice = "cuda" if (a or b) and torch.cuda.is_available() else "cpu"\n',
+        ),
+        Changed(
+            "import torch\n\ndtype = torch.cuda.FloatTensor if args.cuda else torch.FloatTensor\n",
+            "import torch\n\n"
+            "dtype = torch.cuda.FloatTensor if args.cuda and torch.cuda.is_available() else torch.FloatTensor\n",
+        ),
+    )
+    LEAVES = (
+        'import torch\n\ncuda = not args.no_cuda and torch.cuda.is_available()\nd = "cuda" if cuda else "cpu"\n',
+        "device = 'cuda' if x.is_cuda else 'cpu'\n",
+        "import torch\n\nT = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
+        "import torch\n\ndevice = 'cpu' if not torch.cuda.is_available() else 'cuda'\n",
+    )
+
+    def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
+        arms = choice(self.facts, node) or typed_choice(self.facts, node)
+        if arms is None:
+            return
+        test, cuda, _ = arms
+        if not (cuda_device(self.facts, cuda) or self._number(cuda) or typed_choice(self.facts, node)):
+            return
+        self.context.claim(node.body, node.orelse)
+        if self.facts.guards.implies(test, cuda is node.body) or self.facts.guarded(node):
+            return
+        fix = self._also_available(test, wanted=cuda is node.body)
+        yield self.finding(node, "chooses CUDA without asking whether it is there", fix)
+
+    def _number(self, node: ast.expr) -> bool:
+        return gpu_number(node) or (isinstance(node, ast.Name) and index_or_none(self.facts, node))
+
+    def _also_available(self, test: ast.expr, wanted: bool) -> Fix:
+        available = self.devices.available(test)
+        loose = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr) if wanted else (ast.IfExp, ast.Lambda, ast.NamedExpr)
+        extra = Use(f" and {available.text}" if wanted else f" or not {available.text}")
+        chained = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+
+        def new(text: str) -> str:
+            text = f"({text})" if isinstance(test, loose) and not (wanted and chained) else text
+            return text + extra.text
+
+        return Fix((Edit(*self.context.source.span(test), new),), needs=available.needs)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.values import cuda_string, device_name, last_name, parameters
+from devicefix.finding import Finding
+from devicefix.rule import Changed, Rule
+
+
+class DeviceValue(Rule):
+    """
+    ## What it does
+    Finds the name of a CUDA device as a value: assigned to a variable or attribute, as the default of a
+    parameter or of a command line's option, in a dictionary, or returned by a function that is asked for
+    a device.
+
+    ## Why it matters
+    The string travels, and what is sent to it fails without CUDA.
+
+    ## Example
+    ```python
+    DEVICE = "cuda"
+    parser.add_argument("--device", default="cuda:3")
+    def encode(text, device="cuda"): ...
+    ```
+
+    ## Use instead
+    ```python
+    DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", default="cuda:3" if torch.cuda.is_available() else "cpu")
+    def encode(text, device="cuda" if torch.cuda.is_available() else "cpu"): ...
+    ```
+
+    ## Fix safety
+    Safe: a string stays a string, and what the user gives still wins over the default. Unsafe where the
+    program sets `CUDA_VISIBLE_DEVICES` after the value is made, since `torch.cuda.is_available()` fixes
+    which GPUs are seen.
+    """
+
+    code = "DF203"
+    name = "device-value"
+    summary = "A variable, default or option is a CUDA device"
+    MATCHES = (
+        Changed(
+            "import torch\n\nDEVICE = 'cuda'\n",
+            "import torch\n\nDEVICE = 'cuda' if torch.cuda.is_available() else \"cpu\"\n",
+        ),
+        Changed(
+            'import torch\n\n\ndef f(x, device="cuda"):\n    return x.to(device)\n',
+            'import torch\n\n\ndef f(x, device="cuda" if torch.cuda.is_available() else "cpu"):\n    return x.to(device)\n',
+        ),
+        Changed(
+            'import torch\n\nparser.add_argument("--device", default="cuda:3", help="where")\n',
+            'import torch\n\nparser.add_argument("--device", '
+            'default="cuda:3" if torch.cuda.is_available() else "cpu", help="where")\n',
+        ),
+        Changed(
+            'import torch\n\nhparams = {"device": "cuda", "dim": 3}\nd = hparams.get("device", "cuda")\n',
+            'import torch\n\nhparams = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dim": 3}\n'
+            'd = hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu")\n',
+        ),
+        Changed(
+            'from torch import nn\n\ntarget = "cuda"\nnet = nn.Linear(1, 1).to(target)\n',
+            'import torch\nfrom torch import nn\n\ntarget = "cuda" if torch.cuda.is_available() else "cpu"\n'
+            "net = nn.Linear(1, 1).to(target)\n",
+        ),
+    )
+    LEAVES = (
+        'import torch\n\nif device == "cuda":\n    print(device)\n',
+        'import torch\n\ndevice = "cpu"\nif torch.cuda.is_available():\n    device = "cuda"\n',
+        'backend = "cuda"\n',
+        'choices = ["cuda", "cpu"]\n',
+        'parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")\n',
+    )
+
+    def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
+        pairs = [(target, node.value) for target in node.targets]
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs += zip(target.elts, node.value.elts, strict=False)
+        for target, value in pairs:
+            if cuda_string(value) and self._holds_device(target):
+                yield from self._report(value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
+        value = node.value
+        if isinstance(value, ast.Call) and device_name(last_name(node.target)):  # dataclasses.field(default=...)
+            value = next((each.value for each in value.keywords if each.arg == "default"), None)
+        if value is not None and cuda_string(value) and self._holds_device(node.target):
+            yield from self._report(value)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Iterator[Finding]:
+        if cuda_string(node.value) and self._holds_device(node.target):
+            yield from self._report(node.value)
+
+    def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
+        for arg, default in parameters(node):
+            if default is not None and cuda_string(default) and device_name(arg.arg):
+                yield from self._report(default)
+
+    def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value):
+                if cuda_string(value):
+                    yield from self._report(value)
+
+    def visit_Return(self, node: ast.Return) -> Iterator[Finding]:
+        if node.value is None or not cuda_string(node.value):
+            return
+        function = self.facts.tree.scope(node).node
+        if isinstance(function, ast.FunctionDef) and device_name(function.name):
+            yield from self._report(node.value)
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        strings = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if not any(device_name(each.lstrip("-")) for each in strings):
+            return
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault", "getattr"):
+            candidates = node.args[1:2]
+        elif isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
+            candidates = node.args[2:3]
+        else:
+            candidates = [each.value for each in node.keywords if each.arg == "default"]
+        for value in candidates:
+            if cuda_string(value):
+                yield from self._report(value)
+
+    def _report(self, value: ast.expr) -> Iterator[Finding]:
+        if self.facts.guarded(value):
+            return
+        self.context.claim(value)
+        code = self.context.source.code(value)
+        fix = self.context.conditional(value, '"cpu"', self.devices.at_import(value))
+        yield self.finding(value, f"`{code}` is a device that may not be there", fix)
+
+    def _holds_device(self, target: ast.expr) -> bool:
+        """Whether a target holds a device, by its name or by how the module uses it."""
+        if isinstance(target, ast.Subscript):
+            key = target.slice
+            return isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value)
+        if device_name(last_name(target)):
+            return True
+        return isinstance(target, ast.Name) and any(self._used_as_device(each, target) for each in self._uses(target))
+
+    def _uses(self, target: ast.Name) -> Iterator[ast.Name]:
+        if target.id in self.facts.tree.loads:
+            for node in ast.walk(self.facts.tree.module):
+                if isinstance(node, ast.Name) and node.id == target.id and node is not target:
+                    yield node
+
+    def _used_as_device(self, node: ast.Name, target: ast.Name) -> bool:
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.keyword):
+            return parent.arg == "device"
+        if not isinstance(parent, ast.Call) or node not in parent.args[:1]:
+            return False
+        to = isinstance(parent.func, ast.Attribute) and parent.func.attr == "to"
+        return to or self.facts.call(parent, "torch.device")
+
+

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.finding import Finding
+from devicefix.rule import Changed, Rule
+
+_NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
+
+
+class TypeName(Rule):
+    """
+    ## What it does
+    Finds the name of a CUDA tensor type as a string: `x.type() == "torch.cuda.HalfTensor"`,
+    `torch.set_default_tensor_type("torch.cuda.FloatTensor")`.
+
+    ## Why it matters
+    As a type to convert to, it fails without CUDA. In a comparison it is never equal on a CPU, where the
+    same tensor is a `torch.HalfTensor`, so the program takes another way than on the GPU.
+
+    ## Example
+    ```python
+    if x.type() == "torch.cuda.HalfTensor":
+        weight = weight.half()
+    ```
+
+    ## Use instead
+    ```python
+    if x.type() == ("torch.cuda.HalfTensor" if torch.cuda.is_available() else "torch.HalfTensor"):
+        weight = weight.half()
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the string is the same as before.
+    """
+
+    code = "DF302"
+    name = "type-name"
+    summary = "The name of a CUDA tensor type as a string"
+    MATCHES = (
+        Changed(
+            "import torch\n\nif x.type() == 'torch.cuda.HalfTensor':\n    w = w.half()\n",
+            "import torch\n\n"
+            "if x.type() == ('torch.cuda.HalfTensor' if torch.cuda.is_available() else 'torch.HalfTensor'):\n"
+            "    w = w.half()\n",
+        ),
+        Changed(
+            'import torch\n\ntorch.set_default_tensor_type("torch.cuda.FloatTensor")\n',
+            "import torch\n\n"
+            'torch.set_default_tensor_type("torch.cuda.FloatTensor" if torch.cuda.is_available() else "torch.FloatTensor")\n',
+        ),
+    )
+    LEAVES = (
+        'import torch\n\nif torch.cuda.is_available():\n    torch.set_default_tensor_type("torch.cuda.FloatTensor")\n',
+        '"""torch.cuda.FloatTensor"""\n',
+    )
+
+    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
+        match = _NAME.match(node.value) if isinstance(node.value, str) else None
+        if match is None or self.facts.guarded(node):
+            return
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, (ast.Expr, ast.JoinedStr)):
+            return
+        quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
+        fix = self.context.conditional(node, f"{quote}torch.{match[1]}{quote}")
+        yield self.finding(node, f"`{node.value}` needs CUDA", fix)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import io
+import tokenize
+
+from devicefix.finding import Finding
+from devicefix.rule import Rule
+from devicefix.source import DecodeError
+
+
+class Unparsable(Rule):
+    """
+    ## What it does
+    Reports a file that can't be read as Python 3, with the line and the cause.
+
+    ## Why it matters
+    Nothing in such a file is checked or rewritten. Old PyTorch programs are often Python 2, or say
+    `.cuda(async=True)`: `async` is a keyword since Python 3.7, and the argument is called `non_blocking`
+    since PyTorch 0.4.
+
+    ## Example
+    ```python
+    print "loss", loss
+    x = x.cuda(async=True)
+    ```
+
+    ## Use instead
+    ```python
+    print("loss", loss)
+    x = x.cuda(non_blocking=True)
+    ```
+
+    ## Fix safety
+    There is no fix: convert the file to Python 3 first, for example with `2to3`.
+    """
+
+    code = "DF901"
+    name = "unparsable"
+    summary = "The file can't be parsed, so nothing in it is checked"
+
+
+def explain(data: bytes, problem: Exception) -> Finding:
+    """The finding for a file that does not parse."""
+    line, column = 1, 1
+    if isinstance(problem, SyntaxError):
+        line, column = problem.lineno or 1, max(problem.offset or 1, 1)
+        cause = problem.msg
+    elif isinstance(problem, DecodeError):
+        cause = str(problem)
+    elif isinstance(problem, ValueError):
+        cause = str(problem) or "not Python source"
+    else:
+        cause = "nested too deeply"
+    message = f"can't be parsed, so nothing in it is checked: {cause}{_hint(data, line)}"
+    return Finding(Unparsable.code, message, line, column, line, column)
+
+
+def _hint(data: bytes, line: int) -> str:
+    """What to change first, for the two things that old PyTorch programs trip over."""
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        text = data.decode(encoding, errors="replace").splitlines()[line - 1]
+    except (SyntaxError, LookupError, IndexError):
+        return ""
+    if "async" in text:
+        return " (`async` is a keyword since Python 3.7: write `non_blocking`)"
+    if text.lstrip().startswith(("print ", "print\t", "exec ")) or ", e:" in text or "raise " in text:
+        return " (Python 2: convert it first, for example with 2to3)"
+    return ""

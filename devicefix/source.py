@@ -1,0 +1,118 @@
+"""Bytes to text and back without losing one, and positions in the text."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import io
+import os
+import re
+import tempfile
+import tokenize
+from bisect import bisect_right
+from functools import cached_property
+from pathlib import Path
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class DecodeError(Exception):
+    """The bytes are no text in the encoding that the file declares."""
+
+
+class Source:
+    """The text of a module, as it stands in the file: line ends are not translated.
+
+    Args:
+        data: the file's bytes.
+
+    Raises:
+        DecodeError: the bytes do not decode, or the declared encoding is unknown.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.bom = data.startswith(codecs.BOM_UTF8)
+        try:
+            self.encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+            if self.bom:
+                self.encoding = "utf-8"
+                data = data[len(codecs.BOM_UTF8) :]
+            self.text = data.decode(self.encoding)
+        except (SyntaxError, UnicodeDecodeError, LookupError) as problem:
+            raise DecodeError(str(problem)) from None
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of a changed text, in the file's own encoding."""
+        return (codecs.BOM_UTF8 if self.bom else b"") + text.encode(self.encoding)
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Where each line begins, in characters."""
+        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+
+    @cached_property
+    def newline(self) -> str:
+        """The line end that the file uses, by its first line."""
+        match = _LINE_END.search(self.text)
+        return match.group() if match else "\n"
+
+    def offset(self, line: int, column: int) -> int:
+        """The character at a line (from 1) and a column in UTF-8 bytes, which is how `ast` counts."""
+        start = self.line_starts[line - 1]
+        ahead = self.text[start : start + column]
+        if ahead.isascii():
+            return start + column
+        return start + len(ahead.encode()[:column].decode(errors="ignore"))
+
+    def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> tuple[int, int]:
+        """Where a node stands: its first character and the one after its last."""
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+    def code(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both from 1 and in characters, of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line_end(self, offset: int) -> int:
+        """Where the line that holds `offset` ends, before its line end."""
+        match = _LINE_END.search(self.text, offset)
+        return match.start() if match else len(self.text)
+
+    def indentation(self, offset: int) -> str:
+        """The white space that the line of `offset` begins with."""
+        start = self.line_starts[bisect_right(self.line_starts, offset) - 1]
+        match = re.compile(r"[ \t\f]*").match(self.text, start)
+        return match.group() if match else ""
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace a file's content at once: whoever reads it sees the old bytes or the new ones.
+
+    Symbolic links are written through; mode and, where the system allows, owner are kept.
+
+    Raises:
+        OSError: the file or its folder can't be written; the file is as it was.
+    """
+    target = path.resolve(strict=True)
+    status = target.stat()
+    if not os.access(target, os.W_OK):
+        raise PermissionError(13, "Permission denied", str(path))
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+    try:
+        with os.fdopen(handle, "wb") as temporary:
+            temporary.write(data)
+            temporary.flush()
+            os.fchmod(temporary.fileno(), status.st_mode & 0o7777)
+            if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(temporary.fileno(), status.st_uid, status.st_gid)
+            os.fsync(temporary.fileno())
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise

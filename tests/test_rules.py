@@ -1,0 +1,52 @@
+"""Every rule by its own examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicefix.config import Settings
+from devicefix.engine import run
+from devicefix.finding import Result
+from devicefix.project import Project, summarize
+from devicefix.rule import Changed, Rule
+from devicefix.rules import RULES
+
+SECTIONS = ("## What it does", "## Why it matters", "## Example", "## Use instead", "## Fix safety")
+MATCHES = [pytest.param(rule, example, id=f"{code}-{i}")
+           for code, rule in RULES.items() for i, example in enumerate(rule.MATCHES)]  # fmt: skip
+LEAVES = [pytest.param(rule, example, id=f"{code}-{i}")
+          for code, rule in RULES.items() for i, example in enumerate(rule.LEAVES)]  # fmt: skip
+
+
+def rewrite(text: str, settings: Settings | None = None) -> Result:
+    data = text.encode()
+    settings = settings or Settings(fix=True)
+    return run(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+
+
+@pytest.mark.parametrize(("rule", "example"), MATCHES)
+def test_matches(rule: type[Rule], example: Changed) -> None:
+    settings = Settings(fix=True, unsafe_fixes=example.unsafe, select=() if rule.default else ("DF", rule.code))
+    result = rewrite(example.before, settings)
+    assert rule.code in {finding.code for finding in result.findings}
+    assert (result.output.decode() if result.output else None) == example.after
+
+
+@pytest.mark.parametrize(("rule", "example"), MATCHES)
+def test_second_run_changes_nothing(rule: type[Rule], example: Changed) -> None:
+    if example.after is not None:
+        assert rewrite(example.after).output is None
+
+
+@pytest.mark.parametrize(("rule", "example"), LEAVES)
+def test_leaves(rule: type[Rule], example: str) -> None:
+    assert rule.code not in {finding.code for finding in rewrite(example, Settings(select=(rule.code,))).findings}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_is_documented(rule: type[Rule]) -> None:
+    page = rule.__doc__ or ""
+    positions = [page.index(section) for section in SECTIONS]
+    assert positions == sorted(positions)
+    assert rule.MATCHES or rule.code == "DF901"
+    assert rule.summary and not rule.summary.endswith(".")
