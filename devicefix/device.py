@@ -70,7 +70,7 @@ class Devices:
     def string(self, site: ast.AST, cuda: str, cpu: str = '"cpu"') -> Use:
         """One expression where CUDA is available and another where it is not."""
         available = self.available(site)
-        return Use(f"{cuda} if {available.text} else {cpu}", available.needs)
+        return Use(f"{cuda} if {available.text} else {self.facts.source.quoted(cpu)}", available.needs)
 
     def current(self, site: ast.AST) -> Use:
         """The current CUDA device, or the CPU: what `x.cuda()` becomes `x.to(...)` of."""
@@ -199,15 +199,15 @@ class Devices:
     def _made(self, site: ast.AST, cuda: str, suffix: str) -> Use:
         torch = self.torch(site)
         available = self.available(site)
-        value = f'{torch.text}.device("{cuda}" if {available.text} else "cpu")'
+        quoted = self.facts.source.quoted
+        value = quoted(f'{torch.text}.device("{cuda}" if {available.text} else "cpu")')
         place = self._place(site)
         if place is None:
-            inline = self.string(site, f'"{cuda}"')
-            return inline
+            return self.string(site, quoted(f'"{cuda}"'))
         after, function = place
         base = self._function_name(function) if function else self._module_name
         if base is None:
-            return self.string(site, f'"{cuda}"')
+            return self.string(site, quoted(f'"{cuda}"'))
         name = base + suffix
         key = f"{name}@{function.lineno if function else 0}"
         self.definitions[key] = _Definition(f"{name} = {value}", after, function)
@@ -264,7 +264,10 @@ class Devices:
     def _free(self, name: str) -> bool:
         if self.facts.taken(name) or name in self.star_names or self.project.carried(self.path, name):
             return False
-        return not any(name in scope.bindings and self._holds_cuda(scope) for scope in self.facts.tree.scopes.values())
+        return not any(
+            name in scope.bindings and name not in self._named(scope) and self._holds_cuda(scope)
+            for scope in self.facts.tree.scopes.values()
+        )
 
     def _holds_cuda(self, scope: Scope) -> bool:
         node = scope.node
@@ -306,7 +309,7 @@ class Devices:
             return None
         torch = self.torch(site)
         key = f"{self._module_name}@{text}"
-        line = f'{self._module_name} = {torch.text}.device("cuda" if {text} else "cpu")'
+        line = self.facts.source.quoted(f'{self._module_name} = {torch.text}.device("cuda" if {text} else "cpu")')
         self.definitions[key] = _Definition(line, statement)
         return Use(self._module_name, torch.needs | {key})
 

@@ -72,7 +72,7 @@ def _find(
     from devicefix.rule import Context, visitors
     from devicefix.rules import RULES
 
-    context = Context(source, Facts(source, module), project, path)
+    context = Context(source, Facts(source, module, project.integer_options), project, path)
     table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]] = {}
     for code, rule in RULES.items():
         if settings.enabled(code):

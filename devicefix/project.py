@@ -27,7 +27,7 @@ class Summary:
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`.
         late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
-        integer_options: the command line's options that are ints.
+        options: the command line's options, each with its type.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Summary:
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: frozenset[str] = frozenset()
     late: bool = False
-    integer_options: frozenset[str] = frozenset()
+    options: frozenset[tuple[str, str]] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -68,7 +68,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
         late=bool(late_settings(facts)),
-        integer_options=facts.integer_options,
+        options=facts.options,
     )
 
 
@@ -144,8 +144,9 @@ class Project:
     def __init__(self, summaries: Iterable[Summary] = ()) -> None:
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
         self.cuda_classes = self._with_subclasses()
+        options = {option for summary in self.files.values() for option in summary.options}
         self.integer_options = frozenset(
-            name for summary in self.files.values() for name in summary.integer_options
+            {name for name, kind in options if kind == "int"} - {name for name, kind in options if kind != "int"}
         )
         self.late = self._reached_before_setting()
         self.star_importers: dict[str, list[Summary]] = {}

@@ -58,6 +58,7 @@ class Context:
         """A fix that makes an expression `expression if torch.cuda.is_available() else otherwise`."""
         use = self.devices.available(node)
         roomy = self._roomy(node)
+        otherwise = self.source.quoted(otherwise)
 
         def new(text: str) -> str:
             text = f"{text} if {use.text} else {otherwise}"

@@ -56,6 +56,16 @@ class Source:
         match = _LINE_END.search(self.text)
         return match.group() if match else "\n"
 
+    @cached_property
+    def quote(self) -> str:
+        """The quotation mark that most of the file's short strings use."""
+        singles, doubles = (len(re.findall(rf"(?<!{q}){q}(?!{q})", self.text)) for q in ("'", '"'))
+        return "'" if singles > doubles else '"'
+
+    def quoted(self, code: str) -> str:
+        """Our own code, whose strings stand in double quotes, in the file's quotes."""
+        return code.replace('"', self.quote)
+
     def offset(self, line: int, column: int) -> int:
         """The character at a line (from 1) and a column in UTF-8 bytes, which is how `ast` counts."""
         start = self.line_starts[line - 1]

@@ -17,9 +17,11 @@ class Facts:
     Args:
         source: the module's text.
         module: its syntax tree.
+        options: the command line's options that are ints, of other files of the project.
     """
 
-    def __init__(self, source: Source, module: ast.Module) -> None:
+    def __init__(self, source: Source, module: ast.Module, options: frozenset[str] = frozenset()) -> None:
+        self._options = options
         self.source = source
         self.tree = Tree(module)
         self.guards = Guards(self)
@@ -57,10 +59,10 @@ class Facts:
         if found is None:
             return "torch" if node.id == "torch" else None
         imported = {each.imported for each in found[1] if each.imported}
-        if len(imported) == 1:
-            return imported.pop()
-        if "torch" in imported:
-            return "torch"
+        # `import model` and then `model = model.Net()`: not the module any more.
+        others = [each for each in found[1] if not each.imported and not _missing(each)]
+        if imported and not others:
+            return "torch" if "torch" in imported else imported.pop() if len(imported) == 1 else None
         if len(found[1]) == 1 and depth and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
             return self.resolve(found[1][0].value, depth - 1)
         return None
@@ -108,13 +110,24 @@ class Facts:
 
     @cached_property
     def integer_options(self) -> frozenset[str]:
-        """The names of the command line's options that are declared with `type=int`, as attributes."""
+        """The names of the command line's options that are always ints, as attributes."""
+        other = {name for name, kind in self.options if kind != "int"}
+        return (self._options | {name for name, _ in self.options}) - other
+
+    @cached_property
+    def options(self) -> frozenset[tuple[str, str]]:
+        """The command line's options that this module declares, each with its type."""
         found = set()
         for node in ast.walk(self.tree.module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr == "add_argument" and _option_type(node) == "int":
-                    found.update(option_names(node))
+                if node.func.attr == "add_argument":
+                    found.update((name, _option_type(node)) for name in option_names(node))
         return frozenset(found)
+
+
+def _missing(binding: Binding) -> bool:
+    """`torch = None` or the like, which stands in for an import that failed."""
+    return isinstance(binding.value, ast.Constant) and not binding.value.value
 
 
 def _option_type(call: ast.Call) -> str:

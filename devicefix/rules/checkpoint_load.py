@@ -47,7 +47,7 @@ class CheckpointLoad(Rule):
         ),
         Changed(
             "import torch\n\nstate = torch.load(path, map_location='cuda:0')\n",
-            "import torch\n\nstate = torch.load(path, map_location='cuda:0' if torch.cuda.is_available() else \"cpu\")\n",
+            "import torch\n\nstate = torch.load(path, map_location='cuda:0' if torch.cuda.is_available() else 'cpu')\n",
         ),
         Changed(
             "import torch\n\nstate = torch.load(path, lambda storage, loc: storage.cuda(0))\n",

@@ -142,7 +142,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         return Use(code)
     if index_or_none(facts, target):
         torch = devices.torch(node)
-        return devices.string(node, f'{torch.text}.device("cuda", {code})')
+        return devices.string(node, context.source.quoted(f'{torch.text}.device("cuda", ') + f"{code})")
     return None
 
 

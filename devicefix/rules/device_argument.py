@@ -53,7 +53,7 @@ class DeviceArgument(Rule):
         ),
         Changed(
             "import torch\n\nencoder = Encoder(device='cuda:0', depth=2)\n",
-            "import torch\n\nencoder = Encoder(device='cuda:0' if torch.cuda.is_available() else \"cpu\", depth=2)\n",
+            "import torch\n\nencoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)\n",
         ),
         Changed(
             "import torch\n\ngenerate = pipeline(device=0)\n",

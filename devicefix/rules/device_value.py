@@ -44,7 +44,7 @@ class DeviceValue(Rule):
     MATCHES = (
         Changed(
             "import torch\n\nDEVICE = 'cuda'\n",
-            "import torch\n\nDEVICE = 'cuda' if torch.cuda.is_available() else \"cpu\"\n",
+            "import torch\n\nDEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
         ),
         Changed(
             'import torch\n\n\ndef f(x, device="cuda"):\n    return x.to(device)\n',

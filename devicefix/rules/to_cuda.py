@@ -47,7 +47,7 @@ class ToCuda(Rule):
         ),
         Changed(
             "import torch\n\nx = x.to(device=torch.device('cuda:1'), dtype=torch.half)\n",
-            'import torch\n\ndevice1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")\n\n'
+            "import torch\n\ndevice1 = torch.device('cuda:1' if torch.cuda.is_available() else 'cpu')\n\n"
             "x = x.to(device=device1, dtype=torch.half)\n",
         ),
         Changed(

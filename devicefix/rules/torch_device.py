@@ -46,7 +46,7 @@ class TorchDevice(Rule):
         ),
         Changed(
             "import torch as th\n\ndevice = th.device('cuda:1')\n",
-            "import torch as th\n\ndevice = th.device('cuda:1' if th.cuda.is_available() else \"cpu\")\n",
+            "import torch as th\n\ndevice = th.device('cuda:1' if th.cuda.is_available() else 'cpu')\n",
         ),
         Changed(
             'import torch\n\ndevice = torch.device("cuda:{:d}".format(rank))\n',

@@ -1,0 +1,170 @@
+"""Which files: the ones named, and the Python files in the folders named."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+SUFFIXES = (".py", ".pyi")
+EXCLUDED = frozenset(
+    {
+        ".eggs",
+        ".git",
+        ".hg",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".mypy_cache",
+        ".nox",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".svn",
+        ".tox",
+        ".venv",
+        "__pycache__",
+        "__pypackages__",
+        "node_modules",
+        "site-packages",
+        "venv",
+    }
+)
+BUILT = frozenset({"build", "dist"})  # left out too, unless they are packages: these are fair names for one
+
+Matcher = Callable[[str], bool]
+OnError = Callable[[OSError], None]
+
+
+def _raise(problem: OSError) -> None:
+    raise problem
+
+
+def find(
+    paths: Iterable[Path], exclude: Iterable[str] = (), root: Path = Path(), onerror: OnError = _raise
+) -> list[Path]:
+    """The files to look at, sorted, each once, whatever links lead to it.
+
+    A path that is named is never left out. In a folder, the excluded are left out, and inside a git
+    work tree what git ignores, which is never a file that it tracks. Links to folders are not followed.
+
+    Args:
+        paths: files and folders.
+        exclude: patterns as in .gitignore, relative to `root`.
+        root: the folder that the patterns are relative to.
+        onerror: called for each folder that cannot be read.
+
+    Raises:
+        ValueError: a pattern makes no sense.
+    """
+    excluded = _matcher(exclude, root)
+    found: dict[str, str] = {}
+    for path in map(os.fspath, paths):
+        for file in _inside(path, excluded, onerror) if os.path.isdir(path) else [path]:
+            real = os.path.realpath(file)
+            if real not in found or os.path.islink(found[real]):  # rather the file than a link to it
+                found[real] = file
+    return sorted(map(Path, found.values()))
+
+
+def work_tree(folder: Path) -> Path | None:
+    """The top of the git work tree that a folder is in, None if there is none or no git."""
+    top = _git(os.fspath(folder), "rev-parse", "--show-toplevel")
+    return Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
+
+
+def _matcher(patterns: Iterable[str], root: Path) -> Matcher:
+    """A question to a path, where a folder's ends in a slash: is it excluded?"""
+    if not (lines := tuple(patterns)):
+        return lambda path: False
+    from pathspec import GitIgnoreSpec
+
+    spec = GitIgnoreSpec.from_lines(lines)
+    base = os.path.join(os.path.abspath(root), "")
+
+    def excluded(path: str) -> bool:
+        slash = os.sep if path.endswith(os.sep) else ""
+        return spec.match_file((os.path.abspath(path) + slash).removeprefix(base))
+
+    return excluded
+
+
+def _inside(folder: str, excluded: Matcher, onerror: OnError) -> Iterator[str]:
+    """The Python files below a folder."""
+    if excluded(os.path.join(folder, "")):  # but named, so the patterns say nothing about what it holds
+        excluded = _matcher((), Path())
+    unwanted = _Unwanted(folder, excluded)
+    names = _git_files(folder)
+    for name in _walk(folder, unwanted, onerror) if names is None else names:
+        path = os.path.normpath(os.path.join(folder, name))
+        if unwanted(os.path.dirname(name)) or excluded(path):
+            continue
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:  # tracked, but no longer there
+            continue
+        if stat.S_ISDIR(mode):  # a repository in the repository: git lists its name, and not what it holds
+            if os.path.lexists(os.path.join(path, ".git")):
+                yield from _inside(path, excluded, onerror)
+        elif path.endswith(SUFFIXES) and os.path.isfile(path):
+            yield path
+
+
+class _Unwanted(dict[str, bool]):
+    """Whether a folder, by its path below the top, is one that is left out; each is looked at once."""
+
+    def __init__(self, top: str, excluded: Matcher) -> None:
+        self.top = top
+        self.excluded = excluded
+        self[""] = False
+
+    def __missing__(self, inner: str) -> bool:
+        parent, name = os.path.split(inner)
+        path = os.path.join(self.top, inner)
+        self[inner] = (
+            self[parent]
+            or name in EXCLUDED
+            or (name in BUILT and not os.path.isfile(os.path.join(path, "__init__.py")))
+            or self.excluded(os.path.join(path, ""))
+        )
+        return self[inner]
+
+    __call__ = dict.__getitem__
+
+
+def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
+    """The paths of all files below a folder, relative to it."""
+    for path, folders, names in os.walk(folder, onerror=onerror):
+        inner = os.path.relpath(path, folder) if path != folder else ""
+        folders[:] = [name for name in folders if not unwanted(os.path.join(inner, name))]
+        yield from (os.path.join(inner, name) for name in names)
+
+
+def _git_files(folder: str) -> list[str] | None:
+    """The files below a folder that git tracks or does not ignore, relative to it.
+
+    None where git has no say: outside a work tree, without git, and where the folder itself is
+    ignored, since it was named.
+    """
+    listed = _git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    if listed is None or _git(folder, "check-ignore", "--quiet", "--no-index", ".") is not None:
+        return None
+    return [os.fsdecode(name) for name in dict.fromkeys(listed.split(b"\0")) if name]
+
+
+def _git(folder: str, *arguments: str) -> bytes | None:
+    """What git prints, None where it fails. It runs no program that the repository names."""
+    # In a git hook these speak of the hook's repository, with paths relative to another folder.
+    hook = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+    environment = {name: value for name, value in os.environ.items() if name not in hook}
+    try:
+        return subprocess.run(
+            ["git", "-c", "core.fsmonitor=false", "-C", folder, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None

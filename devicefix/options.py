@@ -1,0 +1,114 @@
+"""The options that the commands share, and the settings that come of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from devicefix import config
+from devicefix.config import Settings
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+STDIN = Path("-")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _codes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The codes in what was typed, each of which some rule has."""
+    try:
+        return config.codes(words)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
+
+
+def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What the codes that are being typed can become."""
+    from click.shell_completion import CompletionItem
+
+    from devicefix.rules import RULES
+
+    *before, last = incomplete.split(",")
+    return [
+        CompletionItem(",".join([*before, code]), help=rule.summary)
+        for code, rule in sorted(RULES.items())
+        if code.startswith(last.upper())
+    ]
+
+
+def common(command: Command) -> Command:
+    """The arguments of every command that looks at files."""
+    codes: dict[str, Any] = {
+        "multiple": True,
+        "metavar": "CODES",
+        "callback": _codes,
+        "shell_complete": complete_codes,
+    }
+    arguments = [
+        click.argument(
+            "paths",
+            nargs=-1,
+            default=(".",),
+            type=click.Path(exists=True, allow_dash=True, path_type=Path),
+        ),
+        click.option("--select", **codes, help="Only the rules with these codes: DF101,DF2 and so on."),
+        click.option("--ignore", **codes, help="Not the rules with these codes: DF101,DF2 and so on."),
+        click.option(
+            "--exclude", multiple=True, metavar="GLOB", help="Leave files out; a pattern as in .gitignore."
+        ),
+        click.option(
+            "--config",
+            "config_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Read the settings from this file, not from the nearest pyproject.toml.",
+        ),
+        click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
+        click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core."),
+        click.option("--verbose", "-v", is_flag=True, default=None, help="Tell what is looked at."),
+        click.option("--quiet", "-q", is_flag=True, default=None, help="Only findings and errors."),
+    ]
+    for argument in reversed(arguments):
+        command = argument(command)
+    return command
+
+
+def settings_for(
+    paths: Iterable[Path], config_file: Path | None, stdin_filename: str | None, given: dict[str, Any]
+) -> Settings:
+    """The settings of a run: the command line's, else the configuration's, else the default.
+
+    Args:
+        paths: what the run is about; the configuration is the one nearest to it.
+        config_file: the configuration to read instead.
+        stdin_filename: where the standard input belongs.
+        given: the options by name; None and () are options not given.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+    """
+    start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
+    file = config_file or config.find(start)
+    settings = config.load(Settings(), file) if file else Settings()
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    if "exclude" in options:
+        options["root"] = Path()
+    settings = replace(settings, **options)
+    if settings.verbose:
+        click.echo(f"configuration: {file or 'none'}", err=True)
+    return settings
+
+
+def common_folder(paths: Iterable[Path]) -> Path:
+    """The nearest folder that holds all of the paths; the current one for the standard input."""
+    folders = [path if path.is_dir() else path.parent for path in paths if path != STDIN]
+    try:
+        return Path(os.path.commonpath([folder.absolute() for folder in folders]))
+    except ValueError:  # none, or on several drives
+        return Path()

@@ -1,0 +1,208 @@
+"""The engine over many files: first the facts of all of them, then each by itself."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from traceback import extract_tb
+from typing import TYPE_CHECKING, TypeVar
+
+from devicefix.config import Settings
+from devicefix.finding import Finding, Result
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from rich.progress import Progress
+
+    from devicefix.project import Project, Summary
+
+POOL_FROM = 40  # files; below, starting processes takes longer than they save
+CHUNK = 16  # files that a process takes at a time
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one file: a result, or an error that says why there is none.
+
+    `before` is the file's content, kept where the result holds a new one.
+    """
+
+    path: str
+    result: Result
+    before: bytes = b""
+    error: str | None = None
+
+
+def run(files: list[Path], settings: Settings) -> list[Outcome]:
+    """Look at files, in several processes where it pays.
+
+    Args:
+        files: what to look at. All of them together are the project.
+        settings: as for the engine; `jobs` is the number of processes, by default one a core.
+
+    Returns:
+        One outcome a file, in the order of `files`. With `settings.fix`, the findings that remain
+        stand where they are in the new source.
+    """
+    from devicefix.project import Project
+
+    paths = [os.fspath(path) for path in files]
+    with ExitStack() as stack:
+        pool = _pool(settings.jobs or _cores(), len(paths), stack)
+        progress = _Progress(2 * len(paths), settings.quiet)
+        stack.callback(progress.close)
+        summaries, failed = [], {}
+        for path, (summary, error) in zip(paths, progress(_each(_summarize, paths, pool)), strict=True):
+            if error:
+                failed[path] = Outcome(path, Result(path), error=error)
+            elif summary:
+                summaries.append(summary)
+        project = pickle.dumps(Project.of(summaries))
+        sound = [path for path in paths if path not in failed]
+        examined = {o.path: o for o in progress(_each(partial(_examine, settings, project), sound, pool))}
+    return [failed.get(path) or examined[path] for path in paths]
+
+
+def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
+    """Look at a content that is no file's and the whole project; the outcome keeps it in any case.
+
+    Args:
+        data: the content.
+        path: what to call it.
+        settings: as for the engine.
+    """
+    from devicefix.project import Project, summarize
+
+    try:
+        summary = summarize(data, path)
+        outcome = _outcome(data, path, settings, Project.of([summary] if summary else []))
+        return replace(outcome, before=data)
+    except Exception as problem:
+        return Outcome(path, Result(path), data, internal_error(problem))
+
+
+def _summarize(path: str) -> tuple[Summary | None, str | None]:
+    """The facts of one file, or an error."""
+    from devicefix.project import summarize
+
+    try:
+        return summarize(Path(path).read_bytes(), path), None
+    except OSError as problem:
+        return None, problem.strerror or str(problem)
+    except Exception as problem:
+        return None, internal_error(problem)
+
+
+def _examine(settings: Settings, project: bytes, path: str) -> Outcome:
+    """What the engine makes of one file."""
+    try:
+        return _outcome(Path(path).read_bytes(), path, settings, _unpickled(project))
+    except OSError as problem:
+        return Outcome(path, Result(path), error=problem.strerror or str(problem))
+    except Exception as problem:
+        return Outcome(path, Result(path), error=internal_error(problem))
+
+
+def _outcome(data: bytes, path: str, settings: Settings, project: Project) -> Outcome:
+    from devicefix import engine
+
+    result = engine.run(data, path, settings, project)
+    if result.output is None:
+        return Outcome(path, _portable(path, result.remaining, result.fixed))
+    after = engine.run(result.output, path, replace(settings, fix=False), project)
+    return Outcome(path, _portable(path, after.findings, result.fixed, result.output), before=data)
+
+
+def _portable(
+    path: str, remaining: list[Finding], fixed: list[Finding], output: bytes | None = None
+) -> Result:
+    """A result to hand to another process: its fixes hold no functions."""
+    fixed = [finding.without_fix() for finding in fixed]
+    return Result(path, fixed + [finding.without_fix() for finding in remaining], fixed, output)
+
+
+@lru_cache(maxsize=1)
+def _unpickled(project: bytes) -> Project:
+    """The project's facts, once a process and not once a file."""
+    loaded: Project = pickle.loads(project)
+    return loaded
+
+
+def internal_error(problem: Exception) -> str:
+    """What to tell about an error that is ours."""
+    frames = extract_tb(problem.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"internal error, please report it: {type(problem).__name__}: {problem}{where}"
+
+
+def _cores() -> int:
+    """The processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _pool(jobs: int, files: int, stack: ExitStack) -> Executor | None:
+    """Processes for so many files, None where they would not pay or cannot be had."""
+    jobs = min(jobs, -(-files // CHUNK), 61 if sys.platform == "win32" else jobs)  # Windows' own limit
+    if jobs < 2 or files < POOL_FROM:
+        return None
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Ctrl-C ends the processes at once and without a word: what to say is up to this one.
+    quietly = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with suppress(ImportError, NotImplementedError, OSError):  # no semaphores, as in some sandboxes
+        pool = ProcessPoolExecutor(jobs, initializer=quietly)
+        stack.callback(pool.shutdown, cancel_futures=True)
+        return pool
+    return None
+
+
+def _each(function: Callable[[T], R], items: list[T], pool: Executor | None) -> Iterator[R]:
+    """`map`, in the pool if there is one."""
+    return pool.map(function, items, chunksize=CHUNK) if pool else map(function, items)
+
+
+class _Progress:
+    """A bar on the terminal, from the second second on."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        self.total = total
+        self.done = 0
+        self.shown_from = time.monotonic() + 1 if sys.stderr.isatty() and not quiet else float("inf")
+        self.bar: Progress | None = None
+
+    def __call__(self, items: Iterable[T]) -> Iterator[T]:
+        """The items, counted as they go by."""
+        for item in items:
+            self.done += 1
+            if time.monotonic() > self.shown_from:
+                self._show()
+            yield item
+
+    def _show(self) -> None:
+        if self.bar is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self.bar = Progress(console=Console(stderr=True), transient=True)
+            self.bar.add_task("devicefix", total=self.total)
+            self.bar.start()
+        self.bar.update(self.bar.task_ids[0], completed=self.done)
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self.bar:
+            self.bar.stop()
