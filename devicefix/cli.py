@@ -92,14 +92,14 @@ def check(
     from devicefix.report import concise, summary
 
     settings = settings_for(paths, config_file, stdin_filename, given)
-    outcomes, trouble = look(paths, stdin_filename, settings)
+    outcomes, failed = look(paths, stdin_filename, settings)
     results = [outcome.result for outcome in outcomes]
     for result in results:
         for finding in result.findings:
             click.echo(concise.line(result.path, finding))
     if not settings.quiet:
-        click.echo(summary.checked(results))
-    ctx.exit(status(trouble, any(result.findings for result in results)))
+        click.echo(summary.checked(results, failed))
+    ctx.exit(status(failed, any(result.findings for result in results)))
 
 
 @main.command(short_help="Rewrite files, or print what would change.")
@@ -130,7 +130,7 @@ def rewrite(
     if STDIN in paths and in_place:
         raise click.UsageError("the standard input (-) is no file to write --in-place")
     settings = replace(settings_for(paths, config_file, stdin_filename, given), fix=True)
-    outcomes, trouble = look(paths, stdin_filename, settings)
+    outcomes, failed = look(paths, stdin_filename, settings)
     piped = STDIN in paths and not diff
     if piped:
         for outcome in outcomes:
@@ -139,15 +139,15 @@ def rewrite(
         print_patch(outcomes, common_folder(paths))
     if in_place:
         written = [outcome for outcome in outcomes if write(outcome)]
-        trouble = trouble or len(written) < len(outcomes)
+        failed += len(outcomes) - len(written)
         outcomes = written
     if in_place or piped:
         tell(outcomes, settings, err=piped)
     results = [outcome.result for outcome in outcomes]
     if not settings.quiet:
-        click.echo(summary.rewritten(results, written=in_place or piped), err=not in_place)
+        click.echo(summary.rewritten(results, failed, written=in_place or piped), err=not in_place)
     pending = not (in_place or piped) and any(result.output is not None for result in results)
-    ctx.exit(status(trouble, pending or any(result.remaining for result in results)))
+    ctx.exit(status(failed, pending or any(result.remaining for result in results)))
 
 
 @main.command()
@@ -185,11 +185,11 @@ def explain(code: str) -> None:
 
 def look(
     paths: tuple[Path, ...], stdin_filename: str | None, settings: Settings
-) -> tuple[list[Outcome], bool]:
+) -> tuple[list[Outcome], int]:
     """Look at what the paths name, and complain of what cannot be looked at.
 
     Returns:
-        What became of each file that was looked at, and whether there was trouble with others.
+        What became of each file that was looked at, and how many could not be.
     """
     from devicefix import runner
 
@@ -207,7 +207,7 @@ def look(
         if outcome.error:
             complain(outcome.path, outcome.error)
     sound = [outcome for outcome in outcomes if not outcome.error]
-    return sound, bool(trouble) or len(sound) < len(outcomes)
+    return sound, len(trouble) + len(outcomes) - len(sound)
 
 
 def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) -> list[Path]:
@@ -280,6 +280,6 @@ def complain(path: str, problem: str) -> None:
     click.echo(f"{printable(path)}: {click.style('error:', fg='red')} {printable(problem)}", err=True)
 
 
-def status(trouble: bool, findings: bool) -> int:
+def status(failed: int, findings: bool) -> int:
     """The exit status."""
-    return TROUBLE if trouble else FINDINGS if findings else CLEAN
+    return TROUBLE if failed else FINDINGS if findings else CLEAN

@@ -1,0 +1,153 @@
+"""Fetch public packages that are tied to CUDA, and check what devicefix makes of them.
+
+    python benchmarks/corpus.py fetch [DIR]
+    python benchmarks/corpus.py report [DIR]
+
+The packages, `corpus.toml` beside this file, are unpacked to DIR/<name>-<version>/ and read as text: nothing
+of them is built, installed, imported or run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PINS = Path(__file__).with_name("corpus.toml")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "devicefix-corpus"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One pinned wheel. `python` and `platform` say which one, where a release has several."""
+
+    name: str
+    version: str
+    sha256: str
+    python: str = "3.10"
+    platform: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The folder that it is unpacked to."""
+        return f"{self.name}-{self.version}"
+
+    @property
+    def requirement(self) -> str:
+        """Its line in a requirements file."""
+        return f"{self.name}=={self.version} --hash=sha256:{self.sha256}\n"
+
+
+def read_pins(path: Path = PINS) -> list[Package]:
+    """The packages of `corpus.toml`."""
+    return [Package(**entry) for entry in tomllib.loads(path.read_text("utf-8"))["package"]]
+
+
+# --- fetch ---
+
+
+def fetch(root: Path) -> None:
+    """Download and unpack the packages that `root` does not hold yet."""
+    root.mkdir(parents=True, exist_ok=True)
+    missing = [package for package in read_pins() if not (root / package.folder).is_dir()]
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as name:
+        temporary = Path(name)
+        for target in sorted({(package.python, package.platform) for package in missing}):
+            download(
+                [package for package in missing if (package.python, package.platform) == target], temporary
+            )
+        wheels = {sha256(path): path for path in temporary.glob("*.whl")}
+        for package in missing:
+            unpack(wheels[package.sha256], temporary / package.folder)
+            (temporary / package.folder).rename(root / package.folder)
+            print(f"fetched {package.folder}")
+
+
+def download(packages: list[Package], into: Path) -> None:
+    """Let pip download wheels for one Python and platform, and nothing that they depend on."""
+    requirements = into / "requirements.txt"
+    requirements.write_text("".join(package.requirement for package in packages), "utf-8")
+    python, platform = packages[0].python, packages[0].platform
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--only-binary=:all:", "--require-hashes", f"--python-version={python}"]
+    command += [f"--platform={platform}", "--abi=cp" + python.replace(".", "")] if platform else []
+    subprocess.run([*command, f"--dest={into}", f"--requirement={requirements}"], check=True)
+
+
+def sha256(path: Path) -> str:
+    """The hexadecimal sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def unpack(wheel: Path, into: Path) -> None:
+    """Unpack the regular files of `wheel` to the new folder `into`; links and odd names are left out."""
+    into.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        for entry in archive.infolist():
+            target = inside(entry, into)
+            if target is None:
+                print(f"left out: {entry.filename!r} of {wheel.name}", file=sys.stderr)
+            elif not entry.is_dir():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(entry) as source, target.open("xb") as sink:
+                    shutil.copyfileobj(source, sink)
+
+
+def inside(entry: zipfile.ZipInfo, folder: Path) -> Path | None:
+    """Where in `folder` an entry goes; None for a link, or for a name that leads elsewhere."""
+    name = PurePosixPath(entry.filename)
+    mode = stat.S_IFMT(entry.external_attr >> 16)
+    odd = name.is_absolute() or ".." in name.parts or any(sign in entry.filename for sign in "\\:\0")
+    return None if odd or mode not in (0, stat.S_IFREG, stat.S_IFDIR) else folder.joinpath(*name.parts)
+
+
+# --- report ---
+
+
+def report(root: Path, unsafe_fixes: bool, jobs: int, diff: Path | None) -> int:
+    """Print what devicefix makes of the packages in `root`, and return the exit status."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix, installed or not
+    import corpus_report
+
+    from devicefix.config import Settings
+
+    return corpus_report.report(root, Settings(fix=True, unsafe_fixes=unsafe_fixes), jobs, diff)
+
+
+def main() -> int:
+    """Run the command that was asked for."""
+    folder = argparse.ArgumentParser(add_help=False)
+    folder.add_argument(
+        "dir", nargs="?", type=Path, default=CACHE, help="the corpus (default: in the user's cache)"
+    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("fetch", parents=[folder], help="download and unpack the packages")
+    figures = commands.add_parser(
+        "report", parents=[folder], help="check and rewrite them, and print the figures"
+    )
+    figures.add_argument("--unsafe-fixes", action="store_true", help="apply the unsafe fixes too")
+    figures.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    figures.add_argument("--diff", type=Path, help="a file to write the rewrites to")
+    arguments = parser.parse_args()
+    if arguments.command == "fetch":
+        fetch(arguments.dir)
+        return 0
+    return report(arguments.dir, arguments.unsafe_fixes, arguments.jobs, arguments.diff)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

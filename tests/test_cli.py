@@ -1,0 +1,386 @@
+"""The commands, as a user calls them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from devicefix import __version__, engine, runner, source
+from devicefix.cli import main
+from devicefix.rules import RULES
+
+TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
+FREE = "import torch\n\nx = torch.ones(2)\n"
+BROKEN = "import torch\nx = torch.ones(2.cuda()\n"
+LINE = re.compile(r"^tied\.py:3:\d+: DF\d{3} \[\*\] \S.*$", re.M)
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The program, in an empty folder. Any exception but the exit itself is an error of the test."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments, **options: CliRunner(catch_exceptions=False).invoke(main, arguments, **options)
+
+
+def test_check_prints_a_line_for_each_finding_and_a_summary(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    (tmp_path / "free.py").write_text(FREE)
+    done = run("check")
+    assert done.exit_code == 1
+    assert LINE.match(done.stdout)
+    assert done.stdout.splitlines()[1:] == [
+        "Found 1 finding in 1 of 2 files.",
+        "[*] 1 fixable with `devicefix rewrite --in-place`.",
+    ]
+    assert done.stderr == ""
+
+
+def test_check_exits_0_when_it_finds_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "free.py").write_text(FREE)
+    done = run("check", ".")
+    assert (done.exit_code, done.stdout) == (0, "Nothing found in 1 file.\n")
+
+
+def test_quiet_prints_only_findings(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    assert LINE.fullmatch(run("check", "--quiet").stdout.rstrip("\n"))
+
+
+def test_verbose_tells_the_configuration_and_the_files(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "free.py").write_text(FREE)
+    (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\n")
+    shown = run("check", "--verbose").stderr.splitlines()
+    assert shown == [f"configuration: {tmp_path / 'pyproject.toml'}", "free.py"]
+
+
+def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "tied.py").write_text(TIED)
+    done = run("check")
+    assert done.exit_code == 1
+    assert re.match(r"broken\.py:2:\d+: DF901 ", done.stdout)
+    assert LINE.search(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "missing"], "'missing' does not exist"),
+        (["check", "--frobnicate"], "--frobnicate"),
+        (["check", "--jobs", "0"], "0 is not in the range"),
+        (["check", "--select", "DF999"], "no rule has the code 'DF999'"),
+        (["rewrite", "--ignore", "XX"], "no rule has the code 'XX'"),
+        (["check", "--config", "missing.toml"], "'missing.toml' does not exist"),
+        (["check", "--exclude", "!"], "exclude: "),
+        (["check", "-", "."], "does not go together"),
+        (["rewrite", "-", "--in-place"], "standard input"),
+        (["explain", "DF999"], "no rule has the code or name 'DF999'"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_what_cannot_be_done_exits_2(run: Run, arguments: list[str], words: str) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_broken_configuration_exits_2(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\nselct = []\n")
+    done = run("check")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"Error: {tmp_path / 'pyproject.toml'}: [tool.devicefix] has no key 'selct'; did you mean 'select'?\n"
+    )
+
+
+def test_no_files_is_a_warning(run: Run) -> None:
+    done = run("check")
+    assert (done.exit_code, done.stderr) == (0, "Warning: no Python files found\n")
+
+
+def test_an_unreadable_file_is_told_and_the_rest_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locked.py").write_text(TIED)
+    (tmp_path / "tied.py").write_text(TIED)
+    read = Path.read_bytes
+
+    def locked(path: Path) -> bytes:
+        if path.name == "locked.py":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", locked)
+    done = run("check", "--config", os.devnull)
+    assert done.exit_code == 2
+    assert done.stderr == "locked.py: error: Permission denied\n"
+    assert LINE.match(done.stdout)
+    assert "Found 1 finding in 1 of 1 file; 1 file failed, see the errors.\n" in done.stdout
+
+
+def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("odd.py", "tied.py"):
+        (tmp_path / name).write_text(TIED)
+    real = engine.run
+
+    def failing(data: bytes, path: str, *rest: object) -> object:
+        if path == "odd.py":
+            raise ZeroDivisionError("by\nzero")
+        return real(data, path, *rest)
+
+    monkeypatch.setattr(engine, "run", failing)
+    done = run("rewrite", "--in-place")
+    assert done.exit_code == 2
+    told = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
+    assert done.stderr.startswith(told)
+    assert done.stderr.count("\n") == 1
+    assert (tmp_path / "odd.py").read_text() == TIED
+    assert (tmp_path / "tied.py").read_text() != TIED
+
+
+def test_an_error_outside_of_the_engine_has_no_traceback_either(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(runner, "run", failing)
+    done = run("check")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(
+        "Warning: no Python files found\nError: internal error, please report it: RuntimeError: odd"
+    )
+
+
+def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run", interrupted)
+    done = run("check", "--quiet")
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert "Aborted" not in done.stderr
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 50)  # so that few findings are more than a pipe holds
+    folder.mkdir()
+    (folder / "tied.py").write_text(TIED + "x = x.cuda()\n" * 500)
+    program = [sys.executable, "-m", "devicefix", "check"]
+    with subprocess.Popen(program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_rewrite_prints_a_patch_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    done = run("rewrite")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("diff --git a/tied.py b/tied.py\n--- a/tied.py\n+++ b/tied.py\n@@ ")
+    assert "-x = torch.ones(2).cuda()\n" in done.stdout
+    assert done.stderr == "Would fix 1 finding in 1 file (write them with --in-place); 0 findings remain.\n"
+    assert (tmp_path / "tied.py").read_text() == TIED
+
+
+def test_rewrite_exits_0_when_there_is_nothing_to_write(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "free.py").write_text(FREE)
+    done = run("rewrite")
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_rewrite_in_place_tells_what_was_fixed_and_what_remains(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    (tmp_path / "broken.py").write_text(BROKEN)
+    done = run("rewrite", "--in-place")
+    assert done.exit_code == 1
+    remaining, fixed, summary = done.stdout.splitlines()
+    assert re.match(r"broken\.py:2:\d+: DF901 \S", remaining)
+    assert re.match(r"tied\.py:3:\d+: DF\d{3} fixed: \S", fixed)
+    assert summary == "Fixed 1 finding in 1 file; 1 finding remains."
+    assert ".cuda()" not in (tmp_path / "tied.py").read_text()
+    (tmp_path / "broken.py").unlink()
+    again = run("rewrite", "--in-place")
+    assert (again.exit_code, again.stdout) == (0, "Nothing found in 1 file.\n")
+
+
+def test_what_remains_stands_where_it_is_in_the_new_source(run: Run, tmp_path: Path) -> None:
+    tied = tmp_path / "tied.py"
+    left = 'print(f"{x.cuda()}")'  # no fix inside an f-string
+    tied.write_text(f"{TIED}{left}\n")
+    first = run("rewrite", "--in-place").stdout
+    lines = tied.read_text().splitlines()
+    assert f"tied.py:{lines.index(left) + 1}:" in first
+    assert lines.index(left) > TIED.count("\n")
+    assert first.splitlines()[-2] in run("check").stdout
+
+
+def test_diff_with_in_place_shows_both(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    done = run("rewrite", "--in-place", "--diff")
+    assert done.exit_code == 0
+    assert "-x = torch.ones(2).cuda()\n" in done.stdout
+    assert " fixed: " in done.stdout
+    assert (tmp_path / "tied.py").read_text() != TIED
+
+
+def test_in_place_keeps_permissions_and_links(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    real = tmp_path / "elsewhere" / "real.py"
+    real.write_text(TIED)
+    real.chmod(0o751)
+    (tmp_path / "link.py").symlink_to(real)
+    assert run("rewrite", "--in-place", "link.py").exit_code == 0
+    assert (tmp_path / "link.py").is_symlink()
+    assert real.read_text() != TIED
+    assert stat.S_IMODE(real.stat().st_mode) == 0o751
+
+
+def test_a_file_that_cannot_be_written_is_told_and_the_rest_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("full.py", "tied.py"):
+        (tmp_path / name).write_text(TIED)
+    write = source.write
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "full.py":
+            raise OSError(28, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(source, "write", full)
+    done = run("rewrite", "--in-place")
+    assert done.exit_code == 2
+    assert done.stderr == "full.py: error: No space left on device\n"
+    assert "Fixed 1 finding in 1 file; 0 findings remain; 1 file failed, see the errors.\n" in done.stdout
+
+
+def test_standard_input_goes_to_standard_output(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    done = run("rewrite", "-", input=TIED)
+    assert done.exit_code == 0
+    run("rewrite", "--in-place")
+    assert done.stdout == (tmp_path / "tied.py").read_text()
+
+
+@pytest.mark.parametrize("data", [b"", b"x = 1\r\n\xef\xbb", b"\xef\xbb\xbfx = 1", FREE.encode()])
+def test_standard_input_without_findings_comes_back_as_it_was(run: Run, data: bytes) -> None:
+    assert run("rewrite", "-", input=data).stdout_bytes == data
+
+
+def test_standard_input_has_the_name_that_it_is_given(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "pyproject.toml").write_text('[tool.devicefix]\nignore = ["DF9"]\n')
+    done = run("check", "-", "--stdin-filename", "pack/a.py", input=TIED)
+    assert done.stdout.startswith("pack/a.py:3:")
+    assert run("check", "-", input=BROKEN).exit_code == 1
+    assert run("check", "-", "--stdin-filename", "pack/a.py", input=BROKEN).exit_code == 0
+    patch = run("rewrite", "-", "--diff", "--stdin-filename", "pack/a.py", input=TIED)
+    assert patch.exit_code == 1
+    assert patch.stdout.startswith("diff --git a/pack/a.py b/pack/a.py\n")
+
+
+def test_select_and_ignore(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    match = re.search(r"DF\d{3}", run("check").stdout)
+    assert match
+    code = match.group()
+    assert run("check", "--select", "DF901").exit_code == 0
+    assert run("check", "--select", f"DF901,{code}").exit_code == 1
+    assert run("check", "--select", "DF901", "--select", code.lower()).exit_code == 1
+    assert run("check", "--ignore", code[:3]).exit_code == 0
+    assert run("check", "--ignore", "DF9").exit_code == 1
+    assert run("rewrite", "--in-place", "--ignore", code).exit_code == 0
+    assert (tmp_path / "tied.py").read_text() == TIED
+
+
+def test_exclude_is_relative_to_where_it_is_said(run: Run, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / "sub" / folder).mkdir(parents=True)
+        (tmp_path / "sub" / folder / "a.py").write_text(TIED)
+    assert "sub/one" not in run("check", "--exclude", "/sub/one/").stdout
+    assert "sub/one" in run("check", "--exclude", "/one/").stdout
+    (tmp_path / "sub" / "pyproject.toml").write_text('[tool.devicefix]\nexclude = ["/one/"]\n')
+    shown = run("check", "sub").stdout
+    assert "sub/one" not in shown
+    assert "sub/two" in shown
+
+
+def test_many_files_in_processes_give_what_one_gives(run: Run, tmp_path: Path) -> None:
+    for number in range(2 * runner.POOL_FROM):
+        (tmp_path / f"{number:03}.py").write_text((TIED, FREE, BROKEN)[number % 3])
+    alone, together = (run("check", "--jobs", jobs) for jobs in ("1", "2"))
+    assert (alone.exit_code, alone.stderr) == (together.exit_code, together.stderr) == (1, "")
+    assert alone.stdout == together.stdout
+    patches = [run("rewrite", "--jobs", jobs).stdout for jobs in ("1", "2")]
+    assert patches[0] == patches[1] != ""
+
+
+def test_names_and_messages_stay_on_their_line(run: Run, tmp_path: Path) -> None:
+    name = os.fsdecode(b"a\nb\x1b[31m\xff.py")
+    (tmp_path / name).write_text(TIED)
+    first, *_ = run("check").stdout.splitlines()
+    assert first.startswith("a\\nb\\x1b[31m\\udcff.py:3:")
+
+
+def test_rules_lists_every_rule(run: Run) -> None:
+    lines = run("rules").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [[code, RULES[code].name] for code in sorted(RULES)]
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_explain_prints_the_documentation(run: Run, code: str) -> None:
+    by_code, by_name = (run("explain", word) for word in (code.lower(), RULES[code].name))
+    assert by_code.exit_code == 0
+    assert by_code.stdout == by_name.stdout
+    assert by_code.stdout.startswith(f"# {RULES[code].name} ({code})\n\n")
+    assert "\n## What it does\n" in by_code.stdout
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").stdout == f"devicefix, version {__version__}\n"
+    for command in ((), ("check",), ("rewrite",), ("rules",), ("explain",)):
+        assert run(*command, "--help").stdout.startswith("Usage: ")
+
+
+def test_the_shell_completes_codes() -> None:
+    code = min(RULES)
+    words = {"COMP_WORDS": f"devicefix explain {code[:4]}", "COMP_CWORD": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from devicefix.cli import main; main(prog_name='devicefix')"],
+        env={**os.environ, **words, "_DEVICEFIX_COMPLETE": "bash_complete"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"plain,{code}" in done.stdout.splitlines()
+
+
+def test_neither_torch_nor_anything_slow_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    program = (
+        "import sys, devicefix.cli\n"
+        "def loaded(*names): return [name for name in names if name in sys.modules]\n"
+        "assert not loaded('torch', 'libcst', 'rich', 'pathspec', 'asyncio', 'devicefix.engine')\n"
+        "devicefix.cli.main(['rewrite', sys.argv[1]], standalone_mode=False)\n"
+        "assert loaded('devicefix.engine')\n"
+        "assert not loaded('torch')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "Would fix" in done.stderr) == (0, True), done.stderr

@@ -1,0 +1,182 @@
+"""Which files are looked at."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from devicefix import files
+
+
+def make(top: Path, *names: str) -> None:
+    """Empty files, and the folders that they are in."""
+    for name in names:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).touch()
+
+
+def git(top: Path, *arguments: str) -> None:
+    """Run git there, whatever the user's own settings."""
+    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always"]
+    subprocess.run(["git", *identity, *arguments], cwd=top, env={**os.environ, **own}, check=True)
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """The names of what is found from the temporary folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def found(*paths: str, exclude: Iterable[str] = ()) -> list[str]:
+        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclude, tmp_path)]
+
+    return found
+
+
+Found = Callable[..., list[str]]
+
+
+def test_python_files_in_folders_sorted(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "b.py", "a/z.py", "a/b.pyi", "c.txt", "d.pyc", "e.ipynb", "py")
+    assert found() == ["a/b.pyi", "a/z.py", "b.py"]
+    assert found("a") == ["a/b.pyi", "a/z.py"]
+    assert found(str(tmp_path / "a")) == [f"{tmp_path}/a/b.pyi", f"{tmp_path}/a/z.py"]
+
+
+def test_each_file_once(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "a/z.py")
+    (tmp_path / "a" / "link.py").symlink_to("z.py")
+    (tmp_path / "0.py").symlink_to("a/z.py")
+    assert found("a", ".", "a/z.py", "a/../a") == ["a/z.py"]
+    assert found("0.py") == ["0.py"]
+
+
+def test_a_named_file_is_taken_whatever_it_is_called(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "script", ".venv/a.py", "build/b.py", "gen/c.py")
+    named = ["script", ".venv/a.py", "build/b.py", "gen/c.py"]
+    assert found(*named, exclude=["gen/", "script"]) == sorted(named)
+
+
+def test_folders_left_out_unless_named(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "a.py", ".venv/b.py", "x/node_modules/c.py", "build/lib/d.py", "x/__pycache__/e.py")
+    assert found() == ["a.py"]
+    assert found("build") == ["build/lib/d.py"]
+    assert found(".venv", "a.py") == [".venv/b.py", "a.py"]
+
+
+def test_a_package_called_dist_is_no_build(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "net/dist/__init__.py", "net/dist/launch.py", "dist/net/a.py")
+    assert found() == ["net/dist/__init__.py", "net/dist/launch.py"]
+
+
+def test_exclude(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "a.py", "gen/a.py", "x/gen/b.py", "x/a_pb2.py")
+    assert found(exclude=["gen/"]) == ["a.py", "x/a_pb2.py"]
+    assert found(exclude=["/gen"]) == ["a.py", "x/a_pb2.py", "x/gen/b.py"]
+    assert found(exclude=["*_pb2.py", "x/gen/*.py"]) == ["a.py", "gen/a.py"]
+    assert found("gen", exclude=["gen/"]) == ["gen/a.py"]
+    with pytest.raises(ValueError, match="!"):
+        found(exclude=["!"])
+
+
+def test_links_to_folders_are_not_followed(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "in/a.py", "out/b.py")
+    (tmp_path / "in" / "out").symlink_to(tmp_path / "out")
+    (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "nowhere.py").symlink_to("missing.py")
+    assert found("in") == ["in/a.py"]
+
+
+def test_what_is_no_regular_file_is_left_out(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "a.py", "folder.py/b.py")
+    os.mkfifo(tmp_path / "pipe.py")
+    assert found() == ["a.py", "folder.py/b.py"]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_odd_names(tmp_path: Path, found: Found, tracked: bool) -> None:
+    names = [os.fsdecode(name) for name in (b"a\nb.py", b"\xff/\xfe.py", b"sp ace/\xc3\xa9'\".py", b"-x.py")]
+    make(tmp_path, *names)
+    if tracked:
+        git(tmp_path, "init", "-q")
+        git(tmp_path, "add", ".")
+    assert found() == sorted(names)
+
+
+def test_gitignore_in_a_work_tree(tmp_path: Path, found: Found) -> None:
+    git(tmp_path, "init", "-q")
+    make(tmp_path, "a.py", "ignored/b.py", "ignored/tracked.py", "gone.py", "new.py", ".venv/c.py")
+    (tmp_path / ".gitignore").write_text("ignored/\n")
+    git(tmp_path, "add", "-f", "a.py", "ignored/tracked.py", "gone.py")
+    (tmp_path / "gone.py").unlink()
+    assert found() == ["a.py", "ignored/tracked.py", "new.py"]
+    assert found("ignored/b.py") == ["ignored/b.py"]
+    assert found("ignored") == ["ignored/b.py", "ignored/tracked.py"]
+
+
+def test_gitignore_without_git_means_nothing(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "a.py", "ignored/b.py")
+    (tmp_path / ".gitignore").write_text("ignored/\n")
+    assert found() == ["a.py", "ignored/b.py"]
+
+
+def test_repositories_in_the_repository(tmp_path: Path, found: Found) -> None:
+    other = tmp_path / "other"
+    make(other, "lib.py")
+    git(other, "init", "-q")
+    git(other, "add", ".")
+    git(other, "commit", "-qm", "x")
+    top = tmp_path / "top"
+    make(top, "a.py", "nested/b.py")
+    git(top, "init", "-q")
+    git(top / "nested", "init", "-q")
+    git(top, "submodule", "--quiet", "add", str(other), "sub")
+    assert found("top") == ["top/a.py", "top/nested/b.py", "top/sub/lib.py"]
+
+
+def test_an_uninitialised_submodule_is_empty(tmp_path: Path, found: Found) -> None:
+    git(tmp_path, "init", "-q")
+    make(tmp_path, "a.py")
+    (tmp_path / "sub").mkdir()
+    git(tmp_path, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub")
+    assert found() == ["a.py"]
+    assert found("sub") == []
+
+
+def test_inside_a_git_hook(tmp_path: Path, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "-q")
+    make(tmp_path, "x/a.py", "x/ignored.py")
+    (tmp_path / ".gitignore").write_text("ignored.py\n")
+    monkeypatch.setenv("GIT_DIR", ".git")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
+    assert found("x") == ["x/a.py"]
+
+
+def test_git_runs_nothing_that_the_repository_names(tmp_path: Path, found: Found) -> None:
+    git(tmp_path, "init", "-q")
+    make(tmp_path, "a.py")
+    hook = tmp_path / "hook"
+    hook.write_text(f"#!/bin/sh\ntouch '{tmp_path}/run'\n")
+    hook.chmod(0o755)
+    git(tmp_path, "config", "core.fsmonitor", str(hook))
+    assert found() == ["a.py"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "a.py", "locked/b.py")
+    scandir = os.scandir
+
+    def locked(path: str) -> object:
+        if os.path.basename(path) == "locked":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", locked)
+    told: list[OSError] = []
+    assert files.find([tmp_path], onerror=told.append) == [tmp_path / "a.py"]
+    assert [problem.filename for problem in told] == [str(tmp_path / "locked")]
