@@ -24,9 +24,7 @@ import pyperf
 from corpus import CACHE
 
 ROOT = Path(__file__).parents[1]
-EACH_FILE = "import ast, pathlib, sys, warnings; warnings.simplefilter('ignore')\n"
-EACH_FILE += "for path in pathlib.Path(sys.argv[1]).rglob('*.py'):\n    data = path.read_bytes()\n"
-PARSE = "    try: ast.parse(data)\n    except (SyntaxError, ValueError): pass\n"
+LIMITS = str(Path(__file__).with_name("limits.py"))
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,8 @@ def rows(corpus: Path) -> list[Row]:
         Row("ruff check", [*plain, folder]),
         Row("ruff check, only E4, E7, E9, F", [*plain, "--select=E4,E7,E9,F", folder]),
         Row("devicefix rewrite", [python, "-m", "devicefix", "rewrite", folder]),
-        Row("ast.parse of every file", [python, "-c", EACH_FILE + PARSE, folder]),
-        Row("reading every file", [python, "-c", EACH_FILE, folder]),
+        Row("ast.parse of every file", [python, LIMITS, "parse", folder]),
+        Row("reading every file", [python, LIMITS, "read", folder]),
         Row("devicefix check, fairseq and fastai", [python, "-m", "devicefix", "check", *some]),
         Row("torchfix, fairseq and fastai", [executable("torchfix"), "--select=ALL", *some]),
     ]

@@ -50,8 +50,9 @@ class Devices:
         self.project = project
         self.path = path
         self.definitions: dict[str, _Definition] = {}
+        self.named: dict[Scope, list[str]] = {}
         self.star_names = project.star_names(path)
-        self.lazy = project.late and path_in(project.late, path) or bool(self._late)
+        self.lazy = (project.late and path_in(project.late, path)) or bool(self._late)
 
     # -- what a rule asks for -----------------------------------------------------------------------
 
@@ -133,14 +134,22 @@ class Devices:
                 return name
         return None
 
-    def _named(self, scope: Scope) -> Iterator[str]:
-        for name, bindings in scope.bindings.items():
+    def _named(self, scope: Scope) -> list[str]:
+        """The names of a scope that are the current device, or the CPU, whenever they are bound."""
+        if scope not in self.named:
+            self.named[scope] = list(self._find_named(scope))
+        return self.named[scope]
+
+    def _find_named(self, scope: Scope) -> Iterator[str]:
+        for name, bindings in tuple(scope.bindings.items()):
+            for binding in bindings:
+                self.facts.tree.look_into(binding.node)
             values = [binding.value for binding in bindings]
             if any(value is None for value in values):
                 continue
-            if len(values) == 1 and current_device(self.facts, values[0]):
-                yield name
-            elif len(values) == 2 and self._arms(bindings) is not None:
+            if (len(values) == 1 and current_device(self.facts, values[0])) or (
+                len(values) == 2 and self._arms(bindings) is not None
+            ):
                 yield name
 
     def _arms(self, bindings: list[Binding]) -> ast.If | None:
@@ -149,17 +158,22 @@ class Devices:
         parent = parents.pop()
         if parents or not isinstance(parent, ast.If):
             return None
-        if [any(each.node in block for each in bindings) for block in (parent.body, parent.orelse)] != [True, True]:
+        if [any(each.node in block for each in bindings) for block in (parent.body, parent.orelse)] != [
+            True,
+            True,
+        ]:
             return None
         values = [binding.value for binding in bindings if binding.value is not None]
-        kinds = {("cpu" if cpu(self.facts, v) else "cuda" if current_device(self.facts, v) else "") for v in values}
+        kinds = {
+            ("cpu" if cpu(self.facts, v) else "cuda" if current_device(self.facts, v) else "") for v in values
+        }
         return parent if kinds == {"cpu", "cuda"} else None
 
     def _visible(self, name: str, scope: Scope, site: ast.AST) -> bool:
         """Whether a name of `scope` is bound when the site is reached, and means the same there."""
         tree = self.facts.tree
         found = tree.scope(site).lookup(name)
-        if found is None or found[0] is not scope or any(name in each.elsewhere for each in tree.scopes.values()):
+        if found is None or found[0] is not scope or name in tree.declared_elsewhere:
             return False
         bindings = found[1]
         node = bindings[0].node if len(bindings) == 1 else self._arms(bindings)
@@ -178,7 +192,7 @@ class Devices:
         block = self.facts.tree.block(statement)
         for child, parent in self.facts.tree.ancestors(site):
             if child in block and parent is self.facts.tree.parents[statement]:
-                return block.index(statement) < block.index(child)  # type: ignore[arg-type]
+                return block.index(statement) < block.index(child)
         return False
 
     @cached_property
@@ -232,8 +246,12 @@ class Devices:
         settings = [each for each in owner.body if any(late in ast.walk(each) for late in self._late)]
         after = settings[-1] if settings else None
         statement = self.facts.tree.statement(site)
-        top = next(child for child, parent in ((statement, None), *self.facts.tree.ancestors(statement)) if child in owner.body)
-        if after is not None and owner.body.index(after) >= owner.body.index(top):  # type: ignore[arg-type]
+        top = next(
+            child
+            for child, parent in ((statement, None), *self.facts.tree.ancestors(statement))
+            if child in owner.body
+        )
+        if after is not None and owner.body.index(after) >= owner.body.index(top):
             return None
         if owner.body[0].lineno == owner.lineno:
             return None
@@ -266,7 +284,7 @@ class Devices:
             return False
         return not any(
             name in scope.bindings and name not in self._named(scope) and self._holds_cuda(scope)
-            for scope in self.facts.tree.scopes.values()
+            for scope in tuple(self.facts.tree.scopes.values())
         )
 
     def _holds_cuda(self, scope: Scope) -> bool:
@@ -302,14 +320,21 @@ class Devices:
         if tree.parents.get(statement) is not tree.module or dotted(flag) is None:
             return None
         in_function = tree.scope(site).function is not None
-        runs_before = statement.lineno < self._first_local_call if in_function else self._precedes(statement, site)
+        runs_before = (
+            statement.lineno < self._first_local_call if in_function else self._precedes(statement, site)
+        )
         if not runs_before or self._shadow(site) or self._module_name is None:
             return None
-        if any(key.startswith(f"{self._module_name}@") and not key.endswith(f"@{text}") for key in self.definitions):
+        if any(
+            key.startswith(f"{self._module_name}@") and not key.endswith(f"@{text}")
+            for key in self.definitions
+        ):
             return None
         torch = self.torch(site)
         key = f"{self._module_name}@{text}"
-        line = self.facts.source.quoted(f'{self._module_name} = {torch.text}.device("cuda" if {text} else "cpu")')
+        line = self.facts.source.quoted(
+            f'{self._module_name} = {torch.text}.device("cuda" if {text} else "cpu")'
+        )
         self.definitions[key] = _Definition(line, statement)
         return Use(self._module_name, torch.needs | {key})
 
@@ -322,16 +347,16 @@ class Devices:
     @cached_property
     def _set_at_top(self) -> bool:
         """CUDA_VISIBLE_DEVICES is set by this module's own top level, so what follows may ask."""
-        return bool(self._late) and all(
-            self.facts.tree.scope(each).function is None for each in self._late
-        )
+        return bool(self._late) and all(self.facts.tree.scope(each).function is None for each in self._late)
 
     @cached_property
     def _first_import_place(self) -> ast.stmt | None:
         """The statement after which an import may be added: the docstring and `__future__` imports."""
         place = None
         for statement in self.facts.tree.module.body:
-            if _docstring(statement) or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+            if _docstring(statement) or (
+                isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            ):
                 place = statement
             else:
                 break
@@ -439,8 +464,10 @@ def _among_imports(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]
         name = dotted(target.value if isinstance(target, ast.Subscript) else target) or ""
-        return name.startswith("__") or name.endswith(("environ", "sys.path")) or isinstance(
-            statement.value, (ast.Constant, ast.Name)
+        return (
+            name.startswith("__")
+            or name.endswith(("environ", "sys.path"))
+            or isinstance(statement.value, (ast.Constant, ast.Name))
         )
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = dotted(statement.value.func) or ""

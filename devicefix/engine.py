@@ -21,6 +21,9 @@ _SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
 _NOQA = re.compile(r"#\s*noqa(?::\s?(?P<codes>[A-Z][A-Z0-9]+(?:[,\s]+[A-Z][A-Z0-9]+)*))?", re.I)
 
 
+_INNER = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
+
+
 class SelfCheckError(Exception):
     """A rewritten file would not parse: a bug of devicefix. The file is left as it was."""
 
@@ -75,27 +78,30 @@ def _find(
     context = Context(source, Facts(source, module, project.integer_options), project, path)
     table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]] = {}
     for code, rule in RULES.items():
-        if settings.enabled(code):
+        if settings.enabled(code, rule.default):
             for kind, visit in visitors(rule(context)):
                 table.setdefault(kind, []).append(visit)
-    found = sorted(_walk(module, context, table), key=lambda finding: (finding.line, finding.column, finding.code))
+    found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
     return found, context.devices
 
 
 def _walk(
-    module: ast.Module, context: Context, table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]]
+    context: Context, table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]]
 ) -> Iterator[Finding]:
-    todo: list[tuple[ast.AST, ast.JoinedStr | None]] = [(module, None)]
-    while todo:
-        node, string = todo.pop()
-        if node in context.claimed:
+    tree = context.facts.tree
+    for node in tuple(tree.nodes):
+        visits = table.get(type(node))
+        if visits is None:
             continue
-        for visit in table.get(type(node), ()):
+        string = None
+        if context.claimed or isinstance(node, ast.expr):
+            above = [node, *(parent for _, parent in tree.ancestors(node) if isinstance(parent, _INNER))]
+            if not context.claimed.isdisjoint(above):
+                continue
+            string = next((each for each in above[1:] if isinstance(each, ast.JoinedStr)), None)
+        for visit in visits:
             for finding in visit(node):
                 yield finding if string is None else _in_string(context, string, finding)
-        if string is None and isinstance(node, ast.JoinedStr):
-            string = node
-        todo.extend((child, string) for child in reversed(list(ast.iter_child_nodes(node))))
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 
-_WORDS = re.compile(
-    rb"cuda|nccl|\bpin_memory\b|\bnvtx\b|\bapex\b|torch[^\n]*\bload\b"
-    rb"|\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))|\bdevice\s*[=(]\s*\d"
-)
-_LOADS = re.compile(rb"\.load\s*\(|import[^\n]*\bload\b")
+_WORDS = (b"nccl", b"pin_memory", b"nvtx", b"apex")
+_LOAD = re.compile(rb"\.load\s*\(|import[^\n]*\bload\b|torch[^\n]*\bload\b")
+_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
+_NUMBER = re.compile(rb"device\s*[=(]\s*\d")
 
 
 def may_matter(data: bytes) -> bool:
     """Whether a file's bytes hold a word that a rule looks for."""
     if b"cuda" in data:
         return True
-    return b"torch" in data and (_WORDS.search(data) is not None or _LOADS.search(data) is not None)
+    if b"torch" not in data:
+        return False
+    # A plain search for the word comes before each regular expression: it is a hundred times as fast.
+    return (
+        any(word in data for word in _WORDS)
+        or (b"load" in data and _LOAD.search(data) is not None)
+        or (b".to(" in data and _MOVE.search(data) is not None)
+        or (b"device" in data and _NUMBER.search(data) is not None)
+    )

@@ -79,15 +79,15 @@ def defines_cuda(node: ast.ClassDef) -> bool:
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
     """The statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
-    if b"CUDA_VISIBLE_DEVICES" not in facts.source.text.encode(errors="ignore"):
+    if "CUDA_VISIBLE_DEVICES" not in facts.source.text:
         return []
     first = min(
         (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
          and any(_last_import(name) == "torch" for name in _imported(node))),
         default=None,
     )  # fmt: skip
-    found = []
-    for node in ast.walk(facts.tree.module):
+    found: list[ast.stmt] = []
+    for node in facts.tree.nodes:
         if isinstance(node, (ast.Assign, ast.Expr)) and _sets_visible_devices(node):
             in_function = facts.tree.scope(node).function is not None
             if in_function or (first is None or node.lineno > first):
@@ -124,13 +124,15 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _imports(facts: Facts) -> Iterable[str]:
-    for node in ast.walk(facts.tree.module):
+    for node in facts.tree.parents:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from _imported(node)
 
 
 def _device(facts: Facts, name: str) -> bool:
     bindings = facts.tree.root.bindings[name]
+    for binding in bindings:
+        facts.tree.look_into(binding.node)
     return (
         len(bindings) == 1
         and current_device(facts, bindings[0].value)
@@ -146,7 +148,8 @@ class Project:
         self.cuda_classes = self._with_subclasses()
         options = {option for summary in self.files.values() for option in summary.options}
         self.integer_options = frozenset(
-            {name for name, kind in options if kind == "int"} - {name for name, kind in options if kind != "int"}
+            {name for name, kind in options if kind == "int"}
+            - {name for name, kind in options if kind != "int"}
         )
         self.late = self._reached_before_setting()
         self.star_importers: dict[str, list[Summary]] = {}

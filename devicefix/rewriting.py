@@ -30,7 +30,9 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 def _apply(text: str, edits: list[Edit], index: int, start: int, end: int) -> tuple[str, int]:
     parts = []
     at = start
-    while index < len(edits) and edits[index].start < end or (index < len(edits) and edits[index].start == end == len(text)):
+    while (index < len(edits) and edits[index].start < end) or (
+        index < len(edits) and edits[index].start == end == len(text)
+    ):
         edit = edits[index]
         if edit.start < at or edit.end > end:
             raise ConflictError
@@ -69,24 +71,20 @@ def moved(device: str) -> Callable[[str], str]:
         import libcst as cst
 
         target = cst.parse_expression(device)
-        rest = [arg for i, arg in enumerate(call.args) if not _is(arg, i, 0, "device")]
-        rest = [_named(arg, "non_blocking") if arg.keyword is None and not arg.star else arg for arg in rest]
         given = next((arg for i, arg in enumerate(call.args) if _is(arg, i, 0, "device")), None)
+        rest = [arg for arg in call.args if arg is not given]
+        rest = [_named(arg, "non_blocking") if arg.keyword is None and not arg.star else arg for arg in rest]
         if given is None:
-            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")) if rest else cst.MaybeSentinel.DEFAULT
-            args = [cst.Arg(target, comma=comma), *rest]
+            comma = (
+                cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")) if rest else cst.MaybeSentinel.DEFAULT
+            )
+            first = cst.Arg(target, comma=comma)
         else:
-            args = [
-                arg.with_changes(value=target, keyword=None, equal=cst.MaybeSentinel.DEFAULT) if arg is given else other
-                for arg, other in zip(_first(call.args, given), [None, *rest], strict=True)
-            ]  # fmt: skip
+            first = given.with_changes(value=target, keyword=None, equal=cst.MaybeSentinel.DEFAULT)
+        args = [first, *rest]
         return _renamed(call, "to").with_changes(args=args)
 
     return on_call(change)
-
-
-def _first(args: Iterable[cst.Arg], first: cst.Arg) -> list[cst.Arg]:
-    return [first, *(arg for arg in args if arg is not first)]
 
 
 def _is(arg: cst.Arg, index: int, position: int, name: str) -> bool:

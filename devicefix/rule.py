@@ -15,9 +15,9 @@ from devicefix.source import Source
 
 # Where `a if b else c` may stand without parentheses, by parent and field.
 _ROOMY = (
-    ast.Call, ast.keyword, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.List, ast.Tuple,
-    ast.Set, ast.Dict, ast.arguments, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-    ast.Yield, ast.Lambda, ast.withitem,
+    ast.Call, ast.keyword, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.List,
+    ast.Tuple, ast.Set, ast.Dict, ast.arguments, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ class Context:
         """A fix that makes an expression `expression if torch.cuda.is_available() else otherwise`."""
         use = self.devices.available(node)
         roomy = self._roomy(node)
-        otherwise = self.source.quoted(otherwise)
+        otherwise = self.source.quoted(otherwise, self.source.code(node))
 
         def new(text: str) -> str:
             text = f"{text} if {use.text} else {otherwise}"

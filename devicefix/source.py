@@ -59,12 +59,13 @@ class Source:
     @cached_property
     def quote(self) -> str:
         """The quotation mark that most of the file's short strings use."""
-        singles, doubles = (len(re.findall(rf"(?<!{q}){q}(?!{q})", self.text)) for q in ("'", '"'))
+        singles, doubles = (len(re.findall(rf"(?<![\w'\"\\]){q}(?!{q})", self.text)) for q in ("'", '"'))
         return "'" if singles > doubles else '"'
 
-    def quoted(self, code: str) -> str:
-        """Our own code, whose strings stand in double quotes, in the file's quotes."""
-        return code.replace('"', self.quote)
+    def quoted(self, code: str, beside: str = "") -> str:
+        """Our own code, whose strings stand in double quotes, in those of the code beside it or the file."""
+        used = [quote for quote in "'\"" if quote in beside]
+        return code.replace('"', used[0] if len(used) == 1 else self.quote)
 
     def offset(self, line: int, column: int) -> int:
         """The character at a line (from 1) and a column in UTF-8 bytes, which is how `ast` counts."""

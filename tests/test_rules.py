@@ -26,7 +26,9 @@ def rewrite(text: str, settings: Settings | None = None) -> Result:
 
 @pytest.mark.parametrize(("rule", "example"), MATCHES)
 def test_matches(rule: type[Rule], example: Changed) -> None:
-    settings = Settings(fix=True, unsafe_fixes=example.unsafe, select=() if rule.default else ("DF", rule.code))
+    settings = Settings(
+        fix=True, unsafe_fixes=example.unsafe, select=() if rule.default else ("DF", rule.code)
+    )
     result = rewrite(example.before, settings)
     assert rule.code in {finding.code for finding in result.findings}
     assert (result.output.decode() if result.output else None) == example.after
@@ -40,7 +42,9 @@ def test_second_run_changes_nothing(rule: type[Rule], example: Changed) -> None:
 
 @pytest.mark.parametrize(("rule", "example"), LEAVES)
 def test_leaves(rule: type[Rule], example: str) -> None:
-    assert rule.code not in {finding.code for finding in rewrite(example, Settings(select=(rule.code,))).findings}
+    assert rule.code not in {
+        finding.code for finding in rewrite(example, Settings(select=(rule.code,))).findings
+    }
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

@@ -2,6 +2,6 @@
 
 from devicefix.facts.guards import AVAILABLE, refuses, returns
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, Scope, Tree, dotted
+from devicefix.facts.scopes import Binding, Scope, Tree, dotted, with_defaults
 
-__all__ = ["AVAILABLE", "Binding", "Facts", "Scope", "Tree", "dotted", "refuses", "returns"]
+__all__ = ["AVAILABLE", "Binding", "Facts", "Scope", "Tree", "dotted", "refuses", "returns", "with_defaults"]

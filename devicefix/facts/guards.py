@@ -16,7 +16,9 @@ AVAILABLE = "torch.cuda.is_available"
 # Calls that answer truthfully only on a machine with CUDA.
 _TELLING = {AVAILABLE, "torch.cuda.is_initialized", "torch.cuda.device_count"}
 _EXITS = {"exit", "quit", "sys.exit", "os._exit"}
-_SKIPS = re.compile(r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I)
+_SKIPS = re.compile(
+    r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
+)
 _DEPTH = 8  # how many bindings to follow from one flag to the next
 
 
@@ -27,6 +29,7 @@ class Guards:
         self.facts = facts
         self.asked: set[int] = set()
         self.known: dict[ast.AST, bool] = {}
+        self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
 
     def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:
         """Whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
@@ -73,9 +76,7 @@ class Guards:
             for arm, taken in ((body, True), (orelse, False))
         )
 
-    def _compared(
-        self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int
-    ) -> bool:
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
         if isinstance(right, ast.Constant):
             value = right.value
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
@@ -131,15 +132,11 @@ class Guards:
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:
             return False
-        return (
-            _falsy(binding.value)
-            or self.implies(binding.value, True, depth)
-            or self.guarded(binding.node)
-        )
+        return _falsy(binding.value) or self.implies(binding.value, True, depth) or self.guarded(binding.node)
 
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
         match parent:
-            case ast.If(test=test, body=body, orelse=orelse) | ast.While(test=test, body=body, orelse=orelse):
+            case ast.If(test=test, body=body) | ast.While(test=test, body=body):
                 if child is not test and self.implies(test, child in body):
                     return True
             case ast.IfExp(test=test, body=body):
@@ -153,9 +150,8 @@ class Guards:
                 tests = [test for generator in parent.generators for test in generator.ifs]
                 if not isinstance(child, ast.comprehension) and any(map(self.implies, tests)):
                     return True
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            if any(self._skips(decorator) for decorator in child.decorator_list):
-                return True
+        if any(map(self._skips, getattr(child, "decorator_list", ()))):
+            return True
         return isinstance(child, ast.stmt) and self._left_before(child, parent)
 
     def _skips(self, decorator: ast.expr) -> bool:
@@ -172,13 +168,17 @@ class Guards:
     def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
         """Whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
         for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
-            if isinstance(block, list) and statement in block:
-                return any(self._leaves(each) for each in block[: block.index(statement)])
+            if isinstance(block, list) and block and block[0].lineno <= statement.lineno <= block[-1].lineno:
+                if id(block) not in self.left:
+                    leaving = (each.lineno for each in block if self._leaves(each))
+                    self.left[id(block)] = next(leaving, 1 << 30)
+                return statement.lineno > self.left[id(block)]
         return False
 
     def _leaves(self, statement: ast.stmt) -> bool:
         if not isinstance(statement, ast.If) or statement.orelse:
             return False
+        self.facts.tree.look_into(statement)
         return self.implies(statement.test, False) and returns(statement.body)
 
 
@@ -198,9 +198,7 @@ def refuses(body: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.Raise):
         return "Skip" not in ast.dump(last)
     return (
-        isinstance(last, ast.Expr)
-        and isinstance(last.value, ast.Call)
-        and dotted(last.value.func) in _EXITS
+        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and dotted(last.value.func) in _EXITS
     )
 
 

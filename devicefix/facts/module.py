@@ -23,7 +23,7 @@ class Facts:
     def __init__(self, source: Source, module: ast.Module, options: frozenset[str] = frozenset()) -> None:
         self._options = options
         self.source = source
-        self.tree = Tree(module)
+        self.tree = Tree(module, source.text)
         self.guards = Guards(self)
 
     def bindings(self, node: ast.expr) -> Sequence[Binding]:
@@ -31,13 +31,16 @@ class Facts:
 
         Empty where that can't be known: a parameter, an import, a builtin, an attribute of one.
         """
+        found: Sequence[Binding] = ()
         if isinstance(node, ast.Name):
-            found = self.tree.scope(node).lookup(node.id)
-            if found is None:
-                return ()
-            return () if any(each.parameter or each.imported for each in found[1]) else found[1]
-        path = dotted(node)
-        return () if path is None else self.tree.attributes.get(path, ())
+            looked_up = self.tree.scope(node).lookup(node.id)
+            if looked_up is not None and not any(each.parameter or each.imported for each in looked_up[1]):
+                found = looked_up[1]
+        else:
+            found = self.tree.attributes.get(dotted(node) or "", ())
+        for binding in found:
+            self.tree.look_into(binding.node)
+        return found
 
     def value(self, node: ast.expr) -> ast.expr | None:
         """The one expression that a name is bound to, or None."""
@@ -93,15 +96,15 @@ class Facts:
         """Whether binding a new name in the module's scope would change what something means."""
         return (
             name in self.tree.root.bindings
-            or any(name in scope.elsewhere for scope in self.tree.scopes.values())
+            or name in self.tree.declared_elsewhere
             or (name in self.tree.loads and not self._bound_wherever_read(name))
         )
 
     def _bound_wherever_read(self, name: str) -> bool:
-        for node in ast.walk(self.tree.module):
-            if isinstance(node, ast.Name) and node.id == name and self.tree.scope(node).lookup(name) is None:
-                return False
-        return True
+        return not any(
+            isinstance(node, ast.Name) and node.id == name and self.tree.scope(node).lookup(name) is None
+            for node in self.tree.nodes
+        )
 
     def shadowed(self, name: str, node: ast.AST) -> Scope | None:
         """The scope inside the module that binds a name as seen from a place, if one does."""
@@ -117,8 +120,8 @@ class Facts:
     @cached_property
     def options(self) -> frozenset[tuple[str, str]]:
         """The command line's options that this module declares, each with its type."""
-        found = set()
-        for node in ast.walk(self.tree.module):
+        found: set[tuple[str, str]] = set()
+        for node in self.tree.nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if node.func.attr == "add_argument":
                     found.update((name, _option_type(node)) for name in option_names(node))
@@ -138,5 +141,9 @@ def _option_type(call: ast.Call) -> str:
 def option_names(call: ast.Call) -> list[str]:
     """The attribute names that `add_argument("--local-rank", "-r")` may lead to."""
     names = [each.value for each in call.args if isinstance(each, ast.Constant)]
-    names += [each.value.value for each in call.keywords if each.arg == "dest" and isinstance(each.value, ast.Constant)]
+    names += [
+        each.value.value
+        for each in call.keywords
+        if each.arg == "dest" and isinstance(each.value, ast.Constant)
+    ]
     return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]

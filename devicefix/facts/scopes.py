@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -15,13 +17,15 @@ class Binding:
     """One place where a name is bound.
 
     `value` is the expression that it is bound to, None where there is no single one (a loop variable,
-    a parameter, part of an unpacked value). `imported` is the dotted name of what an import binds.
+    a parameter, part of an unpacked value). `imported` is the dotted name of what an import binds,
+    `default` what a parameter is bound to when nothing is given.
     """
 
     node: ast.AST
     value: ast.expr | None = None
     imported: str | None = None
     parameter: bool = False
+    default: ast.expr | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -68,26 +72,51 @@ class Scope:
         return found
 
 
+# Statements that hold none of these words can't be part of a tie, nor say anything about one: only the
+# names that they bind are looked at.
+_WORDS = (
+    "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor",
+    "add_argument",
+)  # fmt: skip
+_EXPRESSIONS = {
+    kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "kind", "type_comment"))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+
+
 class Tree:
     """A syntax tree with each node's parent, and the scopes in it.
 
-    Attributes:
+    Statements are all gone through; expressions only where the text holds a word that matters.
+
+    Args:
         module: the syntax tree.
+        text: what it was parsed from.
+
+    Attributes:
         parents: the parent of every node but the module.
         scopes: the scope that each scope-making node opens.
+        nodes: the nodes of the statements that matter, each before what is inside it.
         attributes: values assigned to dotted paths, such as `args.cuda` or `self.device`, by path.
         star_imports: the modules named in `from x import *`, with their leading dots.
+        loads: the names that are read, in the statements that matter.
+        declared_elsewhere: the names in `global` and `nonlocal` statements.
     """
 
-    def __init__(self, module: ast.Module) -> None:
+    def __init__(self, module: ast.Module, text: str) -> None:
         self.module = module
         self.parents: dict[ast.AST, ast.AST] = {}
         self.root = Scope(module, None)
         self.scopes: dict[ast.AST, Scope] = {module: self.root}
+        self.within: dict[ast.AST, Scope] = {module: self.root}
+        self.nodes: list[ast.AST] = []
         self.attributes: dict[str, list[Binding]] = {}
         self.star_imports: list[str] = []
         self.loads: set[str] = set()
-        _Walk(self).run()
+        self.declared_elsewhere: set[str] = set()
+        self._walk = _Walk(self, _lines(text))
+        self._walk.statements()
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which an expression or statement is evaluated.
@@ -95,12 +124,12 @@ class Tree:
         Decorators, defaults and annotations of a function, and the bases of a class, belong to the
         scope around it.
         """
-        child, parent = node, self.parents.get(node)
-        while parent is not None:
-            if parent in self.scopes and _inside(parent, child):
-                return self.scopes[parent]
-            child, parent = parent, self.parents.get(parent)
-        return self.root
+        return self.within.get(node, self.root)
+
+    def look_into(self, statement: ast.AST) -> None:
+        """Make sure that the expressions of a statement are known, whether or not its text matters."""
+        if isinstance(statement, ast.stmt):
+            self._walk.expressions(statement, self.within[statement])
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Pairs of a child and its parent, from the node up to the module."""
@@ -118,11 +147,32 @@ class Tree:
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement is part of."""
         parent = self.parents[statement]
-        for name in ("body", "orelse", "finalbody"):
+        for name in _BLOCKS:
             block = getattr(parent, name, None)
             if isinstance(block, list) and statement in block:
                 return block
         return [statement]
+
+
+def _lines(text: str) -> list[int]:
+    """The lines, from 1, that hold a word that matters."""
+    text = text.lower()
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    places: set[int] = set()  # at most one for each word and line
+    for word in _WORDS:
+        at = text.find(word)
+        while at >= 0:
+            places.add(at)
+            end = text.find("\n", at)
+            at = text.find(word, end) if end >= 0 else -1
+    lines: list[int] = []
+    line, before = 1, 0
+    for at in sorted(places):
+        line += text.count("\n", before, at)
+        before = at
+        lines.append(line)
+    return lines
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -137,38 +187,95 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join(reversed(names))
 
 
-def _inside(owner: ast.AST, child: ast.AST) -> bool:
-    if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return child in owner.body
-    if isinstance(owner, ast.ClassDef):
-        return child in owner.body
-    if isinstance(owner, ast.Lambda):
-        return child is owner.body
-    return True
+def with_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    """The parameters of a function, each with its default."""
+    plain = [*arguments.posonlyargs, *arguments.args]
+    missing = len(plain) - len(arguments.defaults)
+    yield from zip(plain, [*[None] * missing, *arguments.defaults], strict=True)
+    yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class _Walk:
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, lines: list[int]) -> None:
         self.tree = tree
+        self.lines = lines
+        self.seen: set[ast.AST] = set()
 
-    def run(self) -> None:
-        parents, scopes = self.tree.parents, self.tree.scopes
+    def matters(self, first: int, last: int) -> bool:
+        """Whether one of these lines holds a word that matters."""
+        at = bisect_left(self.lines, first)
+        return at < len(self.lines) and self.lines[at] <= last
+
+    def statements(self) -> None:
+        """Go through all statements, and the expressions of those that matter."""
         todo: list[tuple[ast.AST, Scope]] = [(self.tree.module, self.tree.root)]
         while todo:
             node, scope = todo.pop()
-            bind = _BINDERS.get(type(node))
-            if bind is not None:
-                bind(self, node, scope)
-            if isinstance(node, (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)):
-                inner = scopes[node] = Scope(node, scope)
+            binder = _BINDERS.get(type(node))
+            if binder is not None:
+                binder(self, node, scope)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                inner = self.tree.scopes[node] = Scope(node, scope)
                 self.parameters(node, inner)
             else:
                 inner = scope
+            first, last = self.header(node)
+            if self.matters(first, last):
+                self.expressions(node, scope)
+            for name in reversed(_BLOCKS):
+                for child in reversed(getattr(node, name, ())):
+                    self.tree.parents[child] = node
+                    self.tree.within[child] = inner
+                    todo.append((child, inner))
+
+    def header(self, node: ast.AST) -> tuple[int, int]:
+        """The lines of a statement, less the statements that are part of it."""
+        if isinstance(node, ast.Module):
+            return 0, 0
+        first: int = getattr(node, "lineno", 0)
+        last: int = getattr(node, "end_lineno", 0) or first
+        decorators = getattr(node, "decorator_list", ())
+        if decorators:
+            first = decorators[0].lineno
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body:
+            last = body[0].lineno
+        return first, last
+
+    def expressions(self, statement: ast.AST, scope: Scope) -> None:
+        """Go through the expressions of a statement, less the statements that are part of it."""
+        if statement in self.seen:
+            return
+        self.seen.add(statement)
+        tree = self.tree
+        parents, within, nodes = tree.parents, tree.within, tree.nodes
+        todo = [(statement, scope)]
+        while todo:
+            node, scope = todo.pop()
+            nodes.append(node)
+            inner = scope
+            if node is not statement:
+                binder = _BINDERS.get(type(node))
+                if binder is not None:
+                    binder(self, node, scope)
+                if isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
+                    inner = tree.scopes[node] = Scope(node, scope)
+                    self.parameters(node, inner)
             children = []
-            for child in ast.iter_child_nodes(node):
-                parents[child] = node
-                within = inner if inner is scope or _inside(node, child) else scope
-                children.append((child, within))
+            for name in _EXPRESSIONS[type(node)]:
+                if node is statement and name in _BLOCKS:
+                    continue
+                value = getattr(node, name, None)
+                # The parameters of a lambda are bound inside it, but their defaults belong around it.
+                into = scope if name == "args" and inner is not scope else inner
+                for child in value if isinstance(value, list) else (value,):
+                    if isinstance(child, ast.AST):
+                        parents[child] = node
+                        within[child] = into
+                        children.append((child, into))
             todo.extend(reversed(children))  # in the order of the source
 
     def add(self, scope: Scope, name: str, binding: Binding) -> None:
@@ -196,8 +303,8 @@ class _Walk:
         if not isinstance(node, FUNCTIONS):
             return
         arguments = node.args
-        for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            self.add(scope, arg.arg, Binding(arg, parameter=True))
+        for arg, default in with_defaults(arguments):
+            self.add(scope, arg.arg, Binding(arg, parameter=True, default=default))
         for extra in (arguments.vararg, arguments.kwarg):
             if extra is not None:
                 self.add(scope, extra.arg, Binding(extra, parameter=True))
@@ -237,6 +344,7 @@ class _Walk:
 
     def declaration(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
         scope.elsewhere.update(node.names)
+        self.tree.declared_elsewhere.update(node.names)
 
     def imports(self, node: ast.Import, scope: Scope) -> None:
         for alias in node.names:
@@ -262,7 +370,7 @@ class _Walk:
             self.target(target, node, None, scope)
 
 
-_BINDERS = {
+_BINDERS: dict[type[ast.AST], Callable[[_Walk, Any, Scope], None]] = {
     ast.Name: _Walk.name,
     ast.Assign: _Walk.assign,
     ast.AnnAssign: _Walk.annotated,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
 _DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(id|name|str|string))?\Z", re.I)
-_INDEX_NAME = re.compile(r"(^|_)(gpu|rank|cuda)(_?(id|idx|index|num|no|rank))?\Z|\Adevice_?(id|idx|index)\Z", re.I)
+_INDEX_NAME = re.compile(
+    r"(^|_)(gpu|rank|cuda)(_?(id|idx|index|num|no|rank))?\Z|\Adevice_?(id|idx|index)\Z", re.I
+)
 _RANKS = {
     "torch.cuda.current_device",
     "torch.distributed.get_rank",
@@ -39,7 +41,7 @@ def last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def cuda_literal(node: ast.AST) -> int | None | str:
+def cuda_literal(node: ast.AST) -> int | str | None:
     """The index that a string literal names: an int for "cuda:1", None for "cuda", else "no"."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         match = _CUDA.match(node.value)
@@ -83,7 +85,14 @@ def cuda_device(facts: Facts, node: ast.expr) -> bool:
 
 def integer(node: ast.AST) -> bool:
     """Whether a node is the literal number of a GPU."""
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0
+    return literal_index(node) is not None
+
+
+def literal_index(node: ast.AST | None) -> int | None:
+    """The number that a literal names, for the number of a GPU."""
+    if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
+        return node.value
+    return None
 
 
 def choice(facts: Facts, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] | None:
@@ -139,40 +148,24 @@ def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:
     return False
 
 
-def _all_indexes(facts: Facts, bindings: list[Binding] | tuple[Binding, ...], depth: int) -> bool:
+def _all_indexes(facts: Facts, bindings: Sequence[Binding], depth: int) -> bool:
     return all(_index_binding(facts, binding, depth) for binding in bindings)
 
 
 def _index_binding(facts: Facts, binding: Binding, depth: int) -> bool:
     node = binding.node
     if binding.parameter:
-        assert isinstance(node, ast.arg)
-        return _index_parameter(facts, node)
+        return _index_parameter(binding)
     if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
         return isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range"
     return binding.value is not None and index_or_none(facts, binding.value, depth - 1)
 
 
-def _index_parameter(facts: Facts, node: ast.arg) -> bool:
-    if node.annotation is not None:
-        return ast.unparse(node.annotation) in {"int", "Optional[int]", "int | None"}
-    default = parameter_default(facts, node)
-    return default is not None and integer(default)
-
-
-def parameter_default(facts: Facts, node: ast.arg) -> ast.expr | None:
-    """The default value of a parameter."""
-    owner = facts.tree.parents[node]
-    assert isinstance(owner, ast.arguments)
-    return next((default for arg, default in parameters(owner) if arg is node), None)
-
-
-def parameters(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    """The parameters of a function, each with its default."""
-    plain = [*arguments.posonlyargs, *arguments.args]
-    missing = len(plain) - len(arguments.defaults)
-    yield from zip(plain, [*[None] * missing, *arguments.defaults], strict=True)
-    yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+def _index_parameter(binding: Binding) -> bool:
+    assert isinstance(binding.node, ast.arg)
+    if binding.node.annotation is not None:
+        return ast.unparse(binding.node.annotation) in {"int", "Optional[int]", "int | None"}
+    return binding.default is not None and integer(binding.default)
 
 
 def _integer_option(facts: Facts, node: ast.Attribute) -> bool:

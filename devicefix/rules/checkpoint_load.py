@@ -85,7 +85,9 @@ class CheckpointLoad(Rule):
             yield self.finding(node, message, self.context.conditional(given, '"cpu"'))
             return
         where = self.devices.string(node, "None")
-        yield self.finding(node, message, self.context.edit(node, with_keyword("map_location", where.text), where))
+        yield self.finding(
+            node, message, self.context.edit(node, with_keyword("map_location", where.text), where)
+        )
 
     def _cuda(self, given: ast.expr) -> bool:
         if cuda_device(self.facts, given) or integer(given) or gpu_number(given):
@@ -93,7 +95,9 @@ class CheckpointLoad(Rule):
         if isinstance(given, ast.Dict):
             return any(cuda_device(self.facts, value) for value in given.values)
         if isinstance(given, ast.Lambda):
-            return any(isinstance(each, ast.Attribute) and each.attr == "cuda" for each in ast.walk(given.body))
+            return any(
+                isinstance(each, ast.Attribute) and each.attr == "cuda" for each in ast.walk(given.body)
+            )
         return self.facts.call(given, "torch.cuda.current_device")
 
     def _fix(self, given: ast.expr) -> Fix:

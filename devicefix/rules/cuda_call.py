@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.device import Use
 from devicefix.facts import Facts
-from devicefix.facts.values import current_device, index_or_none, integer
+from devicefix.facts.values import current_device, index_or_none, literal_index
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rewriting import moved
 from devicefix.rule import Changed, Context, Rule
@@ -84,8 +84,12 @@ class CudaCall(Rule):
         receiver = node.func.value
         if self.facts.resolve(receiver) is not None or self.facts.guarded(node) or self._own(receiver):
             return
-        if any(isinstance(arg, ast.Starred) for arg in node.args) or any(not each.arg for each in node.keywords):
-            yield self.finding(node, "`.cuda(...)` needs CUDA; unpack its arguments, so that they can be kept")
+        if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
+            not each.arg for each in node.keywords
+        ):
+            yield self.finding(
+                node, "`.cuda(...)` needs CUDA; unpack its arguments, so that they can be kept"
+            )
             return
         message = "`.cuda()` needs CUDA: use `.to(device)`"
         yield self.finding(node, message, move(self.context, node))
@@ -98,6 +102,8 @@ class CudaCall(Rule):
 def own_cuda(context: Context, receiver: ast.expr) -> bool:
     """Whether an object is of a class that defines or inherits a `cuda` method of the project's own."""
     classes = context.project.cuda_classes
+    if not classes:
+        return False
     if isinstance(receiver, ast.Call):
         name = receiver.func
         return isinstance(name, (ast.Name, ast.Attribute)) and _last(name) in classes
@@ -134,9 +140,9 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
     facts, devices = context.facts, context.devices
     if target is None or (isinstance(target, ast.Constant) and target.value is None):
         return devices.current(node)
-    if integer(target):
-        assert isinstance(target, ast.Constant)
-        return devices.indexed(node, target.value)
+    index = literal_index(target)
+    if index is not None:
+        return devices.indexed(node, index)
     code = context.source.code(target)
     if _device(facts, target):
         return Use(code)
@@ -166,7 +172,9 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
 
 
 def _super(receiver: ast.expr) -> bool:
-    return isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
+    return (
+        isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
+    )
 
 
 def collapsed(context: Context, node: ast.Call, use: Use) -> Edit:

@@ -10,24 +10,21 @@ from devicefix.rules.device_argument import takes_device
 
 # Measured on torch 2.13 without CUDA: each of these raises there. What is not named is harmless: it
 # answers 0, nothing or an empty list, or does nothing.
-_RAISING = frozenset(
-    """
-    set_device synchronize current_device get_device_name get_device_properties get_device_capability
-    current_stream default_stream set_stream Stream Event ExternalStream CUDAGraph graph graph_pool_handle
-    get_rng_state initial_seed mem_get_info memory_summary memory_snapshot reset_peak_memory_stats
-    reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats
-    set_per_process_memory_fraction init ipc_collect cudart check_error can_device_access_peer
-    current_blas_handle get_sync_debug_mode set_sync_debug_mode is_current_stream_capturing
-    caching_allocator_alloc caching_allocator_delete get_allocator_backend utilization temperature
-    power_draw clock_rate memory_usage device_memory_used list_gpu_processes
-    nvtx.range_push nvtx.range_pop nvtx.mark nvtx.range nvtx.range_start nvtx.range_end
-    profiler.start profiler.stop profiler.init profiler.profile
-    memory._record_memory_history memory._snapshot memory._dump_snapshot
-    nccl.version nccl.unique_id nccl.all_reduce nccl.reduce nccl.broadcast nccl.all_gather
-    comm.broadcast comm.broadcast_coalesced comm.reduce_add comm.scatter comm.gather
-    random.get_rng_state random.initial_seed
-    """.split()
-) - {"list_gpu_processes", "set_stream"}
+_RAISING = frozenset((
+    "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
+    "get_device_capability", "current_stream", "default_stream", "Stream", "Event", "ExternalStream", "CUDAGraph",
+    "graph", "graph_pool_handle", "get_rng_state", "initial_seed", "mem_get_info", "memory_summary",
+    "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "init", "ipc_collect", "cudart",
+    "check_error", "can_device_access_peer", "current_blas_handle", "get_sync_debug_mode", "set_sync_debug_mode",
+    "is_current_stream_capturing", "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend",
+    "utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used",
+    "nvtx.range_push", "nvtx.range_pop", "nvtx.mark", "nvtx.range", "nvtx.range_start", "nvtx.range_end",
+    "profiler.start", "profiler.stop", "profiler.init", "profiler.profile", "memory._record_memory_history",
+    "memory._snapshot", "memory._dump_snapshot", "nccl.version", "nccl.unique_id", "nccl.all_reduce",
+    "nccl.reduce", "nccl.broadcast", "nccl.all_gather", "comm.broadcast", "comm.broadcast_coalesced",
+    "comm.reduce_add", "comm.scatter", "comm.gather", "random.get_rng_state", "random.initial_seed",
+))  # fmt: skip
 # As a value: what stands for the answer on a CPU wherever the answer is only shown or compared.
 _INSTEAD = {
     "get_device_name": '"cpu"',
@@ -108,7 +105,11 @@ class CudaFunction(Rule):
         if short == "device":
             yield from self._device(node)
         elif short in _RAISING:
-            yield self.finding(node, f"`{name}` raises an error without CUDA{self._advice(node, short)}", self._fix(node, short))
+            yield self.finding(
+                node,
+                f"`{name}` raises an error without CUDA{self._advice(node, short)}",
+                self._fix(node, short),
+            )
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
         """`with torch.cuda.device(i):`, which does nothing for the index -1."""
@@ -128,7 +129,11 @@ class CudaFunction(Rule):
 
     def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
         """The number of the current GPU, where it is used as a device."""
-        moves = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in ("to", "cuda")
+        moves = (
+            isinstance(parent, ast.Call)
+            and isinstance(parent.func, ast.Attribute)
+            and parent.func.attr in ("to", "cuda")
+        )
         if moves:
             return Fix(())  # the move itself is fixed
         if isinstance(parent, ast.keyword) and parent.arg and takes_device(parent.arg):
@@ -143,4 +148,3 @@ class CudaFunction(Rule):
         if self._fix(node, short) is not None:
             return ""
         return ": decide what to do instead, and put it under `if torch.cuda.is_available():`"
-

@@ -75,7 +75,17 @@ class CudaRequired(Rule):
         start, end = source.span(node)
         if len(self.facts.tree.block(node)) == 1 or not self.context.alone(node):
             return Fix((Edit(start, end, "pass"),))
-        line, column = source.position(start)
+        _, column = source.position(start)
         begin = start - column + 1
         after = source.line_end(end)
-        return Fix((Edit(begin, after + len(source.text[after : after + 2].splitlines(keepends=True)[0]) if after < len(source.text) else after, ""),))
+        return Fix(
+            (
+                Edit(
+                    begin,
+                    after + len(source.text[after : after + 2].splitlines(keepends=True)[0])
+                    if after < len(source.text)
+                    else after,
+                    "",
+                ),
+            )
+        )

@@ -3,13 +3,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import cuda_string, device_name, integer
+from devicefix.facts.values import cuda_device, cuda_string, device_name, integer
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
 from devicefix.rules.to_cuda import gpu_number, named_device
 
 # Not where tensors go but what for: on a CPU they switch themselves off.
-_OFF_BY_THEMSELVES = ("torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.autocast_mode.autocast")
+_OFF_BY_THEMSELVES = (
+    "torch.autocast",
+    "torch.amp.autocast",
+    "torch.amp.GradScaler",
+    "torch.amp.autocast_mode.autocast",
+)
 # Rules of their own look at these.
 _OTHER_RULES = ("torch.device", "torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
 
@@ -80,13 +85,25 @@ class DeviceArgument(Rule):
         if name in ("torch.Generator", "torch.set_default_device"):
             arguments += node.args[:1]
         for value in arguments:
-            if not (cuda_string(value) or integer(value) or (of_torch and gpu_number(value))):
+            device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
+            if not (device or cuda_string(value) or integer(value) or (of_torch and gpu_number(value))):
                 continue
             if self.facts.guarded(value):
                 continue
-            fix = named_device(self.context, value) if of_torch else self.context.conditional(value, '"cpu"')
+            takes_object = of_torch or device
+            fix = (
+                named_device(self.context, value)
+                if takes_object
+                else self.context.conditional(value, '"cpu"')
+            )
+            if fix is None:
+                continue  # put together from parts: the rule for torch.device sees to it
             self.context.claim(value)
-            yield self.finding(value, f"`{self.context.source.code(value)}` is handed on as a device: there may be no CUDA", fix)
+            yield self.finding(
+                value,
+                f"`{self.context.source.code(value)}` is handed on as a device: there may be no CUDA",
+                fix,
+            )
 
 
 def takes_device(keyword: str) -> bool:

@@ -82,7 +82,11 @@ class DeviceChoice(Rule):
 
     def _also_available(self, test: ast.expr, wanted: bool) -> Fix:
         available = self.devices.available(test)
-        loose = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr) if wanted else (ast.IfExp, ast.Lambda, ast.NamedExpr)
+        loose = (
+            (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
+            if wanted
+            else (ast.IfExp, ast.Lambda, ast.NamedExpr)
+        )
         extra = Use(f" and {available.text}" if wanted else f" or not {available.text}")
         chained = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import cuda_string, device_name, last_name, parameters
+from devicefix.facts import with_defaults
+from devicefix.facts.values import cuda_string, device_name, last_name
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
 
@@ -85,7 +86,9 @@ class DeviceValue(Rule):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
         value = node.value
-        if isinstance(value, ast.Call) and device_name(last_name(node.target)):  # dataclasses.field(default=...)
+        if isinstance(value, ast.Call) and device_name(
+            last_name(node.target)
+        ):  # dataclasses.field(default=...)
             value = next((each.value for each in value.keywords if each.arg == "default"), None)
         if value is not None and cuda_string(value) and self._holds_device(node.target):
             yield from self._report(value)
@@ -95,7 +98,7 @@ class DeviceValue(Rule):
             yield from self._report(node.value)
 
     def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
-        for arg, default in parameters(node):
+        for arg, default in with_defaults(node):
             if default is not None and cuda_string(default) and device_name(arg.arg):
                 yield from self._report(default)
 
@@ -113,7 +116,9 @@ class DeviceValue(Rule):
             yield from self._report(node.value)
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        strings = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        strings = [
+            each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        ]
         if not any(device_name(each.lstrip("-")) for each in strings):
             return
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault", "getattr"):
@@ -141,11 +146,13 @@ class DeviceValue(Rule):
             return isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value)
         if device_name(last_name(target)):
             return True
-        return isinstance(target, ast.Name) and any(self._used_as_device(each, target) for each in self._uses(target))
+        return isinstance(target, ast.Name) and any(
+            self._used_as_device(each, target) for each in self._uses(target)
+        )
 
     def _uses(self, target: ast.Name) -> Iterator[ast.Name]:
         if target.id in self.facts.tree.loads:
-            for node in ast.walk(self.facts.tree.module):
+            for node in self.facts.tree.nodes:
                 if isinstance(node, ast.Name) and node.id == target.id and node is not target:
                     yield node
 
@@ -157,5 +164,3 @@ class DeviceValue(Rule):
             return False
         to = isinstance(parent.func, ast.Attribute) and parent.func.attr == "to"
         return to or self.facts.call(parent, "torch.device")
-
-

@@ -112,7 +112,9 @@ class GuardedMove(Rule):
         """The calls, if each target is given its own moved self."""
         calls = []
         for target, value in zip(targets, values, strict=False):
-            if not (isinstance(value, ast.Call) and self._plain(value) and isinstance(value.func, ast.Attribute)):
+            if not (
+                isinstance(value, ast.Call) and self._plain(value) and isinstance(value.func, ast.Attribute)
+            ):
                 return []
             if ast.unparse(target) != ast.unparse(value.func.value):
                 return []
@@ -121,10 +123,16 @@ class GuardedMove(Rule):
 
     def _plain(self, node: ast.expr) -> bool:
         """`x.cuda()` of a name, an attribute or an item, to the current device."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "cuda":
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or node.func.attr != "cuda"
+        ):
             return False
         receiver = node.func.value
-        if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)) or own_cuda(self.context, receiver):
+        if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)) or own_cuda(
+            self.context, receiver
+        ):
             return False
         return device_argument(node) is None and all(each.arg == "non_blocking" for each in node.keywords)
 
@@ -157,7 +165,12 @@ class GuardedMove(Rule):
 
         def new(text: str) -> str:
             lines = text[header - start :].split(newline)[1:]
-            dedented = [outer + line[len(inner) :] if line.startswith(inner) else line.lstrip() and outer + line.lstrip() for line in lines]
+            dedented = [
+                outer + line[len(inner) :]
+                if line.startswith(inner)
+                else line.lstrip() and outer + line.lstrip()
+                for line in lines
+            ]
             first = [f"{outer}#{comment}"] if comment else []
             return newline.join([*first, *dedented])[len(outer) :]
 

@@ -4,7 +4,14 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.device import Use
-from devicefix.facts.values import cuda_literal, cuda_string, device_name, index_name, integer, last_name
+from devicefix.facts.values import (
+    cuda_literal,
+    cuda_string,
+    device_name,
+    index_name,
+    last_name,
+    literal_index,
+)
 from devicefix.finding import Finding, Fix
 from devicefix.rule import Changed, Context, Rule
 from devicefix.rules.cuda_call import device_argument
@@ -72,7 +79,9 @@ class ToCuda(Rule):
         fix = named_device(self.context, target)
         if fix is not None:
             self.context.claim(target)
-            yield self.finding(node, f"`.to({self.context.source.code(target)})` needs CUDA: use `.to(device)`", fix)
+            yield self.finding(
+                node, f"`.to({self.context.source.code(target)})` needs CUDA: use `.to(device)`", fix
+            )
 
 
 def named_device(context: Context, target: ast.expr) -> Fix | None:
@@ -92,9 +101,9 @@ def gpu_number(target: ast.expr) -> bool:
 
 
 def _definite(context: Context, target: ast.expr) -> Use | None:
-    if integer(target):
-        assert isinstance(target, ast.Constant)
-        return context.devices.indexed(target, target.value)
+    number = literal_index(target)
+    if number is not None:
+        return context.devices.indexed(target, number)
     index = cuda_literal(target)
     if context.facts.call(target, "torch.device"):
         assert isinstance(target, ast.Call)

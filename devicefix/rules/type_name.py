@@ -58,7 +58,9 @@ class TypeName(Rule):
     )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        match = _NAME.match(node.value) if isinstance(node.value, str) else None
+        if not isinstance(node.value, str):
+            return
+        match = _NAME.match(node.value)
         if match is None or self.facts.guarded(node):
             return
         parent = self.facts.tree.parents.get(node)

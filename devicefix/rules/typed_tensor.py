@@ -104,7 +104,9 @@ class TypedTensor(Rule):
 
     def _aliased(self, node: ast.Attribute | ast.Name) -> bool:
         """A variable that holds the type is not another tie: its value is the one."""
-        return isinstance(node, ast.Name) and any(each.value is not None for each in self.facts.bindings(node))
+        return isinstance(node, ast.Name) and any(
+            each.value is not None for each in self.facts.bindings(node)
+        )
 
     def _with_torch(self, fix: Fix, torch: Use) -> Fix:
         return Fix(fix.edits, fix.safety, fix.needs | torch.needs)
@@ -117,13 +119,22 @@ class TypedTensor(Rule):
             maker = "empty"  # *sizes
         elif len(call.args) > 1 or _size(call.args[0]):
             maker = "empty"
-        elif isinstance(call.args[0], (ast.List, ast.ListComp)):
+        elif self._data(call.args[0]):
             maker = "tensor"
         else:
             return None
         device, torch = self.devices.current(call), self.devices.torch(call)
         new = _maker(f"{torch.text}.{maker}", f"{torch.text}.{dtype}", device.text)
         return self.context.edit(call, new, Use("", device.needs | torch.needs))
+
+    def _data(self, node: ast.expr) -> bool:
+        """Whether a single argument is data: a list, or an array that numpy made."""
+        if isinstance(node, ast.Name):
+            value = self.facts.value(node)
+            return value is not None and not isinstance(value, ast.Name) and self._data(value)
+        if isinstance(node, ast.Call):
+            return (self.facts.resolve(node.func) or "").startswith("numpy.")
+        return isinstance(node, (ast.List, ast.ListComp))
 
 
 def _maker(function: str, dtype: str, device: str):  # type: ignore[no-untyped-def]
