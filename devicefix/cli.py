@@ -83,6 +83,7 @@ def check(
     paths: tuple[Path, ...],
     config_file: Path | None,
     stdin_filename: str | None,
+    exit_zero: bool,
     **given: Any,
 ) -> None:
     """Find the ties to CUDA in PATHS: files, folders, or - for the standard input.
@@ -99,7 +100,7 @@ def check(
             click.echo(concise.line(result.path, finding))
     if not settings.quiet:
         click.echo(summary.checked(results, failed))
-    ctx.exit(status(failed, any(result.findings for result in results)))
+    ctx.exit(status(failed, not exit_zero and any(result.findings for result in results)))
 
 
 @main.command(short_help="Rewrite files, or print what would change.")
@@ -118,6 +119,7 @@ def rewrite(
     stdin_filename: str | None,
     in_place: bool,
     diff: bool,
+    exit_zero: bool,
     **given: Any,
 ) -> None:
     """Rewrite PATHS to run on any device: files, folders, or - for the standard input.
@@ -147,7 +149,8 @@ def rewrite(
     if not settings.quiet:
         click.echo(summary.rewritten(results, failed, written=in_place or piped), err=not in_place)
     pending = not (in_place or piped) and any(result.output is not None for result in results)
-    ctx.exit(status(failed, pending or any(result.remaining for result in results)))
+    left = pending or any(result.remaining for result in results)
+    ctx.exit(status(failed, left and not exit_zero))
 
 
 @main.command()

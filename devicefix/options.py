@@ -71,6 +71,7 @@ def common(command: Command) -> Command:
         ),
         click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
         click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core."),
+        click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 also when there are findings."),
         click.option("--verbose", "-v", is_flag=True, default=None, help="Tell what is looked at."),
         click.option("--quiet", "-q", is_flag=True, default=None, help="Only findings and errors."),
     ]
