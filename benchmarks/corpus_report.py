@@ -114,25 +114,23 @@ def row(name: str, *cells: object) -> None:
     print(f"{name:<36}" + "".join(f"{cell!s:>10}" for cell in cells))
 
 
+File = tuple[str, bytes | None]  # path, and the content where it is not the one on the disk
+
+
 def examine(package: Path, settings: Settings, pool: ProcessPoolExecutor) -> Report:
     """Run devicefix twice over one package."""
-    files = [
-        (str(path), None)
-        for path in sorted(package.rglob("*.py"))
-        if path.is_file() and not path.is_symlink()
-    ]
+    paths = [path for path in sorted(package.rglob("*.py")) if path.is_file() and not path.is_symlink()]
+    files: list[File] = [(str(path), None) for path in paths]
+    first = partial(first_run, settings, facts(files, pool))
+    reports = list(pool.map(first, files, chunksize=CHUNK))
+    rewritten: list[File] = [(path, seen.output) for (path, _), seen in zip(files, reports, strict=True)]
+    second = partial(second_run, settings, facts(rewritten, pool))
     total = Report()
-    work = partial(first_run, settings, facts(files, pool))
-    reports = dict(zip(files, pool.map(work, files, chunksize=CHUNK), strict=True))
-    for seen in reports.values():
+    for seen in reports:
         total.add(seen)
-    rewritten = [(path, seen.output) for (path, _), seen in reports.items()]
-    work = partial(second_run, settings, facts(rewritten, pool))
-    total.faults += [fault for faults in pool.map(work, rewritten, chunksize=CHUNK) for fault in faults]
+    for faults in pool.map(second, rewritten, chunksize=CHUNK):
+        total.faults += faults
     return total
-
-
-File = tuple[str, "bytes | None"]  # path, and the content where it is not the one on the disk
 
 
 def content(file: File) -> bytes:
