@@ -11,6 +11,7 @@ from devicefix.facts import Binding, Facts, Scope, dotted
 from devicefix.facts.values import cpu, current_device
 from devicefix.finding import Edit, Safety
 from devicefix.project import Project, late_settings
+from devicefix.statements import alone
 
 IMPORT = "import torch"
 _NAMES = ("device", "default_device", "_device", "torch_device", "_default_device")
@@ -52,7 +53,7 @@ class Devices:
         self.definitions: dict[str, _Definition] = {}
         self.named: dict[Scope, list[str]] = {}
         self.star_names = project.star_names(path)
-        self.lazy = (project.late and path_in(project.late, path)) or bool(self._late)
+        self.lazy = path_in(project.late, path) or bool(self._late) or self._torch_may_be_missing
 
     # -- what a rule asks for -----------------------------------------------------------------------
 
@@ -67,6 +68,13 @@ class Devices:
         """The name of the module torch."""
         name = self.facts.torch_name(site)
         return Use("torch", frozenset({IMPORT})) if name is None else Use(name)
+
+    def imported(self, module: str) -> frozenset[str]:
+        """What a fix needs that uses a module of the standard library by its name."""
+        found = self.facts.tree.root.bindings.get(module, ())
+        return (
+            frozenset() if any(each.imported == module for each in found) else frozenset({f"import {module}"})
+        )
 
     def string(self, site: ast.AST, cuda: str, cpu: str = '"cpu"') -> Use:
         """One expression where CUDA is available and another where it is not."""
@@ -109,15 +117,17 @@ class Devices:
         """The edits that put the needed definitions into the module."""
         wanted = [self.definitions[key] for key in self.definitions if key in set(needs)]
         edits: dict[int, str] = {}
-        if IMPORT in needs:
-            at, text = self._line_after(self._first_import_place, "import torch", group=False)
-            edits[at] = text
+        for line in sorted(key for key in needs if key.startswith("import ")):
+            at, text = self._line_among_imports(line)
+            edits[at] = edits.get(at, "") + text
         for definition in wanted:
             if definition.function is not None:
                 at, text = self._line_in(definition)
             else:
                 group = definition.after is None or _imports_something(definition.after)
-                at, text = self._line_after(definition.after, definition.line, group=group and not edits)
+                at, text = self._line_after(
+                    definition.after, definition.line, group and definition is wanted[0]
+                )
             edits[at] = edits.get(at, "") + text
         return [Edit(at, at, text) for at, text in edits.items()]
 
@@ -344,6 +354,14 @@ class Devices:
     def _late(self) -> list[ast.stmt]:
         return late_settings(self.facts)
 
+    @property
+    def _torch_may_be_missing(self) -> bool:
+        """torch is imported in a `try` that copes without it."""
+        return any(
+            isinstance(statement, ast.Try) and self._binds_torch(statement)
+            for statement in self.facts.tree.module.body
+        )
+
     @cached_property
     def _set_at_top(self) -> bool:
         """CUDA_VISIBLE_DEVICES is set by this module's own top level, so what follows may ask."""
@@ -363,14 +381,20 @@ class Devices:
         return place
 
     @cached_property
-    def _module_place(self) -> ast.stmt | None:
-        """The last of the leading imports, the import of torch, and the setting of visible devices."""
+    def _leading_imports(self) -> ast.stmt | None:
+        """The last statement of the imports that a module begins with."""
         place = self._first_import_place
         for statement in self.facts.tree.module.body:
             if _imports_something(statement):
                 place = statement
             elif not _among_imports(statement):
                 break
+        return place
+
+    @cached_property
+    def _module_place(self) -> ast.stmt | None:
+        """The last of the leading imports, the import of torch, and the setting of visible devices."""
+        place = self._leading_imports
         wanted = [self._top(each) for each in self._late]
         if self.facts.torch_name(self.facts.tree.module) is not None:
             wanted += [each for each in self.facts.tree.module.body if self._binds_torch(each)][:1]
@@ -388,6 +412,20 @@ class Devices:
             for bindings in self.facts.tree.root.bindings.values()
             for binding in bindings
         )
+
+    def _line_among_imports(self, line: str) -> tuple[int, str]:
+        """Where and how an import is inserted: before the first of the same package, else of any."""
+        package = "torch" if line == IMPORT else ""
+        for statement in self.facts.tree.module.body:
+            if isinstance(statement, ast.Import):
+                name = statement.names[0].name
+            elif isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
+                name = statement.module or "."
+            else:
+                continue
+            if name.startswith(package) and alone(self.facts.source, statement):
+                return self.facts.source.span(statement)[0], f"{line}{self.facts.source.newline}"
+        return self._line_after(self._leading_imports, line, group=False)
 
     def _line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
         """Where and how a line is inserted behind a statement; a group is set off by blank lines."""

@@ -106,7 +106,10 @@ def _walk(
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:
     """A finding inside an f-string: before Python 3.12 its place is not known, nor how to quote there."""
-    start, end = (context.source.position(offset) for offset in context.source.span(string))
+    span = context.source.span(string)
+    start, end = map(context.source.position, span)
+    if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):
+        return Finding(finding.code, finding.message, *start, *end, finding.fix)
     message = f"{finding.message} (not fixed inside an f-string: take the expression out of it)"
     return Finding(finding.code, message, *start, *end)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import os.path
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
@@ -26,7 +27,8 @@ class Summary:
         read: the names that the module reads, where it has star imports.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`.
-        late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
+        late: whether CUDA must not be asked for as the module is imported: CUDA_VISIBLE_DEVICES is set
+            after torch has been imported, or processes are forked, which CUDA does not survive.
         options: the command line's options, each with its type.
     """
 
@@ -67,7 +69,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
         read=frozenset(facts.tree.loads) if facts.tree.star_imports else frozenset(),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
-        late=bool(late_settings(facts)),
+        late=bool(late_settings(facts)) or _forks(source.text),
         options=facts.options,
     )
 
@@ -93,6 +95,15 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
     return found
+
+
+def _forks(text: str) -> bool:
+    """Whether a module starts processes that get a copy of this one's memory.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
+    """
+    starts = "multiprocessing" in text and re.search(r"\bProcess\(", text) is not None
+    return starts and not re.search(r"['\"](spawn|forkserver)['\"]", text)
 
 
 def _last_import(name: str) -> str:
@@ -151,7 +162,9 @@ class Project:
             {name for name, kind in options if kind == "int"}
             - {name for name, kind in options if kind != "int"}
         )
-        self.late = self._reached_before_setting()
+        self.late = (
+            self._imported_too_early() if any(each.late for each in self.files.values()) else frozenset()
+        )
         self.star_importers: dict[str, list[Summary]] = {}
         for summary in self.files.values():
             for module in summary.star_imports:
@@ -212,15 +225,31 @@ class Project:
                 return frozenset(own)
             own |= more
 
-    def _reached_before_setting(self) -> frozenset[str]:
-        """The files that set CUDA_VISIBLE_DEVICES late, and all that those import."""
-        todo = [summary for summary in self.files.values() if summary.late]
-        reached = {os.path.normpath(summary.path) for summary in todo}
-        while todo:
-            summary = todo.pop()
-            for module in summary.imports:
-                target = self.find(summary.path, module)
-                if target is not None and os.path.normpath(target.path) not in reached:
-                    reached.add(os.path.normpath(target.path))
-                    todo.append(target)
-        return frozenset(reached)
+    def _imported_too_early(self) -> frozenset[str]:
+        """The files that must not ask for CUDA as they are imported.
+
+        They are those that set CUDA_VISIBLE_DEVICES late (or fork), those that import such a file, since they
+        may call it, and all that any of these import.
+        """
+        imported = {path: self._imported_files(summary) for path, summary in self.files.items()}
+        importers: dict[str, set[str]] = {}
+        for path, targets in imported.items():
+            for target in targets:
+                importers.setdefault(target, set()).add(path)
+        late = {path for path, summary in self.files.items() if summary.late}
+        return _closure(_closure(late, importers), imported)
+
+    def _imported_files(self, summary: Summary) -> set[str]:
+        found = (self.find(summary.path, module) for module in summary.imports)
+        return {os.path.normpath(target.path) for target in found if target is not None}
+
+
+def _closure(start: Iterable[str], following: Mapping[str, set[str]]) -> frozenset[str]:
+    """All that is reached from a start."""
+    reached = set(start)
+    todo = list(reached)
+    while todo:
+        more = following.get(todo.pop(), set()) - reached
+        reached |= more
+        todo.extend(more)
+    return frozenset(reached)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from devicefix import statements
 from devicefix.device import Devices, Use
 from devicefix.facts import Facts
 from devicefix.finding import Edit, Finding, Fix, Safety
@@ -75,29 +76,7 @@ class Context:
     def guarded(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
         """A fix that puts a statement under `if torch.cuda.is_available():`."""
         use = self.devices.available(statement)
-        start, end = self.source.span(statement)
-        if not self.alone(statement):
-            assert isinstance(statement, ast.Expr)
-            return Fix((Edit(start, end, lambda text: f"{text} if {use.text} else None"),), safety, use.needs)
-        indentation = self.source.indentation(start)
-        deeper = "\t" if "\t" in indentation else "    "
-        newline = self.source.newline
-        verbatim = any(isinstance(each, (ast.Constant, ast.JoinedStr)) and each.lineno != each.end_lineno
-                       for each in ast.walk(statement) if isinstance(each, ast.expr))  # fmt: skip
-
-        def new(text: str) -> str:
-            body = text if verbatim else text.replace(newline, newline + deeper)
-            return f"if {use.text}:{newline}{indentation}{deeper}{body}"
-
-        return Fix((Edit(start, end, new),), safety, use.needs)
-
-    def alone(self, statement: ast.stmt) -> bool:
-        """Whether a statement has its lines to itself, comments aside."""
-        start, end = self.source.span(statement)
-        line, _ = self.source.position(start)
-        before = self.source.text[self.source.line_starts[line - 1] : start]
-        after = self.source.text[end : self.source.line_end(end)].strip()
-        return not before.strip() and (not after or after.startswith("#"))
+        return Fix((statements.under_guard(self.source, statement, use.text),), safety, use.needs)
 
     def _roomy(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)

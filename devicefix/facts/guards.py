@@ -57,6 +57,45 @@ class Guards:
                 return truth and self._flag(test, depth)
         return False
 
+    def settled(self, test: ast.expr) -> bool | None:
+        """What a test is on every machine with CUDA: true, false, or None where that depends on more."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self.settled(operand)
+                return None if inner is None else not inner
+            case ast.BoolOp(op=op, values=values):
+                answers = [self.settled(value) for value in values]
+                decisive = isinstance(op, ast.Or)
+                if decisive in answers:
+                    return decisive
+                return None if None in answers else not decisive
+            case ast.Compare(
+                left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool(value))]
+            ):
+                inner = self.settled(left)
+                return None if inner is None else inner is value
+            case ast.Compare(left=left) if self.counts_gpus(left):
+                return True if self.implies(test) and not self._more_than_one(test) else None
+            case ast.Call():
+                return True if self.facts.resolve(test.func) == AVAILABLE else None
+            case ast.Name():
+                bound = self.facts.value(test)
+                return self.settled(bound) if isinstance(bound, ast.Call) else None
+        return None
+
+    def _more_than_one(self, test: ast.Compare) -> bool:
+        value = test.comparators[0]
+        assert isinstance(value, ast.Constant)
+        return bool(value.value) if isinstance(test.ops[0], ast.Gt) else value.value not in (0, 1)
+
+    def refusal(self, node: ast.If) -> list[ast.stmt] | None:
+        """The branch of an `if` that refuses to run without CUDA, and is never taken with it."""
+        answer = self.settled(node.test)
+        if answer is None:
+            return None
+        branch = node.orelse if answer else node.body
+        return branch if branch and refuses(branch) else None
+
     def guarded(self, node: ast.AST) -> bool:
         """Whether `node` is evaluated only where CUDA is available."""
         answer = self.known.get(node)
@@ -83,11 +122,7 @@ class Guards:
                 same = isinstance(op, (ast.Is, ast.Eq))
                 return self.implies(left, truth is (value is same), depth)
             if isinstance(value, int) and self.counts_gpus(left, depth):
-                return truth and (
-                    (isinstance(op, ast.Gt) and value >= 0)
-                    or (isinstance(op, ast.GtE) and value >= 1)
-                    or (isinstance(op, ast.NotEq) and value == 0)
-                )  # fmt: skip
+                return _at_least_one(op, value, truth)
             if isinstance(value, str) and self._names_type(left):
                 if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
                     return truth is isinstance(op, ast.Eq)
@@ -137,7 +172,9 @@ class Guards:
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
         match parent:
             case ast.If(test=test, body=body) | ast.While(test=test, body=body):
-                if child is not test and self.implies(test, child in body):
+                # A guard against a refusal goes, with the refusal.
+                goes = isinstance(parent, ast.If) and self.refusal(parent) is not None
+                if child is not test and self.implies(test, child in body) and not goes:
                     return True
             case ast.IfExp(test=test, body=body):
                 if child is not test and self.implies(test, child is body):
@@ -200,6 +237,20 @@ def refuses(body: Sequence[ast.stmt]) -> bool:
     return (
         isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and dotted(last.value.func) in _EXITS
     )
+
+
+def _at_least_one(op: ast.cmpop, value: int, truth: bool) -> bool:
+    """Whether `n op value` being true (or false) means that n is not 0."""
+    match op:
+        case ast.Gt() | ast.NotEq():
+            return truth and (value >= 0 if isinstance(op, ast.Gt) else value == 0)
+        case ast.GtE():
+            return truth and value >= 1
+        case ast.Lt() | ast.Eq():
+            return not truth and (value >= 1 if isinstance(op, ast.Lt) else value == 0)
+        case ast.LtE():
+            return not truth and value >= 0
+    return False
 
 
 def _falsy(node: ast.expr) -> bool:

@@ -76,7 +76,7 @@ class Scope:
 # names that they bind are looked at.
 _WORDS = (
     "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor",
-    "add_argument",
+    "add_argument", "stream", "event", ".record", "elapsed", "synchronize", "backend",
 )  # fmt: skip
 _EXPRESSIONS = {
     kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "kind", "type_comment"))
@@ -130,6 +130,11 @@ class Tree:
         """Make sure that the expressions of a statement are known, whether or not its text matters."""
         if isinstance(statement, ast.stmt):
             self._walk.expressions(statement, self.within[statement])
+
+    def look_everywhere(self) -> None:
+        """Make sure that the expressions of all statements are known."""
+        for node in tuple(self.parents):
+            self.look_into(node)
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Pairs of a child and its parent, from the node up to the module."""

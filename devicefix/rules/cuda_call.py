@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.device import Use
-from devicefix.facts import Facts
+from devicefix.facts import Facts, dotted
 from devicefix.facts.values import current_device, index_or_none, literal_index
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rewriting import moved
@@ -162,7 +162,7 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     assert isinstance(node.func, ast.Attribute)
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
-    if isinstance(parent, ast.Expr):
+    if isinstance(parent, ast.Expr) and dotted(receiver):
         return context.guarded(parent)
     if not isinstance(receiver, (ast.Name, ast.Attribute)):
         return None if not _super(receiver) else context.conditional(node, "self")

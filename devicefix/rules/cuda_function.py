@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
 
 from devicefix.facts.values import device_name, last_name
 from devicefix.finding import Finding, Fix
@@ -12,8 +14,7 @@ from devicefix.rules.device_argument import takes_device
 # answers 0, nothing or an empty list, or does nothing.
 _RAISING = frozenset((
     "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
-    "get_device_capability", "current_stream", "default_stream", "Stream", "Event", "ExternalStream", "CUDAGraph",
-    "graph", "graph_pool_handle", "get_rng_state", "initial_seed", "mem_get_info", "memory_summary",
+    "get_device_capability", "CUDAGraph", "graph", "graph_pool_handle", "get_rng_state", "initial_seed", "mem_get_info", "memory_summary",
     "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "init", "ipc_collect", "cudart",
     "check_error", "can_device_access_peer", "current_blas_handle", "get_sync_debug_mode", "set_sync_debug_mode",
@@ -29,11 +30,16 @@ _RAISING = frozenset((
 _INSTEAD = {
     "get_device_name": '"cpu"',
     "get_device_capability": "(0, 0)",
+    "get_rng_state": "None",
+    "random.get_rng_state": "None",
     "memory_summary": '""',
     "mem_get_info": "(0, 0)",
     "utilization": "0",
     "memory_usage": "0",
 }
+# As context managers.
+_CONTEXTS = ("nvtx.range", "profiler.profile")
+_TELLS = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
 
 
 class CudaFunction(Rule):
@@ -89,7 +95,17 @@ class CudaFunction(Rule):
             "import torch\n\nwith torch.cuda.device(1):\n    run()\n",
             "import torch\n\nwith torch.cuda.device(1 if torch.cuda.is_available() else -1):\n    run()\n",
         ),
-        Changed("import torch\n\nside = torch.cuda.Stream()\n", None),
+        Changed(
+            'import torch\n\nprint(f"on {torch.cuda.get_device_name()}")\ntorch.cuda.cudart().cudaProfilerStart()\n',
+            'import torch\n\nif torch.cuda.is_available():\n    print(f"on {torch.cuda.get_device_name()}")\n'
+            "if torch.cuda.is_available():\n    torch.cuda.cudart().cudaProfilerStart()\n",
+        ),
+        Changed(
+            'import torch\n\nwith torch.cuda.nvtx.range("step"):\n    run()\n',
+            "import contextlib\nimport torch\n\n"
+            'with torch.cuda.nvtx.range("step") if torch.cuda.is_available() else contextlib.nullcontext():\n    run()\n',
+        ),
+        Changed("import torch\n\nmemory = torch.cuda.get_device_properties(0).total_memory\n", None),
     )
     LEAVES = (
         "import torch\n\nif torch.cuda.is_available():\n    torch.cuda.synchronize()\n",
@@ -104,28 +120,64 @@ class CudaFunction(Rule):
         short = name.removeprefix("torch.cuda.")
         if short == "device":
             yield from self._device(node)
-        elif short in _RAISING:
-            yield self.finding(
-                node,
-                f"`{name}` raises an error without CUDA{self._advice(node, short)}",
-                self._fix(node, short),
-            )
+        elif short in _RAISING or (short.endswith("set_rng_state") and self._saves_state):
+            fix = self._fix(node, short)
+            advice = "" if fix else ": decide what to do instead, and put it under a guard"
+            yield self.finding(node, f"`{name}` raises an error without CUDA{advice}", fix)
+
+    @cached_property
+    def _saves_state(self) -> bool:
+        """The module asks for the random state, which is None on a CPU once it is fixed, and can't be set."""
+        return any(
+            isinstance(node, ast.Call)
+            and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
+            and (self.facts.resolve(node.func) or "").endswith("get_rng_state")
+            for node in self.facts.tree.nodes
+        )
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
         """`with torch.cuda.device(i):`, which does nothing for the index -1."""
         if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
+            self.context.claim(node.args[0])
             fix = self.context.conditional(node.args[0], "-1")
             yield self.finding(node, "`torch.cuda.device` can't be entered without CUDA", fix)
 
     def _fix(self, node: ast.Call, short: str) -> Fix | None:
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Expr):
-            return self.context.guarded(parent)
+        statement = self._statement(node)
+        if statement is not None and not (
+            short in _INSTEAD and self._tells(statement) and not self._quoted(node)
+        ):
+            return self.context.guarded(statement)
         if short == "current_device":
             return self._current(node, parent)
         if short in _INSTEAD:
             return self.context.conditional(node, _INSTEAD[short])
+        if short == "initial_seed":
+            return self.context.conditional(node, f"{self.devices.torch(node).text}.initial_seed()")
+        if short in _CONTEXTS and isinstance(parent, ast.withitem):
+            fix = self.context.conditional(node, "contextlib.nullcontext()")
+            return replace(fix, needs=fix.needs | self.devices.imported("contextlib"))
         return None
+
+    def _statement(self, node: ast.expr) -> ast.Expr | None:
+        """The statement to guard, if a call is all that it does, or if it only tells what the call says."""
+        statement = self.facts.tree.statement(node)
+        if not isinstance(statement, ast.Expr):
+            return None
+        if self._tells(statement):
+            return statement
+        chain: ast.expr = statement.value
+        while isinstance(chain, (ast.Call, ast.Attribute)) and chain is not node:
+            chain = chain.func if isinstance(chain, ast.Call) else chain.value
+        return statement if chain is node else None
+
+    def _tells(self, statement: ast.Expr) -> bool:
+        call = statement.value
+        return isinstance(call, ast.Call) and last_name(call.func) in _TELLS
+
+    def _quoted(self, node: ast.expr) -> bool:
+        return any(isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node))
 
     def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
         """The number of the current GPU, where it is used as a device."""
@@ -143,8 +195,3 @@ class CudaFunction(Rule):
         if parent is not None and self.facts.call(parent, "torch.device"):
             return self.context.conditional(node, '"cpu"')
         return None
-
-    def _advice(self, node: ast.Call, short: str) -> str:
-        if self._fix(node, short) is not None:
-            return ""
-        return ": decide what to do instead, and put it under `if torch.cuda.is_available():`"

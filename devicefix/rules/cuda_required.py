@@ -5,12 +5,16 @@ from collections.abc import Iterator
 
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
+from devicefix.statements import can_unwrap, removed, unwrapped
+
+MESSAGE = "refuses to run without CUDA"
 
 
 class CudaRequired(Rule):
     """
     ## What it does
-    Finds `assert torch.cuda.is_available()`.
+    Finds what refuses to run without CUDA: `assert torch.cuda.is_available()`, and an error or an exit where
+    it is not available.
 
     ## Why it matters
     It forbids the CPU and does nothing where there is CUDA. Once the rest of the program runs on a CPU,
@@ -19,13 +23,24 @@ class CudaRequired(Rule):
     ## Example
     ```python
     assert torch.cuda.is_available(), "needs a GPU"
+
+    if not torch.cuda.is_available():
+        sys.exit("no GPU")
+
+    if torch.cuda.is_available():
+        device = torch.device("cuda")
+    else:
+        raise NotImplementedError("needs a GPU")
     ```
 
     ## Use instead
-    Nothing: the line goes.
+    ```python
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    ```
 
     ## Fix safety
-    Safe: with CUDA the assertion always holds.
+    Safe: with CUDA the assertion always holds, and the branch is never taken. There is no fix for an `elif`
+    among others.
     """
 
     code = "DF701"
@@ -44,48 +59,55 @@ class CudaRequired(Rule):
             "import torch\n\nassert torch.cuda.is_available() and args.data\n",
             "import torch\n\nassert args.data\n",
         ),
+        Changed(
+            "import torch\n\nassert not args.cuda or torch.cuda.is_available()\nrun()\n",
+            "import torch\n\nrun()\n",
+        ),
+        Changed(
+            "import torch\n\nif not torch.cuda.is_available():\n    print('no GPU')\n    sys.exit(1)\nnet.cuda()\n",
+            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\nnet.to(device)\n",
+        ),
+        Changed(
+            "import torch\n\nif torch.cuda.is_available():\n    # the first\n    d = torch.device('cuda')\n    net.to(d)\n"
+            "else:\n    raise RuntimeError('no GPU')\nrun()\n",
+            "import torch\n\n# the first\nd = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nnet.to(d)\nrun()\n",
+        ),
     )
-    LEAVES = ("import torch\n\nassert args.data\n", "import torch\n\nassert not torch.cuda.is_available()\n")
+    LEAVES = (
+        "import torch\n\nassert args.data\n",
+        "import torch\n\nassert not torch.cuda.is_available()\n",
+        "import torch\n\nif not torch.cuda.is_available():\n    args.cuda = False\n",
+        "import torch\n\nif args.gpu >= torch.cuda.device_count():\n    raise ValueError(args.gpu)\n",
+        "import torch\n\nif not torch.cuda.is_available():\n    raise unittest.SkipTest('no GPU')\n",
+    )
 
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
-        message = "refuses to run without CUDA"
-        if self._asks(node.test):
+        guards = self.facts.guards
+        if guards.settled(node.test):
             self.context.claim(node)
-            yield self.finding(node, message, self._removed(node))
+            edit = removed(self.context.source, node, self.facts.tree.block(node))
+            yield self.finding(node, MESSAGE, Fix((edit,)))
         elif isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
-            kept = [value for value in node.test.values if not self._asks(value)]
+            kept = [value for value in node.test.values if not guards.settled(value)]
             if kept and len(kept) < len(node.test.values):
                 code = " and ".join(self._code(value) for value in kept)
-                edit = Edit(*self.context.source.span(node.test), code)
-                yield self.finding(node, message, Fix((edit,)))
+                yield self.finding(node, MESSAGE, Fix((Edit(*self.context.source.span(node.test), code),)))
 
-    def _asks(self, test: ast.expr) -> bool:
-        return self.facts.call(test, "torch.cuda.is_available") or (
-            isinstance(test, ast.Compare)
-            and self.facts.call(test.left, "torch.cuda.device_count")
-            and self.facts.guards.implies(test)
-        )
+    def visit_If(self, node: ast.If) -> Iterator[Finding]:
+        refusal = self.facts.guards.refusal(node)
+        if refusal is not None:
+            yield self.finding(node.test, MESSAGE, self._without(node, refusal))
+
+    def _without(self, node: ast.If, refusal: list[ast.stmt]) -> Fix | None:
+        """The fix that leaves the other branch in the place of the whole."""
+        source = self.context.source
+        other = node.orelse if refusal is node.body else node.body
+        if source.text.startswith("elif", source.span(node)[0]):
+            return None
+        if not other:
+            return Fix((removed(source, node, self.facts.tree.block(node)),))
+        return Fix(unwrapped(source, node, other)) if can_unwrap(source, node, other) else None
 
     def _code(self, node: ast.expr) -> str:
         code = self.context.source.code(node)
         return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
-
-    def _removed(self, node: ast.stmt) -> Fix:
-        source = self.context.source
-        start, end = source.span(node)
-        if len(self.facts.tree.block(node)) == 1 or not self.context.alone(node):
-            return Fix((Edit(start, end, "pass"),))
-        _, column = source.position(start)
-        begin = start - column + 1
-        after = source.line_end(end)
-        return Fix(
-            (
-                Edit(
-                    begin,
-                    after + len(source.text[after : after + 2].splitlines(keepends=True)[0])
-                    if after < len(source.text)
-                    else after,
-                    "",
-                ),
-            )
-        )

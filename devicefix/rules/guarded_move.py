@@ -8,6 +8,7 @@ from devicefix.facts import dotted
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
 from devicefix.rules.cuda_call import collapsed, device_argument, own_cuda
+from devicefix.statements import can_unwrap, unwrapped
 
 
 class GuardedMove(Rule):
@@ -65,12 +66,12 @@ class GuardedMove(Rule):
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         moves = self._moves(node)
-        if not moves or node.orelse or self._is_elif(node) or not self._whole_lines(node):
+        if not moves or node.orelse or not can_unwrap(self.context.source, node, node.body):
             return
         use = self._device(node, node.test)
         if use is not None:
             edits = [collapsed(self.context, call, use) for call in moves]
-            fix = Fix((*edits, self._unwrapped(node)), needs=use.needs)
+            fix = Fix((*edits, *unwrapped(self.context.source, node, node.body)), needs=use.needs)
             yield self.finding(node.test, "this guard does nothing but move: use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
@@ -142,36 +143,3 @@ class GuardedMove(Rule):
         if dotted(test) is not None and self.facts.guards.implies(test):
             return self.devices.flagged(site, test)
         return None
-
-    def _is_elif(self, node: ast.If) -> bool:
-        parent = self.facts.tree.parents.get(node)
-        start, _ = self.context.source.span(node)
-        return isinstance(parent, ast.If) and self.context.source.text.startswith("elif", start)
-
-    def _whole_lines(self, node: ast.If) -> bool:
-        """Whether the body stands on lines of its own, none of which is part of a longer string."""
-        first = node.body[0]
-        return first.lineno > node.lineno and all(self.context.alone(each) for each in node.body)
-
-    def _unwrapped(self, node: ast.If) -> Edit:
-        """The edit that takes the header away and moves the body to where it stood."""
-        source = self.context.source
-        start, end = source.span(node)
-        header = source.line_end(source.span(node.test)[1])
-        outer = source.indentation(start)
-        inner = source.indentation(source.span(node.body[0])[0])
-        newline = source.newline
-        comment = source.text[source.span(node.test)[1] : header].partition("#")[2]
-
-        def new(text: str) -> str:
-            lines = text[header - start :].split(newline)[1:]
-            dedented = [
-                outer + line[len(inner) :]
-                if line.startswith(inner)
-                else line.lstrip() and outer + line.lstrip()
-                for line in lines
-            ]
-            first = [f"{outer}#{comment}"] if comment else []
-            return newline.join([*first, *dedented])[len(outer) :]
-
-        return Edit(start, end, new)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.values import last_name
+from devicefix.finding import Finding
+from devicefix.rule import Changed, Rule
+
+
+class CudaVersion(Rule):
+    """
+    ## What it does
+    Finds `torch.version.cuda` taken apart: split, indexed, made a number or a version, or compared.
+
+    ## Why it matters
+    It is None in a build of torch without CUDA: "'NoneType' object has no attribute 'split'".
+
+    ## Example
+    ```python
+    CUDA_MAJOR = int(torch.version.cuda.split(".")[0])
+    ```
+
+    ## Use instead
+    ```python
+    CUDA_MAJOR = int((torch.version.cuda or "0.0").split(".")[0])
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the version is the same as before; without, it is lower than any.
+    """
+
+    code = "DF403"
+    name = "cuda-version"
+    summary = "`torch.version.cuda` is None without CUDA"
+    MATCHES = (
+        Changed(
+            'import torch\n\nmajor = int(torch.version.cuda.split(".")[0])\n',
+            'import torch\n\nmajor = int((torch.version.cuda or "0.0").split(".")[0])\n',
+        ),
+        Changed(
+            "import torch\n\nnew = LooseVersion(torch.version.cuda) >= LooseVersion('9.0')\n",
+            "import torch\n\nnew = LooseVersion(torch.version.cuda or '0.0') >= LooseVersion('9.0')\n",
+        ),
+        Changed(
+            'import torch\n\nnew = torch.version.cuda >= "11"\n',
+            'import torch\n\nnew = (torch.version.cuda or "0.0") >= "11"\n',
+        ),
+    )
+    LEAVES = (
+        "import torch\n\nprint(torch.version.cuda)\n",
+        "import torch\n\nif torch.version.cuda is not None:\n    print(torch.version.cuda.split('.'))\n",
+        "import torch\n\nif torch.version.cuda and float(torch.version.cuda) > 9:\n    pass\n",
+    )
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        if node.attr != "cuda" or self.facts.resolve(node) != "torch.version.cuda":
+            return
+        if self._taken_apart(node) and not self.facts.guarded(node) and not self._asked(node):
+            text = self.context.source.quoted('{} or "0.0"')
+            roomy = isinstance(self.facts.tree.parents.get(node), ast.Call)
+            text = text if roomy else f"({text})"
+            fix = self.context.edit(node, lambda code: text.format(code), self.devices.torch(node))
+            yield self.finding(node, "`torch.version.cuda` is None in a build without CUDA", fix)
+
+    def _taken_apart(self, node: ast.Attribute) -> bool:
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Call):
+            return last_name(parent.func) in (
+                "int",
+                "float",
+                "parse",
+                "Version",
+                "LooseVersion",
+                "StrictVersion",
+            )
+        if isinstance(parent, ast.Compare):
+            return isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+        return isinstance(parent, (ast.Attribute, ast.Subscript))
+
+    def _asked(self, node: ast.Attribute) -> bool:
+        """Whether a test around the place asks for the version first."""
+        for child, parent in self.facts.tree.ancestors(node):
+            if (
+                isinstance(parent, (ast.If, ast.IfExp))
+                and child is not parent.test
+                and self._holds(parent.test)
+            ):
+                return True
+            if (
+                isinstance(parent, ast.BoolOp)
+                and self._holds(parent.values[0])
+                and child is not parent.values[0]
+            ):
+                return True
+        return False
+
+    def _holds(self, test: ast.expr) -> bool:
+        return any(
+            isinstance(each, ast.Attribute) and self.facts.resolve(each) == "torch.version.cuda"
+            for each in ast.walk(test)
+        )

@@ -1,0 +1,95 @@
+"""Edits of whole statements: put one under a guard, take one away, take a guard away."""
+
+from __future__ import annotations
+
+import ast
+
+from devicefix.finding import Edit
+from devicefix.source import Source
+
+
+def alone(source: Source, statement: ast.stmt) -> bool:
+    """Whether a statement has its lines to itself, comments aside."""
+    start, end = source.span(statement)
+    line, _ = source.position(start)
+    before = source.text[source.line_starts[line - 1] : start]
+    after = source.text[end : source.line_end(end)].strip()
+    return not before.strip() and (not after or after.startswith("#"))
+
+
+def under_guard(source: Source, statement: ast.stmt, test: str) -> Edit:
+    """The edit that puts a statement under `if test:`, or makes it `statement if test else None`.
+
+    Only an expression statement can share its line with others.
+    """
+    start, end = source.span(statement)
+    if not alone(source, statement):
+        assert isinstance(statement, ast.Expr)
+        return Edit(start, end, lambda text: f"{text} if {test} else None")
+    indentation = source.indentation(start)
+    deeper = "\t" if "\t" in indentation else "    "
+    newline = source.newline
+    verbatim = _holds_long_string(statement)
+
+    def new(text: str) -> str:
+        body = text if verbatim else text.replace(newline, newline + deeper)
+        return f"if {test}:{newline}{indentation}{deeper}{body}"
+
+    return Edit(start, end, new)
+
+
+def removed(source: Source, statement: ast.stmt, block: list[ast.stmt]) -> Edit:
+    """The edit that takes a statement and its lines away; `pass` stays where nothing else would."""
+    start, end = source.span(statement)
+    if len(block) == 1 or not alone(source, statement):
+        return Edit(start, end, "pass")
+    line, _ = source.position(start)
+    last, _ = source.position(end)
+    after = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
+    return Edit(source.line_starts[line - 1], after, "")
+
+
+def can_unwrap(source: Source, node: ast.If, body: list[ast.stmt]) -> bool:
+    """Whether a branch of an `if` can take the place of the whole: it stands on lines of its own."""
+    start, _ = source.span(node)
+    if source.text.startswith("elif", start) or not alone(source, body[0]):
+        return False
+    return body[0].lineno > node.lineno and not any(_holds_long_string(each) for each in body)
+
+
+def unwrapped(source: Source, node: ast.If, body: list[ast.stmt]) -> tuple[Edit, ...]:
+    """The edits that put a branch of an `if` in the place of the whole; edits inside it go along."""
+    start, end = source.span(node)
+    colon = source.line_end(source.span(node.test)[1])
+    first = source.line_starts[body[0].lineno - 1]
+    last = source.line_end(source.span(body[-1])[1])
+    comment = source.text[source.span(node.test)[1] : colon].partition("#")[2] if body is node.body else ""
+    outer, inner = source.indentation(start), source.indentation(source.span(body[0])[0])
+    newline = source.newline
+    # What stands between the header and the body are comments: they stay.
+    head = colon + len(newline) if body is node.body else first
+
+    def new(text: str) -> str:
+        lines = [_dedented(line, inner, outer) for line in text[head - start :].split(newline)]
+        lines = [f"{outer}#{comment}", *lines] if comment else lines
+        return newline.join(lines)[len(outer) :]
+
+    edits = [Edit(start, end, new)]
+    if last < end:  # the other branch
+        edits.append(Edit(last, end, ""))
+    return tuple(edits)
+
+
+def _dedented(line: str, inner: str, outer: str) -> str:
+    if line.startswith(inner):
+        return outer + line[len(inner) :]
+    return outer + line.lstrip() if line.strip() else line
+
+
+def _holds_long_string(statement: ast.stmt) -> bool:
+    """Whether a string spans lines in a statement: moving its lines would change it."""
+    return any(
+        isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
+        for node in ast.walk(statement)
+        if isinstance(node, ast.expr)
+    )
