@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import os.path
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
-from devicefix.facts.values import current_device
+from devicefix.facts.values import current_device, device_name, last_name
 from devicefix.gate import may_matter
 from devicefix.source import DecodeError, Source
 
@@ -30,6 +30,8 @@ class Summary:
         late: whether CUDA must not be asked for as the module is imported: CUDA_VISIBLE_DEVICES is set
             after torch has been imported, or processes are forked, which CUDA does not survive.
         options: the command line's options, each with its type.
+        made: names and attributes that are assigned an object of a class, each with the class.
+        functions: functions that take a device, with the names of their parameters; classes likewise.
     """
 
     path: str
@@ -42,6 +44,8 @@ class Summary:
     cuda_classes: frozenset[str] = frozenset()
     late: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
+    made: frozenset[tuple[str, str]] = frozenset()
+    functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -71,6 +75,8 @@ def summarize(data: bytes, path: str) -> Summary | None:
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
         late=bool(late_settings(facts)) or _forks(source.text),
         options=facts.options,
+        made=frozenset(_made(facts)),
+        functions=frozenset(_taking_devices(facts)),
     )
 
 
@@ -140,6 +146,31 @@ def _imports(facts: Facts) -> Iterable[str]:
             yield from _imported(node)
 
 
+def _made(facts: Facts) -> Iterator[tuple[str, str]]:
+    named = [*facts.tree.attributes.items()]
+    named += [item for scope in tuple(facts.tree.scopes.values()) for item in scope.bindings.items()]
+    for path, bindings in named:
+        for binding in bindings:
+            if isinstance(binding.value, ast.Call):
+                callee = last_name(binding.value.func)
+                if callee[:1].isupper():
+                    yield path.rpartition(".")[2], callee
+
+
+def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for node in facts.tree.scopes:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
+        if not any(map(device_name, names)):
+            continue
+        owner = facts.tree.parents.get(node)
+        if isinstance(owner, ast.ClassDef):
+            yield (owner.name if node.name == "__init__" else node.name), names[1:]
+        else:
+            yield node.name, names
+
+
 def _device(facts: Facts, name: str) -> bool:
     bindings = facts.tree.root.bindings[name]
     for binding in bindings:
@@ -157,6 +188,12 @@ class Project:
     def __init__(self, summaries: Iterable[Summary] = ()) -> None:
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
         self.cuda_classes = self._with_subclasses()
+        made = (pair for summary in self.files.values() for pair in summary.made)
+        self.cuda_names = frozenset(name for name, kind in made if kind in self.cuda_classes)
+        self.functions: dict[str, set[tuple[str, ...]]] = {}
+        for summary in self.files.values():
+            for name, parameters in summary.functions:
+                self.functions.setdefault(name, set()).add(parameters)
         options = {option for summary in self.files.values() for option in summary.options}
         self.integer_options = frozenset(
             {name for name, kind in options if kind == "int"}
@@ -193,6 +230,11 @@ class Project:
             if level or not folder or folder == os.path.dirname(folder):
                 return None
             folder = os.path.dirname(folder)
+
+    def takes_device(self, function: str, position: int) -> bool:
+        """Whether all the project's functions of a name that take a device take it at a position."""
+        known = self.functions.get(function, ())
+        return bool(known) and all(position < len(names) and device_name(names[position]) for names in known)
 
     def star_names(self, path: str) -> dict[str, bool]:
         """Names that star imports bring into a file; true for those that are a device."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import cuda_device, cuda_string, device_name, integer
+from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
 from devicefix.rules.to_cuda import gpu_number, named_device
@@ -15,8 +15,17 @@ _OFF_BY_THEMSELVES = (
     "torch.amp.GradScaler",
     "torch.amp.autocast_mode.autocast",
 )
-# Rules of their own look at these.
-_OTHER_RULES = ("torch.device", "torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
+# Rules of their own look at these, or they ignore their devices on a CPU.
+_OTHER_RULES = (
+    "torch.device",
+    "torch.load",
+    "torch.jit.load",
+    "torch.hub.load_state_dict_from_url",
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+)
 
 
 class DeviceArgument(Rule):
@@ -65,12 +74,20 @@ class DeviceArgument(Rule):
             'import torch\n\ngenerate = pipeline(device=0 if torch.cuda.is_available() else "cpu")\n',
         ),
         Changed(
+            "import torch\n\n\ndef loaders(device, size):\n    pass\n\n\ndef worker(gpu):\n    loaders(gpu, 3)\n    loaders('cuda:0', 3)\n",
+            "import torch\n\n\ndef loaders(device, size):\n    pass\n\n\ndef worker(gpu):\n"
+            "    loaders(gpu if torch.cuda.is_available() else 'cpu', 3)\n"
+            "    loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)\n",
+        ),
+        Changed(
             'import torch\n\ntorch.set_default_device("cuda")\n',
             'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
             "torch.set_default_device(device)\n",
         ),
     )
     LEAVES = (
+        "import torch\n\nnet = torch.nn.DataParallel(net, device_ids=[0], output_device=0)\n",
+        "import torch\n\ndetector = Detector(path, device_id=0)\n",
         'import torch\n\nwith torch.autocast(device_type="cuda"):\n    pass\n',
         "import torch\n\nx = torch.randn(4, device=device)\n",
         "import cv2\n\ncamera = cv2.VideoCapture(0)\n",
@@ -81,12 +98,10 @@ class DeviceArgument(Rule):
         if name in _OFF_BY_THEMSELVES or name in _OTHER_RULES:
             return
         of_torch = name.startswith("torch.")
-        arguments = [each.value for each in node.keywords if each.arg and takes_device(each.arg)]
-        if name in ("torch.Generator", "torch.set_default_device"):
-            arguments += node.args[:1]
-        for value in arguments:
+        for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
-            if not (device or cuda_string(value) or integer(value) or (of_torch and gpu_number(value))):
+            number = integer(value) or gpu_number(value)
+            if not (device or cuda_string(value) or number):
                 continue
             if self.facts.guarded(value):
                 continue
@@ -104,6 +119,23 @@ class DeviceArgument(Rule):
                 f"`{self.context.source.code(value)}` is handed on as a device: there may be no CUDA",
                 fix,
             )
+
+    def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
+        """The arguments that are devices: by their keyword, or by the parameter of the project's own function."""
+        function = last_name(node.func)
+        own = function in self.context.project.functions
+        for each in node.keywords:
+            if each.arg is None or not takes_device(each.arg):
+                continue
+            # `device_id=0` of another library is a number on a CPU too.
+            if name.startswith("torch.") or own or cuda_string(each.value) or each.arg == "device":
+                yield each.value
+        if name in ("torch.Generator", "torch.set_default_device"):
+            yield from node.args[:1]
+        elif not name.startswith("torch.") and not any(isinstance(arg, ast.Starred) for arg in node.args):
+            for position, value in enumerate(node.args):
+                if not integer(value) and self.context.project.takes_device(function, position):
+                    yield value
 
 
 def takes_device(keyword: str) -> bool:

@@ -159,8 +159,12 @@ class DeviceValue(Rule):
     def _used_as_device(self, node: ast.Name, target: ast.Name) -> bool:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.keyword):
-            return parent.arg == "device"
-        if not isinstance(parent, ast.Call) or node not in parent.args[:1]:
+            return parent.arg in ("device", "map_location")
+        if not isinstance(parent, ast.Call) or node not in parent.args:
+            return False
+        if self.facts.call(parent, "torch.load"):
+            return parent.args.index(node) == 1
+        if node is not parent.args[0]:
             return False
         to = isinstance(parent.func, ast.Attribute) and parent.func.attr == "to"
         return to or self.facts.call(parent, "torch.device")

@@ -7,7 +7,7 @@ from devicefix.device import Use
 from devicefix.facts import dotted
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
-from devicefix.rules.cuda_call import collapsed, device_argument, own_cuda
+from devicefix.rules.cuda_call import Own, collapsed, device_argument, own_cuda
 from devicefix.statements import can_unwrap, unwrapped
 
 
@@ -131,9 +131,9 @@ class GuardedMove(Rule):
         ):
             return False
         receiver = node.func.value
-        if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)) or own_cuda(
-            self.context, receiver
-        ):
+        if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)):
+            return False
+        if own_cuda(self.context, receiver) is not Own.NEVER:
             return False
         return device_argument(node) is None and all(each.arg == "non_blocking" for each in node.keywords)
 
