@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_WORDS = (b"nccl", b"pin_memory", b"nvtx", b"apex")
+_WORDS = (b"nccl", b"pin_memory", b"nvtx", b"apex", b"DistributedDataParallel")
 _LOAD = re.compile(rb"\.load\s*\(|import[^\n]*\bload\b|torch[^\n]*\bload\b")
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device\s*[=(]\s*\d")

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.values import last_name
+from devicefix.finding import Edit, Finding, Fix
+from devicefix.rule import Changed, Rule
+
+_WRAPPERS = ("DistributedDataParallel", "DDP")
+
+
+class DeviceIds(Rule):
+    """
+    ## What it does
+    Finds `DistributedDataParallel` that is told its GPUs, by `device_ids` or `output_device`, and `barrier`
+    likewise.
+
+    ## Why it matters
+    On a CPU both have to be None: "DistributedDataParallel device_ids and output_device arguments only work with
+    single-device/multiple-device GPU modules".
+
+    ## Example
+    ```python
+    model = DistributedDataParallel(model, device_ids=[rank], output_device=rank)
+    ```
+
+    ## Use instead
+    ```python
+    model = DistributedDataParallel(
+        model,
+        device_ids=[rank] if torch.cuda.is_available() else None,
+        output_device=rank if torch.cuda.is_available() else None,
+    )
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the arguments are the same. `DataParallel` is left alone: it passes through on a CPU.
+    """
+
+    code = "DF602"
+    name = "device-ids"
+    summary = "`DistributedDataParallel` is told its GPUs"
+    MATCHES = (
+        Changed(
+            "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+            "net = DDP(net, device_ids=[rank], output_device=rank)\n",
+            "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+            "net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None, "
+            "output_device=rank if torch.cuda.is_available() else None)\n",
+        ),
+        Changed(
+            "import torch\n\nnet = torch.nn.parallel.DistributedDataParallel(net, [gpu])\n",
+            "import torch\n\n"
+            "net = torch.nn.parallel.DistributedDataParallel(net, [gpu] if torch.cuda.is_available() else None)\n",
+        ),
+    )
+    LEAVES = (
+        "import torch\n\nnet = torch.nn.DataParallel(net, device_ids=[0, 1])\n",
+        "import torch\n\nnet = torch.nn.parallel.DistributedDataParallel(net, device_ids=None)\n",
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        name = self.facts.resolve(node.func) or ""
+        wraps = name.endswith(_WRAPPERS) or last_name(node.func) in _WRAPPERS
+        if not (wraps or name == "torch.distributed.barrier") or self.facts.guarded(node):
+            return
+        values = [each.value for each in node.keywords if each.arg in ("device_ids", "output_device")]
+        if wraps:
+            values += node.args[1:3]
+        values = [value for value in values if not self._settled(value)]
+        if values:
+            self.context.claim(*values)
+            fixes = [self.context.conditional(value, "None") for value in values]
+            edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
+            needs = frozenset().union(*(fix.needs for fix in fixes))
+            message = "on a CPU `device_ids` and `output_device` have to be None"
+            yield self.finding(node, message, Fix(edits, needs=needs))
+
+    def _settled(self, value: ast.expr) -> bool:
+        """Whether an argument is None already, or where there is no CUDA."""
+        if isinstance(value, ast.IfExp):
+            return self.facts.guards.implies(value.test) or self.facts.guards.implies(value.test, False)
+        return isinstance(value, (ast.Constant, ast.Starred)) and getattr(value, "value", 0) is None

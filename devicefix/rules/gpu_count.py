@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts import dotted
+from devicefix.finding import Edit, Finding, Fix
+from devicefix.rule import Changed, Rule
+
+_PROCESSES = re.compile(r"(^|_)(nprocs?|n_procs|world_size|worldsize|num_processes|nproc_per_node)\Z")
+
+
+class GpuCount(Rule):
+    """
+    ## What it does
+    Finds `torch.cuda.device_count()` as a number of processes, a factor or a divisor.
+
+    ## Why it matters
+    It is 0 without CUDA. Started with no processes a program does nothing and exits with success; a batch is
+    multiplied to nothing; a division fails.
+
+    ## Example
+    ```python
+    mp.spawn(worker, nprocs=torch.cuda.device_count())
+    rank = node * torch.cuda.device_count() + gpu
+    ```
+
+    ## Use instead
+    ```python
+    mp.spawn(worker, nprocs=max(torch.cuda.device_count(), 1))
+    rank = node * max(torch.cuda.device_count(), 1) + gpu
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the number is the same. A number that is also asked whether it is 0 stays; then the places
+    that compute with it are fixed.
+    """
+
+    code = "DF402"
+    name = "gpu-count"
+    summary = "The number of GPUs, which may be 0, counts processes or batches"
+    MATCHES = (
+        Changed(
+            "import torch\nimport torch.multiprocessing as mp\n\n\ndef main():\n    n = torch.cuda.device_count()\n"
+            "    mp.spawn(work, nprocs=n, args=(n,))\n",
+            "import torch\nimport torch.multiprocessing as mp\n\n\ndef main():\n"
+            "    n = max(torch.cuda.device_count(), 1)\n    mp.spawn(work, nprocs=n, args=(n,))\n",
+        ),
+        Changed(
+            "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // n_gpu\n",
+            "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // max(n_gpu, 1)\n",
+        ),
+        Changed(
+            "import torch\n\nbatch = 32 * torch.cuda.device_count()\n",
+            "import torch\n\nbatch = 32 * max(torch.cuda.device_count(), 1)\n",
+        ),
+        Changed(
+            "import torch\n\nargs.world_size = torch.cuda.device_count()\n",
+            "import torch\n\nargs.world_size = max(torch.cuda.device_count(), 1)\n",
+        ),
+    )
+    LEAVES = (
+        "import torch\n\nif torch.cuda.device_count() > 1:\n    net = torch.nn.DataParallel(net)\n",
+        "import torch\n\nn = torch.cuda.device_count()\nprint(n)\n",
+        "import torch\n\nbatch = 32 * max(1, torch.cuda.device_count())\n",
+        "import torch\n\nif torch.cuda.is_available():\n    batch = size // torch.cuda.device_count()\n",
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if not self.facts.call(node, "torch.cuda.device_count") or self.facts.guarded(node):
+            return
+        if self._counts(node):
+            yield self._found(node)
+            return
+        parent = self.facts.tree.parents.get(node)
+        if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+            return
+        target = parent.targets[0]
+        uses = self._uses(target)
+        counting = [use for use in uses if self._counts(use) and not self.facts.guarded(use)]
+        named = bool(_PROCESSES.search((dotted(target) or "").rpartition(".")[2]))
+        if any(map(self._asks, uses)):
+            for use in counting:
+                yield self._found(use)
+        elif counting or named:
+            yield self._found(node)
+
+    def _found(self, node: ast.expr) -> Finding:
+        edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
+        return self.finding(node, "the number of GPUs is 0 without CUDA: use at least 1", Fix((edit,)))
+
+    def _uses(self, target: ast.expr) -> list[ast.expr]:
+        """Where the module reads a variable or attribute, also as a parameter of the same name."""
+        path = dotted(target)
+        if path is None:
+            return []
+        self.facts.tree.look_everywhere()
+        return [
+            node
+            for node in self.facts.tree.nodes
+            if isinstance(node, (ast.Name, ast.Attribute))
+            and isinstance(node.ctx, ast.Load)
+            and dotted(node) == path
+        ]
+
+    def _counts(self, node: ast.expr) -> bool:
+        """Whether a number is a count of processes, a factor or a divisor where it stands."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.keyword):
+            return parent.arg is not None and bool(_PROCESSES.search(parent.arg))
+        if isinstance(parent, ast.BinOp):
+            divides = isinstance(parent.op, (ast.Div, ast.FloorDiv, ast.Mod)) and parent.right is node
+            return divides or (isinstance(parent.op, ast.Mult) and not isinstance(parent.left, ast.List))
+        return False
+
+    def _asks(self, node: ast.expr) -> bool:
+        """Whether a number is asked whether it is 0."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Compare):
+            return self.facts.guards.implies(parent) or self.facts.guards.implies(parent, False)
+        return isinstance(parent, (ast.If, ast.IfExp, ast.BoolOp, ast.While)) or (
+            isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
+        )

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts import with_defaults
+from devicefix.facts.values import last_name
+from devicefix.finding import Finding
+from devicefix.rule import Changed, Rule
+
+
+class NcclBackend(Rule):
+    """
+    ## What it does
+    Finds "nccl" as the backend of distributed training: in `init_process_group`, as a default, an option, a
+    variable or a setting.
+
+    ## Why it matters
+    NCCL is for GPUs only: "Distributed package doesn't have NCCL built in". On CPUs the processes talk by gloo.
+
+    ## Example
+    ```python
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    ```
+
+    ## Use instead
+    ```python
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", rank=rank, world_size=size)
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the backend is the same. What the user gives on the command line still wins over a default.
+    """
+
+    code = "DF601"
+    name = "nccl-backend"
+    summary = "The backend of distributed training is NCCL, which needs CUDA"
+    MATCHES = (
+        Changed(
+            'import torch\nimport torch.distributed as dist\n\ndist.init_process_group("nccl", rank=rank)\n',
+            "import torch\nimport torch.distributed as dist\n\n"
+            'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", rank=rank)\n',
+        ),
+        Changed(
+            "import torch\n\nparser.add_argument('--dist-backend', default='nccl', type=str)\n",
+            "import torch\n\nparser.add_argument('--dist-backend', "
+            "default='nccl' if torch.cuda.is_available() else 'gloo', type=str)\n",
+        ),
+        Changed(
+            "import torch\n\nargs.dist_backend = 'nccl'\nconfig = {'backend': 'nccl'}\n",
+            "import torch\n\nargs.dist_backend = 'nccl' if torch.cuda.is_available() else 'gloo'\n"
+            "config = {'backend': 'nccl' if torch.cuda.is_available() else 'gloo'}\n",
+        ),
+    )
+    LEAVES = (
+        'if backend == "nccl":\n    pass\n',
+        'parser.add_argument("--backend", choices=["nccl", "gloo"])\n',
+        'import torch\n\nbackend = "nccl" if torch.cuda.is_available() else "gloo"\n',
+    )
+
+    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
+        if node.value == "nccl" and self._backend(node) and not self.facts.guarded(node):
+            fix = self.context.conditional(node, '"gloo"')
+            yield self.finding(node, "NCCL needs CUDA: use gloo without it", fix)
+
+    def _backend(self, node: ast.Constant) -> bool:
+        """Whether the string stands where a backend is said, rather than asked for."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.Assign(targets=[target, *_]):
+                return _called_backend(_key(target))
+            case ast.AnnAssign(target=target):
+                return _called_backend(last_name(target))
+            case ast.arguments():
+                return any(
+                    default is node and _called_backend(arg.arg) for arg, default in with_defaults(parent)
+                )
+            case ast.Dict(keys=keys, values=values):
+                key = keys[values.index(node)]
+                return isinstance(key, ast.Constant) and _called_backend(str(key.value))
+            case ast.keyword(arg=str(name)):
+                call = self.facts.tree.parents.get(parent)
+                return _called_backend(name) or (name == "default" and self._option(call))
+            case ast.Call(func=func, args=args):
+                if last_name(func) == "init_process_group":
+                    return args[0] is node
+                return last_name(func) in ("get", "setdefault") and len(args) == 2 and self._option(parent)
+        return False
+
+    def _option(self, call: ast.AST | None) -> bool:
+        """Whether a call names an option or a key that is a backend."""
+        return isinstance(call, ast.Call) and any(
+            isinstance(arg, ast.Constant) and isinstance(arg.value, str) and _called_backend(arg.value)
+            for arg in call.args
+        )
+
+
+def _key(target: ast.expr) -> str:
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        return str(target.slice.value)
+    return last_name(target)
+
+
+def _called_backend(name: str) -> bool:
+    return "backend" in name.lower()

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.device import Use
+from devicefix.facts.values import last_name
+from devicefix.finding import Finding, Fix
+from devicefix.rule import Changed, Rule
+
+_METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
+
+
+class UncalledCuda(Rule):
+    """
+    ## What it does
+    Finds `.cuda` that is reached in other ways than by a call of it: `map(torch.Tensor.cuda, xs)`,
+    `torch.Tensor.cuda(x)`, `getattr(x, "cuda")()`, `operator.methodcaller("cuda")`, `move = x.cuda`.
+
+    ## Why it matters
+    When it is called in the end, it raises without CUDA.
+
+    ## Example
+    ```python
+    xs = list(map(torch.Tensor.cuda, xs))
+    x = getattr(x, "cuda")()
+    ```
+
+    ## Use instead
+    ```python
+    xs = list(map(lambda x: x.to(device), xs))
+    x = x.to(device)
+    ```
+
+    ## Fix safety
+    Safe where nothing but the tensor is handed to it. A method that is kept for later (`move = x.cuda`) is
+    reported.
+    """
+
+    code = "DF103"
+    name = "uncalled-cuda"
+    summary = "`.cuda` is reached other than by a call"
+    MATCHES = (
+        Changed(
+            "import torch\n\nxs = list(map(torch.Tensor.cuda, xs))\n",
+            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+            "xs = list(map(lambda x: x.to(device), xs))\n",
+        ),
+        Changed(
+            "import torch\n\nx = torch.Tensor.cuda(y)\n",
+            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+            "x = y.to(device)\n",
+        ),
+        Changed(
+            'import torch\n\nx = getattr(y, "cuda")()\n',
+            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+            "x = y.to(device)\n",
+        ),
+        Changed(
+            'import torch\nfrom operator import methodcaller\n\nmove = methodcaller("cuda")\n',
+            "import torch\nfrom operator import methodcaller\n\n"
+            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+            'move = methodcaller("to", device)\n',
+        ),
+        Changed("import torch\n\nmove = x.cuda\ny = move()\n", None),
+    )
+    LEAVES = (
+        "use = args.cuda\nif use:\n    pass\n",
+        "import torch\n\nmove = x.cuda if torch.cuda.is_available() else x.cpu\n",
+        'flag = getattr(args, "cuda")\n',
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if self.facts.guarded(node):
+            return
+        if self.facts.resolve(node.func) in _METHODS:
+            yield self.finding(
+                node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", self._moved(node, node.args)
+            )
+        elif isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1):
+            fix = None if node.args or node.keywords else self._moved(node, node.func.args[:1])
+            yield self.finding(node, '`getattr(..., "cuda")` needs CUDA: use `.to(device)`', fix)
+        elif _names_cuda(node, "methodcaller", 0):
+            device = self.devices.current(node)
+            text = self.context.source.quoted(f'"to", {device.text}')
+            fix = self.context.edit(node.args[0], text, device) if len(node.args) == 1 else None
+            yield self.finding(node, '`methodcaller("cuda")` needs CUDA: use `"to", device`', fix)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        parent = self.facts.tree.parents.get(node)
+        if node.attr != "cuda" or not isinstance(node.ctx, ast.Load) or self.facts.guarded(node):
+            return
+        if isinstance(parent, ast.Call) and parent.func is node:
+            return
+        if self.facts.resolve(node) in _METHODS:
+            device = self.devices.current(node)
+            fix = None
+            if isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap"):
+                fix = self.context.replace(node, Use(f"lambda x: x.to({device.text})", device.needs))
+            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", fix)
+        elif isinstance(parent, ast.Assign) and self._called_later(parent.targets[0]):
+            yield self.finding(
+                node, "this method needs CUDA when it is called: keep `lambda: x.to(device)` instead"
+            )
+
+    def _called_later(self, target: ast.expr) -> bool:
+        if not isinstance(target, ast.Name):
+            return False
+        self.facts.tree.look_everywhere()
+        return any(
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == target.id
+            for node in self.facts.tree.nodes
+        )
+
+    def _moved(self, node: ast.Call, arguments: list[ast.expr]) -> Fix | None:
+        """The fix that makes `x.to(device)` of a call with nothing but x."""
+        if len(arguments) != 1 or isinstance(arguments[0], ast.Starred) or node.keywords:
+            return None
+        (argument,) = arguments
+        code = self.context.source.code(argument)
+        simple = isinstance(argument, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+        device = self.devices.current(node)
+        self.context.claim(argument)
+        return self.context.edit(node, f"{code if simple else f'({code})'}.to({device.text})", device)
+
+
+def _names_cuda(node: ast.Call, function: str, position: int) -> bool:
+    if last_name(node.func) != function or len(node.args) <= position:
+        return False
+    name = node.args[position]
+    return isinstance(name, ast.Constant) and name.value == "cuda"
