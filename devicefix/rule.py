@@ -61,7 +61,10 @@ class Context:
         roomy = self._roomy(node)
         otherwise = self.source.quoted(otherwise, self.source.code(node))
 
+        loose = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+
         def new(text: str) -> str:
+            text = f"({text})" if loose else text
             text = f"{text} if {use.text} else {otherwise}"
             return text if roomy else f"({text})"
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.values import cuda_device, integer
-from devicefix.finding import Finding, Fix
+from devicefix.finding import Finding
 from devicefix.rewriting import with_keyword
 from devicefix.rule import Changed, Rule
 from devicefix.rules.to_cuda import gpu_number
@@ -75,7 +75,11 @@ class CheckpointLoad(Rule):
             yield from self._nowhere(node, given)
         elif self._cuda(given):
             self.context.claim(given)
-            yield self.finding(given, "`map_location` names CUDA, which may not be there", self._fix(given))
+            yield self.finding(
+                given,
+                "`map_location` names CUDA, which may not be there",
+                self.context.conditional(given, '"cpu"'),
+            )
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         message = "a checkpoint that was saved on a GPU can't be loaded without CUDA: say where to, by `map_location`"
@@ -99,12 +103,3 @@ class CheckpointLoad(Rule):
                 isinstance(each, ast.Attribute) and each.attr == "cuda" for each in ast.walk(given.body)
             )
         return self.facts.call(given, "torch.cuda.current_device")
-
-    def _fix(self, given: ast.expr) -> Fix:
-        fix = self.context.conditional(given, '"cpu"')
-        if not isinstance(given, ast.Lambda):
-            return fix
-        (edit,) = fix.edits
-        new = edit.new
-        assert callable(new)
-        return self.context.edit(given, lambda text: new(f"({text})"), self.devices.available(given))
