@@ -52,10 +52,11 @@ def summarize(data: bytes, path: str) -> Summary | None:
     """Sum up a file for the others of its project.
 
     Returns:
-        None where the file can't matter to them, or does not parse.
+        None where the file can't matter to them, or does not parse. Of a file without a word of CUDA's
+        only what it imports and its classes, so that others can be followed through it.
     """
-    if not may_matter(data):
-        return None
+    if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
+        return _passed_through(data, path)
     try:
         source = Source(data)
         module = ast.parse(source.text)
@@ -78,6 +79,32 @@ def summarize(data: bytes, path: str) -> Summary | None:
         made=frozenset(_made(facts)),
         functions=frozenset(_taking_devices(facts)),
     )
+
+
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))", re.M
+)
+_CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)", re.M)
+
+
+def _passed_through(data: bytes, path: str) -> Summary | None:
+    """What a file that does not matter itself imports, and its classes: found without parsing it."""
+    imports: set[str] = set()
+    for module, names, plain in _IMPORT.findall(data):
+        if plain:
+            imports.update(part.split()[0].decode() for part in plain.split(b",") if part.strip())
+        else:
+            base = module.decode()
+            imports.add(base)
+            joint = "" if base.endswith(".") else "."
+            imports.update(
+                f"{base}{joint}{part.split()[0].decode()}" for part in names.split(b",") if part.strip()
+            )
+    classes = {
+        name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
+        for name, bases in _CLASS.findall(data)
+    }
+    return Summary(path, frozenset(imports), classes=classes) if imports or classes else None
 
 
 def defines_cuda(node: ast.ClassDef) -> bool:

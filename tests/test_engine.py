@@ -1,0 +1,256 @@
+"""The engine as a whole: bytes, nesting, silencing, devices and what other files say."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from devicefix.config import Settings
+from devicefix.engine import run
+from devicefix.finding import Result
+from devicefix.project import Project, summarize
+
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+
+
+def rewrite(data: bytes | str, others: dict[str, str] | None = None, **settings: object) -> Result:
+    data = data.encode() if isinstance(data, str) else data
+    files = {name: text.encode() for name, text in (others or {}).items()} | {"m.py": data}
+    project = Project.of(summarize(content, name) for name, content in files.items())
+    return run(data, "m.py", Settings(fix=True, **settings), project)  # type: ignore[arg-type]
+
+
+def text_of(result: Result) -> str:
+    assert result.output is not None
+    text = result.output.decode()
+    ast.parse(text)
+    return text
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_line_ends_are_kept(newline: str) -> None:
+    before = "import torch\n\nx = y.cuda()  # there\n\nz = 1".replace("\n", newline)
+    after = f"import torch\n\n{DEVICE}\nx = y.to(device)  # there\n\nz = 1".replace("\n", newline)
+    assert rewrite(before.encode()).output == after.encode()
+
+
+def test_byte_order_mark_is_kept() -> None:
+    output = rewrite(b"\xef\xbb\xbfimport torch\n\nx = y.cuda()\n").output
+    assert output is not None and output.startswith(b"\xef\xbb\xbfimport torch")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "gbk", "shift_jis", "utf-8"])
+def test_encoding_is_kept(encoding: str) -> None:
+    word = "é" if encoding == "latin-1" else "表"
+    before = f"# -*- coding: {encoding} -*-\nimport torch\n\ns = '{word}'; x = y.cuda()  # {word}\n"
+    output = rewrite(before.encode(encoding)).output
+    assert output is not None
+    assert f"s = '{word}'; x = y.to(device)  # {word}\n" in output.decode(encoding)
+
+
+def test_columns_count_characters() -> None:
+    (finding,) = rewrite("import torch\n\ns = 'ééé'; y.cuda()\n").findings
+    assert (finding.line, finding.column, finding.end_column) == (3, 12, 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "cause"),
+    [
+        (b"import torch\nx.cuda(async=True)\n", 2, "non_blocking"),
+        (b"import torch\nprint 'cuda'\n", 2, "Python 2"),
+        (b"# coding: nonsense\nimport torch.cuda\n", 1, "nonsense"),
+        (b"import torch.cuda\n\xff\n", 1, "utf-8"),
+        (b"import torch.cuda\0\n", 1, "null bytes"),
+        (b"import torch.cuda\nx = " + b"(" * 5000 + b")" * 5000, None, ""),
+    ],
+)
+def test_what_does_not_parse_is_a_finding(data: bytes, line: int | None, cause: str) -> None:
+    result = rewrite(data)
+    (finding,) = result.findings
+    assert finding.code == "DF901" and cause in finding.message
+    assert line in (None, finding.line)
+    assert result.output is None
+
+
+def test_edits_nest() -> None:
+    before = "import torch\n\nx = f(y.cuda(), z.cuda(g(torch.load(p)))).cuda()\n"
+    after = text_of(rewrite(before))
+    assert "f(y.to(device), z.cuda(g(torch.load(p, map_location=None" in after
+    assert after.rstrip().endswith(".to(device)")
+
+
+def test_comments_inside_a_call_survive() -> None:
+    call = "    y  # why\n    .cuda(  # there\n        non_blocking=True,  # fast\n    )\n"
+    before = f"import torch\n\nx = (\n{call})\n"
+    after = text_of(rewrite(before))
+    assert ".to(  # there\n        device, non_blocking=True,  # fast\n    )" in after
+
+
+@pytest.mark.parametrize(
+    "comment", ["# noqa", "# noqa: DF101", "# NOQA: E501, DF101", "# devicefix: skip-file"]
+)
+def test_silenced(comment: str) -> None:
+    where = f"\n{comment}\n" if "skip" in comment else f"  {comment}\n"
+    assert not rewrite(f"import torch\nx = y.cuda(){where}").findings
+
+
+def test_silenced_for_another_rule_is_not_silenced() -> None:
+    assert rewrite("import torch\nx = y.cuda()  # noqa: DF102\n").findings
+
+
+def test_unsafe_fix_waits_to_be_asked() -> None:
+    late = (
+        "import os\nimport torch\n\nDEVICE = 'cuda'\n\n\ndef main():\n"
+        "    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
+    )
+    assert rewrite(late).output is None
+    assert "is_available" in text_of(rewrite(late, unsafe_fixes=True))
+
+
+# -- where the device comes from ---------------------------------------------------------------------
+
+
+def test_definition_stands_behind_imports_of_several_lines() -> None:
+    before = (
+        "from __future__ import annotations\nimport torch\nfrom a import (\n    b,\n    c,\n)\nx = y.cuda()\n"
+    )
+    assert f"    c,\n)\n\n{DEVICE}\nx = y.to(device)" in text_of(rewrite(before))
+
+
+def test_definition_is_not_made_inside_a_try() -> None:
+    before = "import torch\n\ntry:\n    import a\nexcept ImportError:\n    a = None\n\nx = y.cuda()\n"
+    assert f"    a = None\n\n{DEVICE}" in text_of(rewrite(before))
+
+
+def test_local_device_is_used_where_it_is_known() -> None:
+    before = (
+        "import torch\n\n\ndef f(x):\n"
+        '    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n    return x.cuda()\n'
+    )
+    after = text_of(rewrite(before))
+    assert after == before.replace("x.cuda()", "x.to(device)")
+
+
+def test_local_bound_later_is_not_used() -> None:
+    before = "import torch\n\n\ndef f(x):\n    x = x.cuda()\n    device = pick()\n    return x.to(device)\n"
+    after = text_of(rewrite(before))
+    assert "x = x.to(default_device)" in after
+
+
+def test_parameter_called_device_is_not_trusted() -> None:
+    after = text_of(rewrite("import torch\n\n\ndef f(x, device):\n    return x.cuda()\n"))
+    assert "x.to(default_device)" in after
+
+
+def test_indexed_device_is_not_the_current_one() -> None:
+    before = (
+        'import torch\n\ndevice = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n'
+        "x = y.cuda()\n"
+    )
+    assert "x = y.to(default_device)" in text_of(rewrite(before))
+
+
+def test_device_is_not_used_before_the_module_has_made_it() -> None:
+    before = (
+        "import torch\n\n\ndef make():\n    return y.cuda()\n\n\nnet = make()\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    )
+    assert "return y.to(default_device)" in text_of(rewrite(before))
+
+
+def test_torch_is_imported_where_it_is_not() -> None:
+    after = text_of(rewrite("from torch import nn\n\nnet = nn.Linear(1, 1).cuda()\n"))
+    assert after.startswith(f"import torch\nfrom torch import nn\n\n{DEVICE}")
+
+
+def test_torch_under_another_name() -> None:
+    after = text_of(rewrite("import torch as th\n\nx = y.cuda()\n"))
+    assert 'device = th.device("cuda" if th.cuda.is_available() else "cpu")\n' in after
+
+
+def test_device_of_a_star_import_is_used() -> None:
+    others = {"utils.py": f"import torch\n\n{DEVICE}"}
+    before = "import torch\nfrom utils import *\n\nx = y.cuda()\n"
+    assert text_of(rewrite(before, others)) == before.replace(".cuda()", ".to(device)")
+
+
+def test_new_name_does_not_travel_to_where_it_means_something_else() -> None:
+    others = {
+        "main.py": "import torch\nfrom m import *\n\ndevice = 3\nprint(device, torch.cuda.device_count())\n"
+    }
+    after = text_of(rewrite("import torch\n\nx = y.cuda()\n", others))
+    assert "\ndevice = " not in after and "y.to(default_device)" in after
+
+
+def test_late_choice_of_gpus_in_the_same_module() -> None:
+    before = "import os\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\nx = y.cuda()\n"
+    after = text_of(rewrite(before))
+    assert after.index("environ") < after.index("is_available") < after.index("y.to(device)")
+
+
+def test_late_choice_of_gpus_in_a_function_of_another_module() -> None:
+    others = {
+        "main.py": "import os\nimport m\n\n\ndef main():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
+    }
+    after = text_of(rewrite("import torch\n\n\ndef move(x):\n    return x.cuda()\n", others))
+    assert "def move(x):\n    device = torch.device(" in after
+
+
+def test_helper_that_chooses_gpus_makes_its_callers_late() -> None:
+    others = {"helper.py": "import os\n\n\ndef cuda(n):\n    os.environ['CUDA_VISIBLE_DEVICES'] = n\n"}
+    before = "import torch\nfrom helper import cuda\n\n\ndef main(x):\n    cuda('1')\n    return x.cuda()\n"
+    after = text_of(rewrite(before, others))
+    assert after.index("def main") < after.index("is_available")
+
+
+def test_forked_processes_are_not_robbed_of_cuda() -> None:
+    before = (
+        "import torch\nimport torch.multiprocessing as mp\n\n\ndef work(x):\n    return x.cuda()\n\n\n"
+        "if __name__ == '__main__':\n    mp.Process(target=work).start()\n"
+    )
+    assert "def work(x):\n    device = torch.device(" in text_of(rewrite(before))
+
+
+# -- guards ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if torch.cuda.is_available() and flag:",
+        "if x.is_cuda:",
+        "if device.type == 'cuda':",
+        "if torch.cuda.device_count() > 1:",
+        "if not (not torch.cuda.is_available() or other):",
+    ],
+)
+def test_guarded_by(guard: str) -> None:
+    assert not rewrite(f"import torch\n\n{guard}\n    y = f(x.cuda())\n").findings
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if torch.cuda.is_available() or flag:",
+        "if flag:",
+        "if not torch.cuda.is_available():",
+        "if torch.cuda.device_count() >= 0:",
+    ],
+)
+def test_not_guarded_by(guard: str) -> None:
+    assert rewrite(f"import torch\n\n{guard}\n    y = f(x.cuda())\n").findings
+
+
+def test_flag_that_is_rebound_is_no_guard() -> None:
+    before = (
+        "import torch\n\nuse = torch.cuda.is_available()\n\n\ndef on():\n    global use\n    use = True\n\n\n"
+        "def f(x):\n    if use:\n        return g(x.cuda())\n"
+    )
+    assert "g(x.to(device))" in text_of(rewrite(before))
+
+
+def test_test_that_is_skipped_without_cuda_is_guarded() -> None:
+    skip = "@unittest.skipIf(torch.cuda.device_count() < 2, 'gpus')"
+    before = f"import torch, unittest\n\n\n{skip}\ndef test(x):\n    x.cuda()\n"
+    assert not rewrite(before).findings
