@@ -191,11 +191,29 @@ def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
         names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
         if not any(map(device_name, names)):
             continue
+        numbers = _compared(facts, node)
+        names = tuple("" if name in numbers else name for name in names)
         owner = facts.tree.parents.get(node)
         if isinstance(owner, ast.ClassDef):
             yield (owner.name if node.name == "__init__" else node.name), names[1:]
         else:
             yield node.name, names
+
+
+def _compared(facts: Facts, function: ast.AST) -> set[str]:
+    """The names that a function compares or computes with: if a device is among them, it may be a number."""
+    found: set[str] = set()
+    scope = facts.tree.scopes[function]
+    for node in facts.tree.nodes:
+        if isinstance(node, ast.Name) and node.id in scope.bindings and facts.tree.scope(node) is scope:
+            parent = facts.tree.parents.get(node)
+            if isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List)):
+                found.add(node.id)
+            elif isinstance(parent, ast.Compare):
+                others = [parent.left, *parent.comparators]
+                if any(isinstance(each, ast.Constant) and isinstance(each.value, int) for each in others):
+                    found.add(node.id)
+    return found
 
 
 def _device(facts: Facts, name: str) -> bool:
@@ -262,6 +280,11 @@ class Project:
         """Whether all the project's functions of a name that take a device take it at a position."""
         known = self.functions.get(function, ())
         return bool(known) and all(position < len(names) and device_name(names[position]) for names in known)
+
+    def takes_device_called(self, function: str, keyword: str) -> bool:
+        """Whether all the project's functions of a name that take a device take one of this keyword."""
+        known = self.functions.get(function, ())
+        return bool(known) and all(keyword in names for names in known)
 
     def star_names(self, path: str) -> dict[str, bool]:
         """Names that star imports bring into a file; true for those that are a device."""

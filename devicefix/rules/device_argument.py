@@ -86,6 +86,8 @@ class DeviceArgument(Rule):
         ),
     )
     LEAVES = (
+        "import torch\n\nevaluator = Evaluator(device=gpu_id)\n",
+        "import torch\n\n\ndef run(device):\n    return device >= 0\n\n\nrun(device=args.gpu)\ncuda = 1\n",
         "import torch\n\nnet = torch.nn.DataParallel(net, device_ids=[0], output_device=0)\n",
         "import torch\n\ndetector = Detector(path, device_id=0)\n",
         'import torch\n\nwith torch.autocast(device_type="cuda"):\n    pass\n',
@@ -127,9 +129,13 @@ class DeviceArgument(Rule):
         for each in node.keywords:
             if each.arg is None or not takes_device(each.arg):
                 continue
-            # `device_id=0` of another library is a number on a CPU too.
-            if name.startswith("torch.") or own or cuda_string(each.value) or each.arg == "device":
+            if name.startswith("torch.") or cuda_string(each.value):
                 yield each.value
+            elif own:
+                if self.context.project.takes_device_called(function, each.arg):
+                    yield each.value
+            elif each.arg == "device" and not gpu_number(each.value):
+                yield each.value  # `device_id=0` of another library is a number on a CPU too
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
         elif not name.startswith("torch.") and not any(isinstance(arg, ast.Starred) for arg in node.args):
