@@ -290,7 +290,10 @@ def is_definition(lines: list[bytes]) -> bool:
     text = textwrap.dedent(b"".join(lines).decode("utf-8", "replace"))
     body = parsed(text.encode()).body
     return (bool(body) or not text.strip()) and all(
-        isinstance(s, ast.Import | ast.ImportFrom) or "is_available()" in ast.unparse(s) for s in body
+        isinstance(s, ast.Import | ast.ImportFrom)
+        or "is_available()" in ast.unparse(s)
+        or ".device(" in ast.unparse(s)
+        for s in body
     )
 
 

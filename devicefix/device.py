@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from devicefix.facts import Binding, Facts, Scope, dotted
+from devicefix.facts import AVAILABLE, Binding, Facts, Scope, dotted
 from devicefix.facts.values import cpu, current_device
 from devicefix.finding import Edit, Safety
 from devicefix.project import Project, late_settings
@@ -111,7 +111,16 @@ class Devices:
         for name, test in self._chosen_by_flag(site):
             if test == text:
                 return Use(name)
-        return self._made_of_flag(site, flag, text)
+        there = self._existing(site) is not None or f"{self._module_name}@0" in self.definitions
+        if there and self._is_availability(flag):
+            return self.current(site)
+        # A second device beside one that does not ask the flag would be one too many.
+        return None if there else self._made_of_flag(site, flag, text)
+
+    def _is_availability(self, flag: ast.expr) -> bool:
+        """Whether a flag is `torch.cuda.is_available()` and nothing else."""
+        value = self.facts.value(flag)
+        return value is not None and self.facts.call(value, AVAILABLE)
 
     def insertions(self, needs: Iterable[str]) -> list[Edit]:
         """The edits that put the needed definitions into the module."""
@@ -229,7 +238,7 @@ class Devices:
         if place is None:
             return self.string(site, quoted(f'"{cuda}"'))
         after, function = place
-        base = self._function_name(function) if function else self._module_name
+        base = self._function_name(function) if function else self._unflagged_name
         if base is None:
             return self.string(site, quoted(f'"{cuda}"'))
         name = base + suffix
@@ -289,6 +298,12 @@ class Devices:
         """A name for a device of the module that means nothing else anywhere in it."""
         return next((name for name in _NAMES if self._free(name)), None)
 
+    @property
+    def _unflagged_name(self) -> str | None:
+        """A name for a device that no flag chooses, beside one that a flag does."""
+        flagged = {key.partition("@")[0] for key in self.definitions if not key.partition("@")[2].isdigit()}
+        return next((name for name in _NAMES if name not in flagged and self._free(name)), None)
+
     def _free(self, name: str) -> bool:
         if self.facts.taken(name) or name in self.star_names or self.project.carried(self.path, name):
             return False
@@ -335,10 +350,8 @@ class Devices:
         )
         if not runs_before or self._shadow(site) or self._module_name is None:
             return None
-        if any(
-            key.startswith(f"{self._module_name}@") and not key.endswith(f"@{text}")
-            for key in self.definitions
-        ):
+        others = {key for key in self.definitions if key.startswith(f"{self._module_name}@")}
+        if others - {f"{self._module_name}@{text}"}:
             return None
         torch = self.torch(site)
         key = f"{self._module_name}@{text}"

@@ -143,6 +143,8 @@ class CudaFunction(Rule):
             yield self.finding(node, "`torch.cuda.device` can't be entered without CUDA", fix)
 
     def _fix(self, node: ast.Call, short: str) -> Fix | None:
+        if self._inside_another(node):
+            return Fix(())  # what is done about that one serves both
         parent = self.facts.tree.parents.get(node)
         statement = self._statement(node)
         if statement is not None and not (
@@ -159,6 +161,15 @@ class CudaFunction(Rule):
             fix = self.context.conditional(node, "contextlib.nullcontext()")
             return replace(fix, needs=fix.needs | self.devices.imported("contextlib"))
         return None
+
+    def _inside_another(self, node: ast.Call) -> bool:
+        """Whether a call is an argument of another that raises."""
+        return any(
+            isinstance(parent, ast.Call)
+            and (self.facts.resolve(parent.func) or "").removeprefix("torch.cuda.") in _RAISING
+            for _, parent in self.facts.tree.ancestors(node)
+            if isinstance(parent, (ast.expr, ast.keyword))
+        )
 
     def _statement(self, node: ast.expr) -> ast.Expr | None:
         """The statement to guard, if a call is all that it does, or if it only tells what the call says."""
