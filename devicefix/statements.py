@@ -49,10 +49,37 @@ def removed(source: Source, statement: ast.stmt, block: list[ast.stmt]) -> Edit:
     return Edit(source.line_starts[line - 1], after, "")
 
 
+def is_elif(source: Source, node: ast.If) -> bool:
+    """Whether an `if` is the `elif` of another."""
+    return source.text.startswith("elif", source.span(node)[0])
+
+
+def elif_without(source: Source, node: ast.If, branch: list[ast.stmt]) -> tuple[Edit, ...]:
+    """The edits that take one branch of an `elif` away, whose test then is not asked."""
+    start, end = source.span(node)
+    if branch is node.orelse:
+        colon = _colon(source, node)
+        return Edit(start, colon, "else"), Edit(source.line_end(source.span(node.body[-1])[1]), end, "")
+    if not node.orelse:
+        before = source.line_starts[source.position(start)[0] - 1] - len(source.newline)
+        return (Edit(before, end, ""),)
+    following = source.span(node.orelse[0])[0]
+    if not source.text.startswith("elif", following):
+        following = source.text.rindex("else", source.span(node.body[-1])[1], following)
+    return (Edit(start, following, ""),)
+
+
+def _colon(source: Source, node: ast.If) -> int:
+    """Where the colon behind a test is: the brackets around the test may close, and comments stand, before it."""
+    at = source.span(node.test)[1]
+    while source.text[at] != ":":
+        at = source.line_end(at) if source.text[at] == "#" else at + 1
+    return at
+
+
 def can_unwrap(source: Source, node: ast.If, body: list[ast.stmt]) -> bool:
     """Whether a branch of an `if` can take the place of the whole: it stands on lines of its own."""
-    start, _ = source.span(node)
-    if source.text.startswith("elif", start) or not alone(source, body[0]):
+    if is_elif(source, node) or not alone(source, body[0]):
         return False
     return body[0].lineno > node.lineno and not any(_holds_long_string(each) for each in body)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
-from devicefix.statements import can_unwrap, removed, unwrapped
+from devicefix.statements import can_unwrap, elif_without, is_elif, removed, unwrapped
 
 MESSAGE = "refuses to run without CUDA"
 
@@ -39,8 +39,7 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the assertion always holds, and the branch is never taken. There is no fix for an `elif`
-    among others.
+    Safe: with CUDA the assertion always holds, and the branch is never taken.
     """
 
     code = "DF701"
@@ -72,6 +71,18 @@ class CudaRequired(Rule):
             "else:\n    raise RuntimeError('no GPU')\nrun()\n",
             "import torch\n\n# the first\nd = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nnet.to(d)\nrun()\n",
         ),
+        Changed(
+            "import torch\n\nif a:\n    run(1)\nelif torch.cuda.is_available():\n    run(2)\nelse:\n    sys.exit(1)\nrun(3)\n",
+            "import torch\n\nif a:\n    run(1)\nelse:\n    run(2)\nrun(3)\n",
+        ),
+        Changed(
+            "import torch\n\nif a:\n    run(1)\nelif not torch.cuda.is_available():\n    sys.exit(1)\nelif b:\n    run(2)\n",
+            "import torch\n\nif a:\n    run(1)\nelif b:\n    run(2)\n",
+        ),
+        Changed(
+            "import torch\n\nif a:\n    run(1)\nelif not torch.cuda.is_available():\n    raise OSError\nrun(3)\n",
+            "import torch\n\nif a:\n    run(1)\nrun(3)\n",
+        ),
     )
     LEAVES = (
         "import torch\n\nassert args.data\n",
@@ -102,8 +113,8 @@ class CudaRequired(Rule):
         """The fix that leaves the other branch in the place of the whole."""
         source = self.context.source
         other = node.orelse if refusal is node.body else node.body
-        if source.text.startswith("elif", source.span(node)[0]):
-            return None
+        if is_elif(source, node):
+            return Fix(elif_without(source, node, refusal))
         if not other:
             return Fix((removed(source, node, self.facts.tree.block(node)),))
         return Fix(unwrapped(source, node, other)) if can_unwrap(source, node, other) else None

@@ -74,9 +74,11 @@ class UncalledCuda(Rule):
         if self.facts.guarded(node):
             return
         if self.facts.resolve(node.func) in _METHODS:
-            yield self.finding(
-                node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", self._moved(node, node.args)
-            )
+            fix = self._moved(node, node.args)
+            parent = self.facts.tree.parents.get(node)
+            if fix is None and isinstance(parent, ast.Expr):
+                fix = self.context.guarded(parent)
+            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", fix)
         elif isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1):
             fix = None if node.args or node.keywords else self._moved(node, node.func.args[:1])
             yield self.finding(node, '`getattr(..., "cuda")` needs CUDA: use `.to(device)`', fix)
