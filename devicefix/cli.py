@@ -26,7 +26,8 @@ EPILOG = """\
 Exit status: 0 nothing is left to do, 1 findings remain, 2 devicefix could not do its work.
 
 Settings are read from [tool.devicefix] in the nearest pyproject.toml: select, ignore, exclude,
-unsafe-fixes, jobs, verbose, quiet. An option on the command line takes the place of its key.
+unsafe-fixes, jobs, verbose, quiet, config-files, target, torch-version. An option on the command line
+takes the place of its key.
 
 \b
 Completion, in the start-up file of the shell:
@@ -161,6 +162,8 @@ def rules() -> None:
     width = max((len(rule.name) for rule in RULES.values()), default=0)
     for code, rule in sorted(RULES.items()):
         off = "" if rule.default else " (off by default)"
+        if "cuda" not in rule.targets:
+            off = " (with --target accelerator)"
         click.echo(f"{click.style(code, bold=True)}  {rule.name:{width}}  {rule.summary}{off}")
 
 
@@ -216,17 +219,21 @@ def look(
 def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) -> list[Path]:
     """The files that the paths name; what cannot be read of them goes into `trouble`."""
     from devicefix import files
+    from devicefix.beside import is_beside
     from devicefix.report.concise import printable
 
+    def wanted(path: str) -> bool:
+        return files.is_python(path) or (settings.config_files and is_beside(path))
+
     try:
-        found = files.find(paths, settings.exclude, settings.root, trouble.append)
+        found = files.find(paths, settings.exclude, settings.root, trouble.append, wanted)
     except ValueError as problem:
         raise Trouble(f"exclude: {problem}") from None
     if settings.verbose:
         for file in found:
             click.echo(printable(str(file)), err=True)
     if not found:
-        click.echo("Warning: no Python files found", err=True)
+        click.echo(f"Warning: no {'' if settings.config_files else 'Python '}files found", err=True)
     return found
 
 

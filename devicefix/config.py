@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+TARGETS = ("cuda", "accelerator")
+ACCELERATOR_SINCE = (2, 6)
 
 
 class ConfigError(Exception):
@@ -20,6 +24,9 @@ class Settings:
     `select` and `ignore` hold codes of rules or beginnings of them: `DF1` is every rule whose code
     begins so. Nothing selected means the rules that are on by default. `exclude` holds patterns as
     in .gitignore, relative to the folder `root`. `fix` asks the engine for the new source.
+    `config_files` looks for configuration files and scripts in folders, too. `target` is what the
+    result is to run on besides the CPU, and `torch_version` the oldest torch that it is to run with;
+    None is the newest that devicefix knows.
     """
 
     select: tuple[str, ...] = ()
@@ -31,6 +38,9 @@ class Settings:
     jobs: int | None = None
     verbose: bool = False
     quiet: bool = False
+    config_files: bool = False
+    target: str = "cuda"
+    torch_version: tuple[int, int] | None = None
 
     def enabled(self, code: str, default: bool = True) -> bool:
         """Whether a rule is on: where `select` and `ignore` both name it, the longer name wins.
@@ -63,6 +73,32 @@ def load(settings: Settings, file: Path) -> Settings:
         raise ConfigError(f"{file}: {problem.strerror or problem}") from None
     except ValueError as problem:  # bytes that do not decode, bad TOML, and what `_checked` found
         raise ConfigError(f"{file}: {problem}") from None
+
+
+def checked(settings: Settings) -> Settings:
+    """Settings that go together.
+
+    Raises:
+        ConfigError: they don't; the message says why.
+    """
+    version = settings.torch_version
+    if settings.target == "accelerator" and version and version < ACCELERATOR_SINCE:
+        raise ConfigError(
+            f"target accelerator needs torch 2.6, which brought torch.accelerator; torch-version is {version[0]}.{version[1]}"
+        )
+    return settings
+
+
+def version(word: object) -> tuple[int, int]:
+    """The version that "2.6" names.
+
+    Raises:
+        ValueError: it names none.
+    """
+    match = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", word) if isinstance(word, str) else None
+    if match is None:
+        raise ValueError('must be a version such as "2.6"')
+    return int(match[1]), int(match[2])
 
 
 def find(start: Path) -> Path | None:
@@ -139,6 +175,12 @@ def _count(value: object) -> int:
     return value
 
 
+def _target(value: object) -> str:
+    if value not in TARGETS:
+        raise ValueError(f"must be one of {', '.join(map(repr, TARGETS))}")
+    return str(value)
+
+
 _READERS: dict[str, Callable[[object], object]] = {
     "select": lambda value: codes(_strings(value)),
     "ignore": lambda value: codes(_strings(value)),
@@ -147,6 +189,9 @@ _READERS: dict[str, Callable[[object], object]] = {
     "jobs": _count,
     "verbose": _flag,
     "quiet": _flag,
+    "config-files": _flag,
+    "target": _target,
+    "torch-version": version,
 }
 
 

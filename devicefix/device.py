@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from devicefix.facts import AVAILABLE, Binding, Facts, Scope, dotted
+from devicefix.accelerator import Accelerator
+from devicefix.facts import ASKS, Binding, Facts, Scope, dotted
 from devicefix.facts.values import cpu, current_device
 from devicefix.finding import Edit, Safety
 from devicefix.project import Project, late_settings
@@ -44,9 +45,13 @@ class Devices:
         facts: the module's facts.
         project: the facts of all files.
         path: where the module is.
+        accelerator: what any accelerator can do, None where the target is CUDA.
     """
 
-    def __init__(self, facts: Facts, project: Project, path: str) -> None:
+    def __init__(
+        self, facts: Facts, project: Project, path: str, accelerator: Accelerator | None = None
+    ) -> None:
+        self.accelerator = accelerator
         self.facts = facts
         self.project = project
         self.path = path
@@ -57,12 +62,39 @@ class Devices:
 
     # -- what a rule asks for -----------------------------------------------------------------------
 
-    def available(self, site: ast.AST) -> Use:
-        """The question whether CUDA is available."""
-        name = self.facts.torch_name(site)
-        if name is None:
-            return Use("torch.cuda.is_available()", frozenset({IMPORT}))
-        return Use(f"{name}.cuda.is_available()")
+    def available(self, site: ast.AST, *, of_cuda: bool = False) -> Use:
+        """The question whether there is what a site needs: CUDA, or any accelerator if that is the target.
+
+        Args:
+            site: where it is asked, and what needs it.
+            of_cuda: whether only CUDA will do.
+        """
+        any_will_do = self.accelerator and not of_cuda and self.accelerator.only_cuda(site) is None
+        return self._asked(site, "accelerator" if any_will_do else "cuda")
+
+    def _asked(self, site: ast.AST, module: str) -> Use:
+        torch = self.torch(site)
+        return Use(f"{torch.text}.{module}.is_available()", torch.needs)
+
+    def accelerated(self, node: ast.expr) -> tuple[Use, Callable[[str], str]] | None:
+        """The question whether there is an accelerator, and how a CUDA device's text becomes its.
+
+        None where the target is CUDA, or the node is no device.
+        """
+        if self.accelerator is None:
+            return None
+        change = self.accelerator.named(node, self.torch(node).text)
+        return (self._asked(node, "accelerator"), change) if change else None
+
+    def numbered(self, site: ast.AST, index: str) -> Use:
+        """The device of a number that is known only as the program runs, or the CPU."""
+        return self.string(site, f"{self.torch(site).text}.device({self.kind(site)}, {index})")
+
+    def kind(self, site: ast.AST) -> str:
+        """The type of the current device, where there is one."""
+        if self.accelerator is None:
+            return self.facts.source.quoted('"cuda"')
+        return f"{self.torch(site).text}.accelerator.current_accelerator().type"
 
     def torch(self, site: ast.AST) -> Use:
         """The name of the module torch."""
@@ -76,9 +108,9 @@ class Devices:
             frozenset() if any(each.imported == module for each in found) else frozenset({f"import {module}"})
         )
 
-    def string(self, site: ast.AST, cuda: str, cpu: str = '"cpu"') -> Use:
+    def string(self, site: ast.AST, cuda: str, cpu: str = '"cpu"', *, of_cuda: bool = False) -> Use:
         """One expression where CUDA is available and another where it is not."""
-        available = self.available(site)
+        available = self.available(site, of_cuda=of_cuda)
         return Use(f"{cuda} if {available.text} else {self.facts.source.quoted(cpu)}", available.needs)
 
     def current(self, site: ast.AST) -> Use:
@@ -120,7 +152,7 @@ class Devices:
     def _is_availability(self, flag: ast.expr) -> bool:
         """Whether a flag is `torch.cuda.is_available()` and nothing else."""
         value = self.facts.value(flag)
-        return value is not None and self.facts.call(value, AVAILABLE)
+        return value is not None and self.facts.call(value, *ASKS)
 
     def insertions(self, needs: Iterable[str]) -> list[Edit]:
         """The edits that put the needed definitions into the module."""
@@ -234,13 +266,21 @@ class Devices:
         available = self.available(site)
         quoted = self.facts.source.quoted
         value = quoted(f'{torch.text}.device("{cuda}" if {available.text} else "cpu")')
+        string = quoted(f'"{cuda}"')
+        if self.accelerator is not None:
+            available = self._asked(site, "accelerator")
+            there = f"{torch.text}.accelerator.current_accelerator()"
+            string = quoted(f'f"{{{there}.type}}:{suffix}"') if suffix else f"{there}.type"
+            there = f"{torch.text}.device({there}.type, {suffix})" if suffix else there
+            value = quoted(f'{there} if {available.text} else {torch.text}.device("cpu")')
+        anywhere = Use(quoted(f'{string} if {available.text} else "cpu"'), available.needs)
         place = self._place(site)
         if place is None:
-            return self.string(site, quoted(f'"{cuda}"'))
+            return anywhere
         after, function = place
         base = self._function_name(function) if function else self._unflagged_name
         if base is None:
-            return self.string(site, quoted(f'"{cuda}"'))
+            return anywhere
         name = base + suffix
         key = f"{name}@{function.lineno if function else 0}"
         self.definitions[key] = _Definition(f"{name} = {value}", after, function)
@@ -356,10 +396,15 @@ class Devices:
         torch = self.torch(site)
         key = f"{self._module_name}@{text}"
         line = self.facts.source.quoted(
-            f'{self._module_name} = {torch.text}.device("cuda" if {text} else "cpu")'
+            f"{self._module_name} = {self._by_flag(torch.text, text)}"
         )
         self.definitions[key] = _Definition(line, statement)
         return Use(self._module_name, torch.needs | {key})
+
+    def _by_flag(self, torch: str, flag: str) -> str:
+        if self.accelerator is None:
+            return f'{torch}.device("cuda" if {flag} else "cpu")'
+        return f'{torch}.accelerator.current_accelerator() if {flag} else {torch}.device("cpu")'
 
     # -- where the lines go -----------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
 _NOQA = re.compile(r"#\s*noqa(?::\s?(?P<codes>[A-Z][A-Z0-9]+(?:[,\s]+[A-Z][A-Z0-9]+)*))?", re.I)
 
+Visit = Callable[[ast.AST], Iterator[Finding]]
 
 _INNER = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
 
@@ -75,31 +76,31 @@ def _find(
     from devicefix.rule import Context, visitors
     from devicefix.rules import RULES
 
-    context = Context(source, Facts(source, module, project.integer_options), project, path)
-    table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]] = {}
+    facts = Facts(source, module, project.integer_options, project.flags)
+    context = Context(source, facts, project, path, settings)
+    table: dict[type[ast.AST], list[tuple[Visit, bool]]] = {}
     for code, rule in RULES.items():
-        if settings.enabled(code, rule.default):
+        if settings.target in rule.targets and settings.enabled(code, rule.default):
             for kind, visit in visitors(rule(context)):
-                table.setdefault(kind, []).append(visit)
+                table.setdefault(kind, []).append((visit, rule.heeds_claims))
     found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
     return found, context.devices
 
 
-def _walk(
-    context: Context, table: dict[type[ast.AST], list[Callable[[ast.AST], Iterator[Finding]]]]
-) -> Iterator[Finding]:
+def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
     tree = context.facts.tree
     for node in tuple(tree.nodes):
         visits = table.get(type(node))
         if visits is None:
             continue
-        string = None
+        string, claimed = None, False
         if context.claimed or isinstance(node, ast.expr):
             above = [node, *(parent for _, parent in tree.ancestors(node) if isinstance(parent, _INNER))]
-            if not context.claimed.isdisjoint(above):
-                continue
+            claimed = not context.claimed.isdisjoint(above)
             string = next((each for each in above[1:] if isinstance(each, ast.JoinedStr)), None)
-        for visit in visits:
+        for visit, heeds_claims in visits:
+            if claimed and heeds_claims:
+                continue
             for finding in visit(node):
                 yield finding if string is None else _in_string(context, string, finding)
 

@@ -1,4 +1,4 @@
-"""Which files: the ones named, and the Python files in the folders named."""
+"""Which files: the ones named, and the wanted ones in the folders named."""
 
 from __future__ import annotations
 
@@ -40,8 +40,17 @@ def _raise(problem: OSError) -> None:
     raise problem
 
 
+def is_python(path: str) -> bool:
+    """Whether a path is that of a Python file, by its name."""
+    return path.endswith(SUFFIXES)
+
+
 def find(
-    paths: Iterable[Path], exclude: Iterable[str] = (), root: Path = Path(), onerror: OnError = _raise
+    paths: Iterable[Path],
+    exclude: Iterable[str] = (),
+    root: Path = Path(),
+    onerror: OnError = _raise,
+    wanted: Matcher = is_python,
 ) -> list[Path]:
     """The files to look at, sorted, each once, whatever links lead to it.
 
@@ -53,6 +62,7 @@ def find(
         exclude: patterns as in .gitignore, relative to `root`.
         root: the folder that the patterns are relative to.
         onerror: called for each folder that cannot be read.
+        wanted: which files of a folder to look at, by their paths.
 
     Raises:
         ValueError: a pattern makes no sense.
@@ -60,7 +70,7 @@ def find(
     excluded = _matcher(exclude, root)
     found: dict[str, str] = {}
     for path in map(os.fspath, paths):
-        for file in _inside(path, excluded, onerror) if os.path.isdir(path) else [path]:
+        for file in _inside(path, excluded, onerror, wanted) if os.path.isdir(path) else [path]:
             real = os.path.realpath(file)
             if real not in found or os.path.islink(found[real]):  # rather the file than a link to it
                 found[real] = file
@@ -89,8 +99,8 @@ def _matcher(patterns: Iterable[str], root: Path) -> Matcher:
     return excluded
 
 
-def _inside(folder: str, excluded: Matcher, onerror: OnError) -> Iterator[str]:
-    """The Python files below a folder."""
+def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -> Iterator[str]:
+    """The wanted files below a folder."""
     if excluded(os.path.join(folder, "")):  # but named, so the patterns say nothing about what it holds
         excluded = _matcher((), Path())
     unwanted = _Unwanted(folder, excluded)
@@ -105,8 +115,8 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError) -> Iterator[str]:
             continue
         if stat.S_ISDIR(mode):  # a repository in the repository: git lists its name, and not what it holds
             if os.path.lexists(os.path.join(path, ".git")):
-                yield from _inside(path, excluded, onerror)
-        elif path.endswith(SUFFIXES) and os.path.isfile(path):
+                yield from _inside(path, excluded, onerror, wanted)
+        elif wanted(path) and os.path.isfile(path):
             yield path
 
 

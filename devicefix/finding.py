@@ -24,11 +24,16 @@ class Edit:
 
     `new` is the replacement, or a function that makes it from the text that stands there once the
     edits inside this one have been applied: edits may nest, but not cross.
+
+    `guard` is the test that a statement is put under, and `under` what takes the place of `new` where the
+    statement before it has been put under the same one.
     """
 
     start: int
     end: int
     new: str | Callable[[str], str]
+    guard: str | None = None
+    under: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,14 @@ def _codes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -
         raise click.BadParameter(str(problem)) from None
 
 
+def _version(ctx: click.Context, param: click.Parameter, word: str | None) -> tuple[int, int] | None:
+    """The version that was typed."""
+    try:
+        return config.version(word) if word else None
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
+
+
 def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What the codes that are being typed can become."""
     from click.shell_completion import CompletionItem
@@ -69,6 +77,22 @@ def common(command: Command) -> Command:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="Read the settings from this file, not from the nearest pyproject.toml.",
         ),
+        click.option(
+            "--config-files/--no-config-files",
+            default=None,
+            help="Look at YAML, JSON, TOML and shell scripts in folders, too; they are never changed.",
+        ),
+        click.option(
+            "--target",
+            type=click.Choice(config.TARGETS),
+            help="What to run on besides the CPU: CUDA (the default), or whatever torch.accelerator finds.",
+        ),
+        click.option(
+            "--torch-version",
+            metavar="X.Y",
+            callback=_version,
+            help="The oldest torch that the result must run with; it decides what --target accelerator may use.",
+        ),
         click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
         click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core."),
         click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 also when there are findings."),
@@ -100,7 +124,7 @@ def settings_for(
     options = {name: value for name, value in given.items() if value not in (None, ())}
     if "exclude" in options:
         options["root"] = Path()
-    settings = replace(settings, **options)
+    settings = config.checked(replace(settings, **options))
     if settings.verbose:
         click.echo(f"configuration: {file or 'none'}", err=True)
     return settings

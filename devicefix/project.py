@@ -30,6 +30,7 @@ class Summary:
         late: whether CUDA must not be asked for as the module is imported: CUDA_VISIBLE_DEVICES is set
             after torch has been imported, or processes are forked, which CUDA does not survive.
         options: the command line's options, each with its type.
+        flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         made: names and attributes that are assigned an object of a class, each with the class.
         functions: functions that take a device, with the names of their parameters; classes likewise.
     """
@@ -44,6 +45,7 @@ class Summary:
     cuda_classes: frozenset[str] = frozenset()
     late: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
+    flags: dict[str, bool] = field(default_factory=dict)
     made: frozenset[tuple[str, str]] = frozenset()
     functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
 
@@ -76,6 +78,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
         late=bool(late_settings(facts)) or _forks(source.text),
         options=facts.options,
+        flags=_flags(facts),
         made=frozenset(_made(facts)),
         functions=frozenset(_taking_devices(facts)),
     )
@@ -173,6 +176,25 @@ def _imports(facts: Facts) -> Iterable[str]:
             yield from _imported(node)
 
 
+def _flags(facts: Facts) -> dict[str, bool]:
+    """The attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
+    found: dict[str, bool] = {}
+    for path, bindings in facts.tree.attributes.items():
+        start, _, name = path.rpartition(".")
+        if start == "self" and re.search("cuda|gpu", name):
+            found[name] = all(
+                binding.value is not None and _only_with_cuda(facts, binding.node, binding.value)
+                for binding in bindings
+            )
+    return found
+
+
+def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
+    facts.tree.look_into(node)
+    falsy = isinstance(value, ast.Constant) and not value.value
+    return falsy or facts.guards.implies(value) or facts.guarded(node)
+
+
 def _made(facts: Facts) -> Iterator[tuple[str, str]]:
     named = [*facts.tree.attributes.items()]
     named += [item for scope in tuple(facts.tree.scopes.values()) for item in scope.bindings.items()]
@@ -244,6 +266,11 @@ class Project:
             {name for name, kind in options if kind == "int"}
             - {name for name, kind in options if kind != "int"}
         )
+        flags: dict[str, bool] = {}
+        for summary in self.files.values():
+            for name, implies in summary.flags.items():
+                flags[name] = flags.get(name, True) and implies
+        self.flags = frozenset(name for name, implies in flags.items() if implies)
         self.late = (
             self._imported_too_early() if any(each.late for each in self.files.values()) else frozenset()
         )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from devicefix.finding import Edit
+
+
+_NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)[ \t]*")
 
 
 class ConflictError(Exception):
@@ -21,10 +26,28 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     Raises:
         ConflictError: two edits cross, or replace the same characters.
     """
-    ordered = sorted(edits, key=lambda edit: (edit.start, -edit.end, edit.start == edit.end))
+    ordered = _joined(text, sorted(edits, key=lambda edit: (edit.start, -edit.end, edit.start == edit.end)))
     new, used = _apply(text, ordered, 0, 0, len(text))
     assert used == len(ordered)
     return new
+
+
+def _joined(text: str, edits: list[Edit]) -> list[Edit]:
+    """Neighbours that are put under the same guard share it."""
+    joined: list[Edit] = []
+    before: Edit | None = None
+    for edit in edits:
+        if edit.guard is not None:
+            if (
+                before is not None
+                and before.guard == edit.guard
+                and _NEXT_LINE.fullmatch(text[before.end : edit.start])
+            ):
+                assert edit.under is not None
+                edit = replace(edit, new=edit.under)
+            before = edit
+        joined.append(edit)
+    return joined
 
 
 def _apply(text: str, edits: list[Edit], index: int, start: int, end: int) -> tuple[str, int]:
@@ -62,6 +85,22 @@ def on_call(change: Callable[[cst.Call], cst.Call]) -> Callable[[str], str]:
         return module.code_for_node(change(call))
 
     return rewrite
+
+
+def receiver_of(text: str) -> str:
+    """The code of `x` in that of `x.method(...)`."""
+    code = ""
+
+    def read(call: cst.Call) -> cst.Call:
+        import libcst as cst
+
+        nonlocal code
+        assert isinstance(call.func, cst.Attribute)
+        code = cst.Module([]).code_for_node(call.func.value)
+        return call
+
+    on_call(read)(text)
+    return code
 
 
 def moved(device: str) -> Callable[[str], str]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from devicefix import statements
+from devicefix.accelerator import Accelerator
+from devicefix.config import TARGETS, Settings
 from devicefix.device import Devices, Use
 from devicefix.facts import Facts
 from devicefix.finding import Edit, Finding, Fix, Safety
@@ -35,13 +37,19 @@ class Changed:
 
 
 class Context:
-    """Everything that a rule may ask about the module it looks at."""
+    """Everything that a rule may ask about the module it looks at.
 
-    def __init__(self, source: Source, facts: Facts, project: Project, path: str) -> None:
+    `accelerator` is None unless the target is any accelerator.
+    """
+
+    def __init__(self, source: Source, facts: Facts, project: Project, path: str, settings: Settings) -> None:
         self.source = source
         self.facts = facts
         self.project = project
-        self.devices = Devices(facts, project, path)
+        self.settings = settings
+        any_will_do = settings.target == "accelerator"
+        self.accelerator = Accelerator(facts, settings.torch_version) if any_will_do else None
+        self.devices = Devices(facts, project, path, self.accelerator)
         self.claimed: set[ast.AST] = set()
 
     def claim(self, *nodes: ast.AST) -> None:
@@ -55,17 +63,33 @@ class Context:
             text = f"({text})"
         return Fix((Edit(*self.source.span(node), text),), safety, use.needs)
 
-    def conditional(self, node: ast.expr, otherwise: str, safety: Safety = Safety.SAFE) -> Fix:
-        """A fix that makes an expression `expression if torch.cuda.is_available() else otherwise`."""
-        use = self.devices.available(node)
+    def conditional(
+        self,
+        node: ast.expr,
+        otherwise: str | Callable[[str], str],
+        safety: Safety = Safety.SAFE,
+        *,
+        of_cuda: bool = False,
+    ) -> Fix:
+        """A fix that makes an expression `expression if torch.cuda.is_available() else otherwise`.
+
+        `otherwise` may be made from the text of the expression.
+
+        With any accelerator as the target, a device becomes the accelerator's, unless it is `of_cuda`, such as
+        the place that a checkpoint was saved from.
+        """
+        named = None if of_cuda else self.devices.accelerated(node)
+        use = named[0] if named else self.devices.available(node, of_cuda=of_cuda)
         roomy = self._roomy(node)
-        otherwise = self.source.quoted(otherwise, self.source.code(node))
+        if isinstance(otherwise, str):
+            otherwise = self.source.quoted(otherwise, self.source.code(node))
 
         loose = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr))
 
         def new(text: str) -> str:
-            text = f"({text})" if loose else text
-            text = f"{text} if {use.text} else {otherwise}"
+            text = named[1](text) if named else f"({text})" if loose else text
+            instead = otherwise if isinstance(otherwise, str) else otherwise(text)
+            text = f"{text} if {use.text} else {instead}"
             return text if roomy else f"({text})"
 
         return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
@@ -99,6 +123,8 @@ class Rule:
         name: a few words in kebab-case.
         summary: one line for lists of rules.
         default: whether the rule is on when nothing selects it.
+        targets: the targets with which it is on at all.
+        heeds_claims: whether it passes over what other rules have claimed.
         MATCHES: examples that it matches, with what becomes of them.
         LEAVES: examples that it leaves alone.
     """
@@ -107,6 +133,8 @@ class Rule:
     name: ClassVar[str]
     summary: ClassVar[str]
     default: ClassVar[bool] = True
+    targets: ClassVar[tuple[str, ...]] = TARGETS
+    heeds_claims: ClassVar[bool] = True
     MATCHES: ClassVar[tuple[Changed, ...]] = ()
     LEAVES: ClassVar[tuple[str, ...]] = ()
 

@@ -83,10 +83,11 @@ def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
         path: what to call it.
         settings: as for the engine.
     """
+    from devicefix.beside import is_beside
     from devicefix.project import Project, summarize
 
     try:
-        summary = summarize(data, path)
+        summary = None if is_beside(path) else summarize(data, path)
         outcome = _outcome(data, path, settings, Project.of([summary] if summary else []))
         return replace(outcome, before=data)
     except Exception as problem:
@@ -95,8 +96,11 @@ def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
 
 def _summarize(path: str) -> tuple[Summary | None, str | None]:
     """The facts of one file, or an error."""
+    from devicefix.beside import is_beside
     from devicefix.project import summarize
 
+    if is_beside(path):
+        return None, None
     try:
         return summarize(Path(path).read_bytes(), path), None
     except OSError as problem:
@@ -116,8 +120,10 @@ def _examine(settings: Settings, project: bytes, path: str) -> Outcome:
 
 
 def _outcome(data: bytes, path: str, settings: Settings, project: Project) -> Outcome:
-    from devicefix import engine
+    from devicefix import beside, engine
 
+    if beside.is_beside(path):
+        return Outcome(path, beside.run(data, path, settings))
     result = engine.run(data, path, settings, project)
     if result.output is None:
         return Outcome(path, _portable(path, result.remaining, result.fixed))

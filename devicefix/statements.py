@@ -31,11 +31,13 @@ def under_guard(source: Source, statement: ast.stmt, test: str) -> Edit:
     newline = source.newline
     verbatim = _holds_long_string(statement)
 
-    def new(text: str) -> str:
-        body = text if verbatim else text.replace(newline, newline + deeper)
-        return f"if {test}:{newline}{indentation}{deeper}{body}"
+    def under(text: str) -> str:
+        return deeper + (text if verbatim else text.replace(newline, newline + deeper))
 
-    return Edit(start, end, new)
+    def new(text: str) -> str:
+        return f"if {test}:{newline}{indentation}{under(text)}"
+
+    return Edit(start, end, new, guard=test, under=under)
 
 
 def removed(source: Source, statement: ast.stmt, block: list[ast.stmt]) -> Edit:
@@ -70,7 +72,7 @@ def elif_without(source: Source, node: ast.If, branch: list[ast.stmt]) -> tuple[
 
 
 def _colon(source: Source, node: ast.If) -> int:
-    """Where the colon behind a test is: the brackets around the test may close, and comments stand, before it."""
+    """Where the colon behind a test is; brackets and comments may stand before it."""
     at = source.span(node.test)[1]
     while source.text[at] != ":":
         at = source.line_end(at) if source.text[at] == "#" else at + 1
@@ -97,11 +99,11 @@ def unwrapped(source: Source, node: ast.If, body: list[ast.stmt]) -> tuple[Edit,
     head = colon + len(newline) if body is node.body else first
 
     def new(text: str) -> str:
-        lines = [_dedented(line, inner, outer) for line in text[head - start :].split(newline)]
+        lines = [_dedented(line, inner, outer) for line in text.split(newline)]
         lines = [f"{outer}#{comment}", *lines] if comment else lines
         return newline.join(lines)[len(outer) :]
 
-    edits = [Edit(start, end, new)]
+    edits = [Edit(start, end, new), Edit(start, head, "")]
     if last < end:  # the other branch
         edits.append(Edit(last, end, ""))
     return tuple(edits)

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from devicefix.facts.module import Facts
 
 AVAILABLE = "torch.cuda.is_available"
-# Calls that answer truthfully only on a machine with CUDA.
-_TELLING = {AVAILABLE, "torch.cuda.is_initialized", "torch.cuda.device_count"}
+# True on a machine with CUDA, false on a CPU.
+ASKS = (AVAILABLE, "torch.accelerator.is_available")
+_COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")
+# Calls that are true or more than 0 only where there is more than a CPU.
+_TELLING = {*ASKS, *_COUNTS, "torch.cuda.is_initialized"}
 _EXITS = {"exit", "quit", "sys.exit", "os._exit"}
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
@@ -74,19 +77,14 @@ class Guards:
             ):
                 inner = self.settled(left)
                 return None if inner is None else inner is value
-            case ast.Compare(left=left) if self.counts_gpus(left):
-                return True if self.implies(test) and not self._more_than_one(test) else None
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
+                return _of_any_count(op, value) if self.counts_gpus(left) else None
             case ast.Call():
-                return True if self.facts.resolve(test.func) == AVAILABLE else None
+                return True if self.facts.resolve(test.func) in (*ASKS, *_COUNTS) else None
             case ast.Name():
                 bound = self.facts.value(test)
                 return self.settled(bound) if isinstance(bound, ast.Call) else None
         return None
-
-    def _more_than_one(self, test: ast.Compare) -> bool:
-        value = test.comparators[0]
-        assert isinstance(value, ast.Constant)
-        return bool(value.value) if isinstance(test.ops[0], ast.Gt) else value.value not in (0, 1)
 
     def refusal(self, node: ast.If) -> list[ast.stmt] | None:
         """The branch of an `if` that refuses to run without CUDA, and is never taken with it."""
@@ -106,6 +104,9 @@ class Guards:
         return answer
 
     def _telling(self, call: ast.Call) -> bool:
+        if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
+            kind = self.facts.resolve(call.args[1]) or ""
+            return kind.startswith("torch.cuda.") and kind.endswith("Tensor")
         return self.facts.resolve(call.func) in _TELLING
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
@@ -143,7 +144,7 @@ class Guards:
         if depth == 0:
             return False
         if isinstance(node, ast.Call):
-            return self.facts.resolve(node.func) == "torch.cuda.device_count"
+            return self.facts.resolve(node.func) in _COUNTS
         bindings = self.facts.bindings(node)
         return bool(bindings) and all(
             binding.value is not None
@@ -154,6 +155,8 @@ class Guards:
     def _flag(self, node: ast.expr, depth: int) -> bool:
         """Whether every value that a flag is ever given is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
+        if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
+            return node.attr in self.facts.flags
         if not bindings or id(node) in self.asked:
             return False
         self.asked.add(id(node))
@@ -230,13 +233,29 @@ def returns(body: Sequence[ast.stmt]) -> bool:
 
 
 def refuses(body: Sequence[ast.stmt]) -> bool:
-    """Whether a block ends by raising an error or ending the program."""
+    """Whether a block does nothing but raise an error or end the program, and tell why."""
     last = body[-1]
+    if not all(isinstance(each, (ast.Expr, ast.Assign)) for each in body[:-1]):
+        return False
     if isinstance(last, ast.Raise):
         return "Skip" not in ast.dump(last)
     return (
         isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and dotted(last.value.func) in _EXITS
     )
+
+
+def _of_any_count(op: ast.cmpop, value: int) -> bool | None:
+    """What `n op value` is for every n from 1 up, or None where that depends on n."""
+    match op:
+        case ast.Gt() | ast.NotEq() if value == 0:
+            return True
+        case ast.GtE() if value == 1:
+            return True
+        case ast.Eq() | ast.LtE() if value == 0:
+            return False
+        case ast.Lt() if value == 1:
+            return False
+    return None
 
 
 def _at_least_one(op: ast.cmpop, value: int, truth: bool) -> bool:

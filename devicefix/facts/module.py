@@ -18,10 +18,18 @@ class Facts:
         source: the module's text.
         module: its syntax tree.
         options: the command line's options that are ints, of other files of the project.
+        flags: the attributes that other files set, and only to what is true only with CUDA.
     """
 
-    def __init__(self, source: Source, module: ast.Module, options: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        source: Source,
+        module: ast.Module,
+        options: frozenset[str] = frozenset(),
+        flags: frozenset[str] = frozenset(),
+    ) -> None:
         self._options = options
+        self.flags = flags
         self.source = source
         self.tree = Tree(module, source.text)
         self.guards = Guards(self)

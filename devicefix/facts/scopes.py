@@ -76,7 +76,7 @@ class Scope:
 # names that they bind are looked at.
 _WORDS = (
     "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor",
-    "add_argument", "stream", "event", ".record", "elapsed", "synchronize", "backend",
+    "add_argument", "accelerator", "stream", "event", ".record", "elapsed", "synchronize", "backend",
 )  # fmt: skip
 _EXPRESSIONS = {
     kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "kind", "type_comment"))

@@ -10,7 +10,7 @@ from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
-_DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(id|name|str|string))?\Z", re.I)
+_DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(name|str|string))?\Z", re.I)
 _INDEX_NAME = re.compile(
     r"(^|_)(gpu|rank|cuda)(_?(id|idx|index|num|no|rank))?\Z|\Adevice_?(id|idx|index)\Z", re.I
 )
@@ -122,7 +122,9 @@ def current_device(facts: Facts, node: ast.expr | None, depth: int = 4) -> bool:
         return len(node.args) == 1 and current_device(facts, node.args[0], depth - 1)
     if isinstance(node, ast.Name):
         return current_device(facts, facts.value(node), depth - 1)
-    return False
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        node = node.value
+    return facts.call(node, "torch.accelerator.current_accelerator")
 
 
 def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:

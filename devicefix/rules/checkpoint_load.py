@@ -7,7 +7,7 @@ from devicefix.facts.values import cuda_device, integer
 from devicefix.finding import Finding
 from devicefix.rewriting import with_keyword
 from devicefix.rule import Changed, Rule
-from devicefix.rules.to_cuda import gpu_number
+from devicefix.targets import gpu_number
 
 
 class CheckpointLoad(Rule):
@@ -78,7 +78,7 @@ class CheckpointLoad(Rule):
             yield self.finding(
                 given,
                 "`map_location` names CUDA, which may not be there",
-                self.context.conditional(given, '"cpu"'),
+                self.context.conditional(given, '"cpu"', of_cuda=True),
             )
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
@@ -86,9 +86,9 @@ class CheckpointLoad(Rule):
         if any(each.arg is None for each in node.keywords):
             return  # `**kwargs` may hold it
         if given is not None:
-            yield self.finding(node, message, self.context.conditional(given, '"cpu"'))
+            yield self.finding(node, message, self.context.conditional(given, '"cpu"', of_cuda=True))
             return
-        where = self.devices.string(node, "None")
+        where = self.devices.string(node, "None", of_cuda=True)
         yield self.finding(
             node, message, self.context.edit(node, with_keyword("map_location", where.text), where)
         )

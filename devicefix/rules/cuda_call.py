@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from enum import Enum
 
 from devicefix.device import Use
-from devicefix.facts import Facts, dotted
-from devicefix.facts.values import current_device, index_or_none, last_name, literal_index
+from devicefix.facts import dotted
+from devicefix.facts.values import last_name
 from devicefix.finding import Edit, Finding, Fix
-from devicefix.rewriting import moved
+from devicefix.receivers import Own, own_cuda
+from devicefix.rewriting import moved, receiver_of
 from devicefix.rule import Changed, Context, Rule
+from devicefix.targets import any_device, device_argument, target_device
+
+_SHORT = 60  # characters of code that may be written twice
 
 
 class CudaCall(Rule):
@@ -37,7 +40,8 @@ class CudaCall(Rule):
     ## Fix safety
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as it is for `.cuda()`. A
     number is kept: `.cuda(1)` goes to `cuda:1`. Where the argument may be anything, the call itself is
-    kept and made to depend on `torch.cuda.is_available()`. There is no fix for `.cuda(*args)`.
+    kept and made to depend on `torch.cuda.is_available()`, and so it is where it may reach a `cuda` method of
+    the project's own. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"
@@ -59,7 +63,17 @@ class CudaCall(Rule):
             "import torch\n\n\ndef place(storage, location):\n"
             "    return storage.cuda(0) if torch.cuda.is_available() else storage\n",
         ),
-        Changed("import torch\n\n\ndef move(x, where):\n    return f(x).cuda(where)\n", None),
+        Changed(
+            "import torch\n\n\ndef move(x, where):\n    return f(x).cuda(where)\n",
+            "import torch\n\n\ndef move(x, where):\n"
+            "    return f(x).cuda(where) if torch.cuda.is_available() else f(x)\n",
+        ),
+        Changed(
+            "import torch\n\n\ndef move(x, where):\n    return f(\n        x,\n    ).cuda(where)\n",
+            "import torch\n\n\ndef move(x, where):\n    return f(\n        x,\n    ).to("
+            '("cuda" if where is None else where) if torch.cuda.is_available() else "cpu")\n',
+        ),
+        Changed("import torch\n\ny = f(\n    x\n).cuda(pick(x))\n", None),
         Changed(
             "import torch\n\nx = torch.ones(2).cuda()\n",
             "import torch\n\n"
@@ -127,105 +141,31 @@ class CudaCall(Rule):
         return self.finding(node, "`.cuda()` needs CUDA: use `.to(device)`", fix)
 
 
-class Own(Enum):
-    """Whether `x.cuda()` reaches a method that the project has written itself."""
-
-    NEVER = 0
-    MAYBE = 1
-    ALWAYS = 2
-
-
-def own_cuda(context: Context, receiver: ast.expr) -> Own:
-    """Whether an object is of a class that defines or inherits a `cuda` method of the project's own."""
-    classes = context.project.cuda_classes
-    if not classes:
-        return Own.NEVER
-    if isinstance(receiver, ast.Call):
-        return Own.ALWAYS if last_name(receiver.func) in classes else Own.NEVER
-    if isinstance(receiver, ast.Name) and receiver.id == "self":
-        owner = next(
-            (each for _, each in context.facts.tree.ancestors(receiver) if isinstance(each, ast.ClassDef)),
-            None,
-        )
-        return Own.ALWAYS if owner is not None and owner.name in classes else Own.NEVER
-    values = [binding.value for binding in context.facts.bindings(receiver)]
-    answers = [own_cuda(context, value) for value in values if isinstance(value, ast.Call)]
-    # `x = x.cuda()` says nothing of what x is.
-    made = [
-        value
-        for value in values
-        if not (isinstance(value, ast.Call) and last_name(value.func) in ("cuda", "to"))
-    ]
-    if made and len(answers) >= len(made) and Own.ALWAYS in answers:
-        unsure = answers.count(Own.ALWAYS) < len(made)
-        return Own.MAYBE if unsure else Own.ALWAYS
-    if Own.ALWAYS in answers or last_name(receiver) in context.project.cuda_names:
-        return Own.MAYBE
-    return Own.NEVER
-
-
-def device_argument(node: ast.Call) -> ast.expr | None:
-    """What a call of `.cuda(...)` or `.to(...)` says about the device, None for nothing."""
-    if node.args:
-        return node.args[0]
-    return next((each.value for each in node.keywords if each.arg == "device"), None)
-
-
 def move(context: Context, node: ast.Call) -> Fix | None:
     """The fix that makes `.to(device)` of `.cuda()`."""
     target = device_argument(node)
-    use = target_device(context, node, target)
-    if use is not None and not _storage(node):
-        return context.edit(node, moved(use.text), use)
-    return _kept(context, node)
-
-
-def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> Use | None:
-    """The device that a call of `.cuda(target)` moves to, or the CPU; None where the target may be anything."""
-    facts, devices = context.facts, context.devices
-    if target is None or (isinstance(target, ast.Constant) and target.value is None):
-        return devices.current(node)
-    index = literal_index(target)
-    if index is not None:
-        return devices.indexed(node, index)
-    code = context.source.code(target)
-    if _number_of_tensor(target):
-        return Use(code[: code.rindex(".get_device")].rstrip() + ".device")
-    if _device(facts, target):
-        return Use(code)
-    if index_or_none(facts, target):
-        torch = devices.torch(node)
-        return devices.string(node, context.source.quoted(f'{torch.text}.device("cuda", ') + f"{code})")
-    return None
-
-
-def _number_of_tensor(target: ast.expr) -> bool:
-    """`y.get_device()`, which is -1 on a CPU; `y.device` is the same place on both."""
-    return (
-        isinstance(target, ast.Call)
-        and isinstance(target.func, ast.Attribute)
-        and target.func.attr == "get_device"
-        and not target.args
-    )
-
-
-def _device(facts: Facts, target: ast.expr) -> bool:
-    """Whether a name is bound to a device that is the CPU where there is no CUDA."""
-    return isinstance(target, ast.Name) and current_device(facts, target)
+    use = None if _storage(node) else target_device(context, node, target)
+    if use is None:
+        fix = _kept(context, node)
+        if fix is not None or target is None or _storage(node):
+            return fix
+        use = any_device(context, node, target)
+    return None if use is None else context.edit(node, moved(use.text), use)
 
 
 def _kept(context: Context, node: ast.Call) -> Fix | None:
-    """A fix that keeps the call and makes it depend on CUDA; the receiver must bear being named twice."""
+    """A fix that keeps the call and makes it depend on CUDA; the receiver is written, not computed, twice."""
     assert isinstance(node.func, ast.Attribute)
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
     if isinstance(parent, ast.Expr) and dotted(receiver):
         return context.guarded(parent)
-    if not isinstance(receiver, (ast.Name, ast.Attribute)):
-        return None if not _super(receiver) else context.conditional(node, "self")
-    if any(isinstance(each, ast.Call) for each in ast.walk(receiver)):
+    if _super(receiver):
+        return context.conditional(node, "self")
+    code = context.source.code(receiver)
+    if len(code) > _SHORT or "\n" in code or "\r" in code:
         return None
-    return context.conditional(node, context.source.code(receiver))
+    return context.conditional(node, receiver_of, of_cuda=True)
 
 
 def _storage(node: ast.Call) -> bool:

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from devicefix.facts.values import device_name, last_name
+from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.finding import Finding, Fix
 from devicefix.rule import Changed, Rule
-from devicefix.rules.device_argument import takes_device
 
 # Measured on torch 2.13 without CUDA: each of these raises there. What is not named is harmless: it
 # answers 0, nothing or an empty list, or does nothing.
@@ -61,7 +60,6 @@ class CudaFunction(Rule):
     ```python
     if torch.cuda.is_available():
         torch.cuda.set_device(args.local_rank)
-    if torch.cuda.is_available():
         torch.cuda.synchronize()
     ```
 
@@ -92,13 +90,18 @@ class CudaFunction(Rule):
             'logger.info(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu")\n',
         ),
         Changed(
+            "import torch\n\ndevice = device or torch.cuda.current_device()\nrank = torch.cuda.current_device()\n",
+            'import torch\n\ndevice = device or (torch.cuda.current_device() if torch.cuda.is_available() else "cpu")\n'
+            "rank = torch.cuda.current_device() if torch.cuda.is_available() else 0\n",
+        ),
+        Changed(
             "import torch\n\nwith torch.cuda.device(1):\n    run()\n",
             "import torch\n\nwith torch.cuda.device(1 if torch.cuda.is_available() else -1):\n    run()\n",
         ),
         Changed(
             'import torch\n\nprint(f"on {torch.cuda.get_device_name()}")\ntorch.cuda.cudart().cudaProfilerStart()\n',
             'import torch\n\nif torch.cuda.is_available():\n    print(f"on {torch.cuda.get_device_name()}")\n'
-            "if torch.cuda.is_available():\n    torch.cuda.cudart().cudaProfilerStart()\n",
+            "    torch.cuda.cudart().cudaProfilerStart()\n",
         ),
         Changed(
             'import torch\n\nwith torch.cuda.nvtx.range("step"):\n    run()\n',
@@ -139,7 +142,9 @@ class CudaFunction(Rule):
         """`with torch.cuda.device(i):`, which does nothing for the index -1."""
         if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
             self.context.claim(node.args[0])
-            fix = self.context.conditional(node.args[0], "-1")
+            accelerator = self.context.accelerator
+            taken_over = accelerator is not None and accelerator.counterpart(node.func) is not None
+            fix = self.context.conditional(node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over)
             yield self.finding(node, "`torch.cuda.device` can't be entered without CUDA", fix)
 
     def _fix(self, node: ast.Call, short: str) -> Fix | None:
@@ -191,7 +196,7 @@ class CudaFunction(Rule):
         return any(isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node))
 
     def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
-        """The number of the current GPU, where it is used as a device."""
+        """The number of the current GPU, where it is used as a device or kept as a number."""
         moves = (
             isinstance(parent, ast.Call)
             and isinstance(parent.func, ast.Attribute)
@@ -199,10 +204,25 @@ class CudaFunction(Rule):
         )
         if moves:
             return Fix(())  # the move itself is fixed
-        if isinstance(parent, ast.keyword) and parent.arg and takes_device(parent.arg):
-            return self.context.conditional(node, '"cpu"')
-        if isinstance(parent, ast.Assign) and device_name(last_name(parent.targets[0])):
+        place = self._place_of(node)
+        if device_name(place) or place == "map_location":
             return self.context.conditional(node, '"cpu"')
         if parent is not None and self.facts.call(parent, "torch.device"):
             return self.context.conditional(node, '"cpu"')
-        return None
+        return self.context.conditional(node, "0") if index_name(place) else None
+
+    def _place_of(self, node: ast.expr) -> str:
+        """What a value is assigned to or handed over as: a variable, an argument or a key."""
+        for child, parent in self.facts.tree.ancestors(node):
+            match parent:
+                case ast.BoolOp() | ast.IfExp():
+                    continue
+                case ast.keyword(arg=str(name)):
+                    return name
+                case ast.Assign(targets=[target, *_]):
+                    return last_name(target)
+                case ast.Dict(keys=keys, values=values) if child in values:
+                    key = keys[values.index(child)]
+                    return str(key.value) if isinstance(key, ast.Constant) else ""
+            return ""
+        return ""

@@ -54,6 +54,7 @@ class CudaRequired(Rule):
             "import torch\n\n\ndef main():\n    assert torch.cuda.is_available()\n",
             "import torch\n\n\ndef main():\n    pass\n",
         ),
+        Changed("import torch\n\nassert torch.cuda.device_count() > rank\n", None),
         Changed(
             "import torch\n\nassert torch.cuda.is_available() and args.data\n",
             "import torch\n\nassert args.data\n",
@@ -98,9 +99,13 @@ class CudaRequired(Rule):
             self.context.claim(node)
             edit = removed(self.context.source, node, self.facts.tree.block(node))
             yield self.finding(node, MESSAGE, Fix((edit,)))
+        elif isinstance(node.test, ast.Compare) and any(map(guards.counts_gpus, _sides(node.test))):
+            yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
         elif isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
             kept = [value for value in node.test.values if not guards.settled(value)]
-            if kept and len(kept) < len(node.test.values):
+            if any(guards.implies(value) for value in kept):
+                yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
+            elif kept and len(kept) < len(node.test.values):
                 code = " and ".join(self._code(value) for value in kept)
                 yield self.finding(node, MESSAGE, Fix((Edit(*self.context.source.span(node.test), code),)))
 
@@ -122,3 +127,7 @@ class CudaRequired(Rule):
     def _code(self, node: ast.expr) -> str:
         code = self.context.source.code(node)
         return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
+
+
+def _sides(test: ast.Compare) -> list[ast.expr]:
+    return [test.left, *test.comparators]

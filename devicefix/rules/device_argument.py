@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
-from devicefix.rules.to_cuda import gpu_number, named_device
+from devicefix.targets import gpu_number, named_device
 
 # Not where tensors go but what for: on a CPU they switch themselves off.
 _OFF_BY_THEMSELVES = (

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.device import Use
 from devicefix.facts.values import choice, cuda_device, index_or_none
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
-from devicefix.rules.to_cuda import gpu_number
 from devicefix.rules.typed_tensor import typed_choice
+from devicefix.targets import gpu_number
 
 
 class DeviceChoice(Rule):
@@ -74,14 +75,20 @@ class DeviceChoice(Rule):
         self.context.claim(node.body, node.orelse)
         if self.facts.guards.implies(test, cuda is node.body) or self.facts.guarded(node):
             return
-        fix = self._also_available(test, wanted=cuda is node.body)
-        yield self.finding(node, "chooses CUDA without asking whether it is there", fix)
+        yield self.finding(node, "chooses CUDA without asking whether it is there", self._fix(node, test, cuda))
+
+    def _fix(self, node: ast.IfExp, test: ast.expr, cuda: ast.expr) -> Fix:
+        fix = self._also_available(node, test, wanted=cuda is node.body)
+        accelerated = self.devices.accelerated(cuda)
+        if accelerated is None:
+            return fix
+        return replace(fix, edits=(*fix.edits, Edit(*self.context.source.span(cuda), accelerated[1])))
 
     def _number(self, node: ast.expr) -> bool:
         return gpu_number(node) or (isinstance(node, ast.Name) and index_or_none(self.facts, node))
 
-    def _also_available(self, test: ast.expr, wanted: bool) -> Fix:
-        available = self.devices.available(test)
+    def _also_available(self, node: ast.IfExp, test: ast.expr, wanted: bool) -> Fix:
+        available = self.devices.available(node)
         loose = (
             (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
             if wanted

@@ -52,6 +52,10 @@ class GpuCount(Rule):
             "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // max(n_gpu, 1)\n",
         ),
         Changed(
+            "import torch\n\nspawn(work, nprocs=min(torch.cuda.device_count(), size))\n",
+            "import torch\n\nspawn(work, nprocs=min(max(torch.cuda.device_count(), 1), size))\n",
+        ),
+        Changed(
             "import torch\n\nbatch = 32 * torch.cuda.device_count()\n",
             "import torch\n\nbatch = 32 * max(torch.cuda.device_count(), 1)\n",
         ),
@@ -107,6 +111,8 @@ class GpuCount(Rule):
     def _counts(self, node: ast.expr) -> bool:
         """Whether a number is a count of processes, a factor or a divisor where it stands."""
         parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "min":
+            return self._counts(parent)
         if isinstance(parent, ast.keyword):
             return parent.arg is not None and bool(_PROCESSES.search(parent.arg))
         if isinstance(parent, ast.BinOp):
@@ -118,7 +124,7 @@ class GpuCount(Rule):
         """Whether a number is asked whether it is 0."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Compare):
-            return self.facts.guards.implies(parent) or self.facts.guards.implies(parent, False)
+            return self.facts.guards.settled(parent) is not None
         return isinstance(parent, (ast.If, ast.IfExp, ast.BoolOp, ast.While)) or (
             isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
         )

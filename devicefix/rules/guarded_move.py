@@ -4,11 +4,13 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.device import Use
-from devicefix.facts import dotted
+from devicefix.facts import ASKS, dotted
 from devicefix.finding import Edit, Finding, Fix
+from devicefix.receivers import Own, own_cuda
 from devicefix.rule import Changed, Rule
-from devicefix.rules.cuda_call import Own, collapsed, device_argument, own_cuda
+from devicefix.rules.cuda_call import collapsed
 from devicefix.statements import can_unwrap, unwrapped
+from devicefix.targets import device_argument
 
 
 class GuardedMove(Rule):
@@ -84,9 +86,9 @@ class GuardedMove(Rule):
         if use is not None:
             start, end = self.context.source.span(node)
             body_start, body_end = self.context.source.span(node.body)
-            offset = body_start - start, body_end - start
-            outer = Edit(start, end, lambda text: text[offset[0] : len(text) - (end - body_end)])
-            fix = Fix((collapsed(self.context, node.body, use), outer), needs=use.needs)
+            edits = [Edit(start, body_start, "")] if start < body_start else []
+            edits += [collapsed(self.context, node.body, use), Edit(body_end, end, "")]
+            fix = Fix(tuple(edits), needs=use.needs)
             yield self.finding(node, "this choice does nothing but move: use `.to(device)`", fix)
 
     def _moves(self, node: ast.If) -> list[ast.Call]:
@@ -138,7 +140,7 @@ class GuardedMove(Rule):
         return device_argument(node) is None and all(each.arg == "non_blocking" for each in node.keywords)
 
     def _device(self, site: ast.AST, test: ast.expr) -> Use | None:
-        if self.facts.call(test, "torch.cuda.is_available"):
+        if self.facts.call(test, *ASKS):
             return self.devices.current(site)
         if dotted(test) is not None and self.facts.guards.implies(test):
             return self.devices.flagged(site, test)

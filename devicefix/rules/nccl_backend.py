@@ -51,6 +51,11 @@ class NcclBackend(Rule):
             "import torch\n\nargs.dist_backend = 'nccl' if torch.cuda.is_available() else 'gloo'\n"
             "config = {'backend': 'nccl' if torch.cuda.is_available() else 'gloo'}\n",
         ),
+        Changed(
+            'import torch\n\nbackend = "nccl" if dist.is_nccl_available() else "gloo"\n',
+            "import torch\n\n"
+            'backend = ("nccl" if torch.cuda.is_available() else "gloo") if dist.is_nccl_available() else "gloo"\n',
+        ),
     )
     LEAVES = (
         'if backend == "nccl":\n    pass\n',
@@ -80,7 +85,12 @@ class NcclBackend(Rule):
                 return isinstance(key, ast.Constant) and _called_backend(str(key.value))
             case ast.keyword(arg=str(name)):
                 call = self.facts.tree.parents.get(parent)
+                owner = self.facts.tree.parents.get(call) if call is not None else None
+                if name == "default" and isinstance(owner, ast.AnnAssign):  # dataclasses.field
+                    return _called_backend(last_name(owner.target))
                 return _called_backend(name) or (name == "default" and self._option(call))
+            case ast.IfExp(body=body, orelse=ast.Constant(value="gloo")):
+                return body is node
             case ast.Call(func=func, args=args):
                 if last_name(func) == "init_process_group":
                     return args[0] is node

@@ -75,7 +75,11 @@ class PinMemory(Rule):
                         node, "memory can't be pinned without CUDA", self.context.replace(keyword.value, use)
                     )
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
-            yield self.finding(node, "memory can't be pinned without CUDA", self._fix(node, node.func.value))
+            fix = self._fix(node, node.func.value)
+            advice = (
+                "" if fix else ": give the tensor a name, and pin it under `if torch.cuda.is_available():`"
+            )
+            yield self.finding(node, f"memory can't be pinned without CUDA{advice}", fix)
 
     def _fix(self, node: ast.Call, receiver: ast.expr) -> Fix | None:
         if dotted(receiver) is not None:

@@ -78,8 +78,7 @@ class CudaStream(Rule):
             "            torch.cuda.current_stream().wait_stream(self.stream)\n"
             "        with torch.cuda.stream(self.stream):\n            pass\n"
             "        if torch.cuda.is_available():\n"
-            "            self.x.record_stream(torch.cuda.current_stream())\n"
-            "        if torch.cuda.is_available():\n            self.stream.synchronize()\n",
+            "            self.x.record_stream(torch.cuda.current_stream())\n            self.stream.synchronize()\n",
         ),
         Changed(
             "import torch\n\nstart, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)\n"

@@ -3,18 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.device import Use
-from devicefix.facts.values import (
-    cuda_literal,
-    cuda_string,
-    device_name,
-    index_name,
-    last_name,
-    literal_index,
-)
-from devicefix.finding import Finding, Fix
-from devicefix.rule import Changed, Context, Rule
-from devicefix.rules.cuda_call import device_argument
+from devicefix.finding import Finding
+from devicefix.rule import Changed, Rule
+from devicefix.targets import device_argument, named_device
 
 
 class ToCuda(Rule):
@@ -49,6 +40,10 @@ class ToCuda(Rule):
     summary = "`.to(...)` names a CUDA device"
     MATCHES = (
         Changed(
+            "import torch\n\nx = x.to(y.get_device())\ncuda = 1\n",
+            "import torch\n\nx = x.to(y.device)\ncuda = 1\n",
+        ),
+        Changed(
             'import torch\n\nmodel.to("cuda")\n',
             'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\nmodel.to(device)\n',
         ),
@@ -82,33 +77,3 @@ class ToCuda(Rule):
             yield self.finding(
                 node, f"`.to({self.context.source.code(target)})` needs CUDA: use `.to(device)`", fix
             )
-
-
-def named_device(context: Context, target: ast.expr) -> Fix | None:
-    """The fix for an expression that names a CUDA device where a device object will do."""
-    use = _definite(context, target)
-    if use is not None:
-        return context.replace(target, use)
-    if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device") or gpu_number(target):
-        return context.conditional(target, '"cpu"')
-    return None
-
-
-def gpu_number(target: ast.expr) -> bool:
-    """Whether a name or attribute is called what the number of a GPU is called."""
-    name = last_name(target)
-    return index_name(name) and not device_name(name)
-
-
-def _definite(context: Context, target: ast.expr) -> Use | None:
-    number = literal_index(target)
-    if number is not None:
-        return context.devices.indexed(target, number)
-    index = cuda_literal(target)
-    if context.facts.call(target, "torch.device"):
-        assert isinstance(target, ast.Call)
-        if len(target.args) == 1 and not target.keywords:
-            index = cuda_literal(target.args[0])
-    if index is None:
-        return context.devices.current(target)
-    return context.devices.indexed(target, index) if isinstance(index, int) else None

@@ -3,10 +3,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import cuda_string, index_or_none, integer, last_name
+from devicefix.facts.values import cuda_literal, cuda_string, index_or_none, integer, last_name
 from devicefix.finding import Finding, Fix
 from devicefix.rule import Changed, Rule
-from devicefix.rules.to_cuda import gpu_number
+from devicefix.targets import gpu_number
 
 
 class TorchDevice(Rule):
@@ -85,6 +85,8 @@ class TorchDevice(Rule):
         arguments = [*node.args, *(each.value for each in node.keywords)]
         if len(arguments) == 1:
             only = arguments[0]
+            if self.devices.accelerator and cuda_literal(only) is None:
+                return self.context.conditional(node, f'{self.devices.torch(node).text}.device("cpu")')
             if cuda_string(only) or integer(only) or gpu_number(only) or self._number(only):
                 return self.context.conditional(only, '"cpu"')
         elif len(arguments) == 2 and cuda_string(arguments[0]):

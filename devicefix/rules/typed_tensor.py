@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.device import Use
 from devicefix.facts import Facts
+from devicefix.facts.values import last_name
 from devicefix.finding import Finding, Fix
 from devicefix.rule import Changed, Rule
 
@@ -78,6 +79,8 @@ class TypedTensor(Rule):
         ),
     )
     LEAVES = (
+        "import torch\n\nFLOATS = (torch.FloatTensor, torch.cuda.FloatTensor)\n",
+        "import torch\n\nif isinstance(x, torch.cuda.FloatTensor):\n    y = f(x.cuda())\n",
         "import torch\n\nT = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
         "import torch\n\nx = torch.FloatTensor(3)\n",
         "import torch\n\ny = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() else x\n",
@@ -92,9 +95,12 @@ class TypedTensor(Rule):
 
     def _look(self, node: ast.Attribute | ast.Name) -> Iterator[Finding]:
         kind = cuda_type(self.facts, node)
-        if kind is None or self._aliased(node) or self.facts.guarded(node):
+        if kind is None or self._aliased(node) or self.facts.guarded(node) or self._asked_for(node, kind):
             return
         parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
+            yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA: use `torch.empty` or `torch.tensor`")
+            return
         fix = None
         if isinstance(parent, ast.Call) and parent.func is node:
             fix = self._constructed(parent, kind)
@@ -107,6 +113,17 @@ class TypedTensor(Rule):
         return isinstance(node, ast.Name) and any(
             each.value is not None for each in self.facts.bindings(node)
         )
+
+    def _asked_for(self, node: ast.expr, kind: str) -> bool:
+        """Whether the type stands in a question that is as right on a CPU.
+
+        `isinstance(x, torch.cuda.FloatTensor)` asks whether x is on a GPU; the other types ask what x holds.
+        """
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Tuple):
+            return any(self.facts.resolve(each) == f"torch.{kind}" for each in parent.elts)
+        asks = isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance"
+        return asks and kind == "FloatTensor"
 
     def _with_torch(self, fix: Fix, torch: Use) -> Fix:
         return Fix(fix.edits, fix.safety, fix.needs | torch.needs)

@@ -1,0 +1,121 @@
+"""How many findings on the corpus are right: draw some, read them one by one, count the verdicts.
+
+    python benchmarks/precision.py sample [DIR] [--size N] [--seed N] [--sheet FILE]
+    python benchmarks/precision.py score [DIR]
+
+A finding is `right` if it is a tie to CUDA, if its message says what is wrong and what to do, and if its fix
+keeps the promise: with CUDA exactly the same, without it the program runs on the CPU with the same numbers.
+Else it is a `wrong-finding`, `wrong-message` or `wrong-fix`, with a note in our own words. The verdicts are
+kept in `verdicts-precision.toml`; precision = right / judged. What was mended since is told apart: `mended`
+says how, and the verdict stays as it was.
+
+`score` also checks the packages again: which of the judged findings are found no more, and whose message or
+fix has changed since (`seen` is a digest of them), so that they have to be read again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from corpus_report import is_definition, lines_of
+from samples import Entry, Verdict, add_sample, entries, interval, parser, place, read_verdicts, write_sheet
+
+from devicefix.config import Settings
+from devicefix.engine import run
+from devicefix.finding import Finding, Result
+from devicefix.project import Project
+from devicefix.source import Source
+
+VERDICTS = Path(__file__).with_name("verdicts-precision.toml")
+ALLOWED = ("right", "wrong-finding", "wrong-message", "wrong-fix")
+
+
+def findings(root: Path, project: Project, path: Path, data: bytes) -> list[Entry]:
+    """The findings in one file, each with its message and the part of the rewrite that is its own."""
+    result = run(data, str(path), Settings(fix=True, unsafe_fixes=True), project)
+    fixed = {id(finding) for finding in result.fixed}
+    return [
+        Entry(
+            f"{place(path, root)}:{finding.line}:{finding.code}",
+            str(path),
+            finding.line,
+            finding.end_line,
+            finding.code,
+            f"{finding.code} ({finding.safety.value if finding.safety else 'no fix'}) {finding.message}\n"
+            + ("\n".join(changes(finding, data, result)) if id(finding) in fixed else ""),
+        )
+        for finding in result.findings
+    ]
+
+
+def changes(finding: Finding, data: bytes, result: Result) -> list[str]:
+    """The lines that a finding's fix takes away and adds, with the definitions that were added for it."""
+    assert finding.fix is not None
+    source = Source(data)
+    own = {line for edit in finding.fix.edits for line in lines_of(edit, source)}
+    before, after = data.splitlines(keepends=True), (result.output or data).splitlines(keepends=True)
+    told = []
+    for tag, start, end, new, new_end in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
+        if tag == "equal":
+            continue
+        parts = [(start, end, new, new_end)]
+        if end - start == new_end - new:  # line for line: the neighbours are other findings' affair
+            parts = [(start + i, start + i + 1, new + i, new + i + 1) for i in range(end - start)]
+        for start, end, new, new_end in parts:
+            inserted = start == end and bool(finding.fix.needs) and is_definition(after[new:new_end])
+            if inserted or not own.isdisjoint(range(start + (start < end), end + 1)):
+                told.append(f"@@ {start + 1}")
+                told += [f"-{line.decode('utf-8', 'replace').rstrip()}" for line in before[start:end]]
+                told += [f"+{line.decode('utf-8', 'replace').rstrip()}" for line in after[new:new_end]]
+    return told
+
+
+def score(verdicts: dict[str, Verdict], now: list[Entry] | None) -> list[str]:
+    """The figures, as lines to print."""
+    counts = Counter(each.verdict for each in verdicts.values())
+    right, judged = counts["right"], len(verdicts)
+    mended = sum(each.verdict != "right" and bool(each.mended) for each in verdicts.values())
+    low, high = interval(right, judged)
+    lines = [f"{verdict:<16}{counts[verdict]:>6}" for verdict in ALLOWED]
+    lines.append(f"{'judged':<16}{judged:>6}")
+    if judged:
+        lines.append(f"precision {right / judged:.1%} (95 %: {low:.1%} to {high:.1%})")
+        lines.append(f"with what was mended since: {(right + mended) / judged:.1%}")
+    codes = sorted({name.split("#")[0].rpartition(":")[2] for name in verdicts})
+    for code in codes:
+        of_code = [each for name, each in verdicts.items() if name.split("#")[0].endswith(f":{code}")]
+        lines.append(f"  {code}: {sum(each.verdict == 'right' for each in of_code)} of {len(of_code)}")
+    if now is not None:
+        current = {entry.id: entry.seen for entry in now}
+        for name, each in sorted(verdicts.items()):
+            if name not in current:
+                lines.append(f"found no more: {name} ({each.verdict})")
+            elif each.seen not in ("", current[name]):
+                lines.append(f"changed, read it again: {name} ({each.verdict})")
+    return lines
+
+
+def main() -> int:
+    """Run the command that was asked for."""
+    top, common = parser(__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    add_sample(commands, common)
+    commands.add_parser("score", parents=[common], help="count the verdicts")
+    arguments = top.parse_args()
+    root = arguments.dir.resolve()
+    found = entries(root, partial(findings, root), arguments.jobs) if root.is_dir() else None
+    if arguments.command == "score":
+        print("\n".join(score(read_verdicts(VERDICTS, ALLOWED), found)))
+    elif found is None:
+        top.error(f"there is no corpus at {root}: run corpus.py fetch")
+    else:
+        write_sheet(arguments, found, VERDICTS, ALLOWED)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+"""How many of the corpus's ties to CUDA are found: list what is not, read some of it, extrapolate.
+
+    python benchmarks/recall.py list [DIR] [--left-out harmless|guarded]
+    python benchmarks/recall.py sample [DIR] [--size N] [--seed N] [--sheet FILE]
+    python benchmarks/recall.py score [DIR]
+
+The list holds every line of code with a word that could be a tie (`occurrences` says which) that
+
+- no finding covers: it lies in no finding's span and in nothing that a fix replaces,
+- no guard covers: it may run without CUDA (`devicefix.facts.guards`),
+- and that is not known to be harmless, by the rules H1 to H6 in `harmless` and nothing else.
+
+A line counts once, under the first of its categories. `list --left-out` shows what the last two leave off: a
+wrong guard would hide a missed tie. A person reads a random sample of the list; each line is a `missed` tie,
+or `harmless`, already `guarded` (by something that the facts don't see), or `not-torch` (the business of
+another library). The verdicts are kept in `verdicts-recall.toml`. With F the lines that findings begin on, L
+the length of the list now, n the judged lines still on it, and m those of them that are missed ties:
+
+    missed = L * m / n        recall = F / (F + missed)
+
+Judged lines that findings cover by now are left out of m and n alike. What is left of a random sample is a
+random sample of what is left of the list; but what was mended because of the sample makes it look better than
+the rest, so the figure to report is that of a sample drawn, with a new seed, after the last mending. F holds
+wrong findings too: multiply it by the precision where that matters.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from samples import (
+    Entry,
+    Verdict,
+    add_sample,
+    entries,
+    interval,
+    parser,
+    place,
+    read_verdicts,
+    write_sheet,
+)
+
+from devicefix.config import Settings
+from devicefix.engine import parse, run
+from devicefix.facts import Facts, dotted
+from devicefix.finding import Finding
+from devicefix.project import Project
+from devicefix.source import DecodeError, Source
+
+VERDICTS = Path(__file__).with_name("verdicts-recall.toml")
+ALLOWED = ("missed", "harmless", "guarded", "not-torch")
+FOUND = "found"  # the kind of an entry that stands for a line on which a finding begins
+
+_DEVICE = re.compile(r"(?<![\w.-])cuda(?=:?(\d|\{|%|\Z))|\bcuda:\Z|torch\.cuda\.\w*Tensor", re.I)
+_INDEX = re.compile(r"(^|_)(gpu|rank|cuda|device(?=_?i))(_?(id|idx|index|num|no))?\Z", re.I)
+_LOADS = {"torch.load": 2, "torch.jit.load": 2, "torch.hub.load_state_dict_from_url": 3}
+# H1. Measured on torch 2.13 without CUDA: they answer truthfully, or do nothing.
+_HARMLESS_CALLS = frozenset((
+    "is_available", "is_initialized", "is_bf16_supported", "manual_seed", "manual_seed_all", "seed",
+    "seed_all", "empty_cache", "memory_allocated", "max_memory_allocated", "memory_reserved",
+    "max_memory_reserved", "memory_cached", "max_memory_cached", "memory_stats", "set_rng_state",
+    "set_rng_state_all", "get_rng_state_all", "device_of", "set_stream", "get_arch_list",
+    "OutOfMemoryError", "amp.autocast", "amp.GradScaler", "amp.custom_fwd", "amp.custom_bwd",
+    "amp.autocast_mode", "amp.grad_scaler",
+))  # fmt: skip
+_TESTS = (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Assert)
+
+
+def occurrences(facts: Facts, module: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Whatever in the code could be a tie, harmless or not, with its category.
+
+    Comments are not code, nor are docstrings. `function` is `torch.cuda.x`, `type` a tensor type of CUDA,
+    `move` a call of `.cuda(...)`, `attribute` that name without a call (a method, or a flag), `string` a text
+    that names a device or a type, `text` any other text with the word, `name` any other name with it, `own`
+    the definition of a method `cuda`, `load` a `torch.load` without `map_location`, `pin` a call of
+    `.pin_memory()`, `index` the number of a GPU handed to a call.
+    """
+    nodes = list(ast.walk(module))
+    documentation = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        facts.tree.look_into(node)
+    for node in nodes:
+        match node:
+            case ast.Constant(value=str(text)) if node not in documentation:
+                if text.lower() == "nccl":
+                    yield "nccl", node
+                elif "cuda" in text.lower():
+                    yield ("string" if _DEVICE.search(text) else "text"), node
+            case ast.Attribute() | ast.Name():
+                yield from _name(facts, node)
+            case ast.Import() | ast.ImportFrom():
+                if "cuda" in ast.unparse(node).lower():
+                    yield "import", node
+            case ast.FunctionDef(name="cuda"):
+                yield "own", node
+            case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) if "cuda" in name.lower():
+                yield "name", node
+            case ast.Call():
+                yield from _call(facts, node)
+
+
+def _name(facts: Facts, node: ast.Attribute | ast.Name) -> Iterator[tuple[str, ast.AST]]:
+    parent = facts.tree.parents.get(node)
+    full = facts.resolve(node) or ""
+    last = node.attr if isinstance(node, ast.Attribute) else node.id
+    if full.startswith("torch.cuda"):
+        if not isinstance(parent, ast.Attribute):
+            yield ("type" if full.endswith("Tensor") else "function"), node
+    elif last == "cuda" and isinstance(node, ast.Attribute):
+        called = isinstance(parent, ast.Call) and parent.func is node
+        yield ("move" if called else "attribute"), node
+    elif "cuda" in last.lower():
+        yield "name", node
+
+
+def _call(facts: Facts, node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    given = {each.arg: each.value for each in node.keywords}
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    position = _LOADS.get(facts.resolve(node.func) or "")
+    if position and len(node.args) < position and "map_location" not in given:
+        yield "load", node
+    if name == "pin_memory":
+        yield "pin", node
+    first = node.args[:1] if name == "to" else []
+    for value in (*first, *(given[key] for key in ("device", "map_location", "device_ids") if key in given)):
+        for each in value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]:
+            number = isinstance(each, ast.Constant) and type(each.value) is int
+            if number or _INDEX.search((dotted(each) or "").rpartition(".")[2]):
+                yield "index", each
+
+
+def harmless(facts: Facts, project: Project, path: str, category: str, node: ast.AST) -> bool:
+    """Whether an occurrence is known to do no harm without CUDA.
+
+    H1: functions of `torch.cuda` that answer truthfully or do nothing there.
+    H2: names that hold the word: what is behind them is an occurrence itself. Not so where one is given
+        `True` or the number of a GPU: `cuda=True`.
+    H3: questions: `x.is_cuda`, `device.type == "cuda"`, a flag `args.cuda` as a test.
+    H4: texts that name no device (messages, options, environment variables, files), and any with a blank.
+    H5: imports from torch and from the program itself.
+    H6: `torch.autocast("cuda")` and `torch.amp.GradScaler("cuda")`, which switch themselves off.
+    """
+    parent = facts.tree.parents.get(node)
+    match category, node:
+        case "function", ast.expr():
+            return (facts.resolve(node) or "").removeprefix("torch.cuda.") in _HARMLESS_CALLS
+        case "name", ast.keyword(value=value):
+            return not _on(value)
+        case "name", _:
+            return not (isinstance(parent, ast.Assign) and node in parent.targets and _on(parent.value))
+        case "attribute", _:
+            return isinstance(parent, _TESTS)
+        case "string", ast.Constant(value=str(text)):
+            return " " in text or isinstance(parent, ast.Compare) or _switches_off(facts, parent)
+        case "text", _:
+            return True
+        case "import", ast.ImportFrom(level=level, module=module, names=names):
+            return level > 0 or _own_import(project, path, module or "", [each.name for each in names])
+        case "import", ast.Import(names=names):
+            return all(_own_import(project, path, each.name, []) for each in names)
+    return False
+
+
+def _switches_off(facts: Facts, parent: ast.AST | None) -> bool:
+    name = facts.resolve(parent.func) if isinstance(parent, ast.Call) else None
+    return (name or "").endswith(("autocast", "GradScaler"))
+
+
+def _own_import(project: Project, path: str, module: str, names: list[str]) -> bool:
+    """Whether an import is one from torch (but its compiler), or of what a Python file of the package has."""
+    if module.partition(".")[0] == "torch":
+        return not module.endswith("cpp_extension")
+    found = project.find(path, module)
+    return found is not None and all(
+        name in found.bound or project.find(path, f"{module}.{name}") for name in names if "cuda" in name
+    )
+
+
+def _on(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and (value.value is True or type(value.value) is int)
+
+
+def reason(facts: Facts, project: Project, path: str, category: str, node: ast.AST) -> str:
+    """Why an occurrence is left off the list, empty if it is not."""
+    if harmless(facts, project, path, category, node):
+        return "harmless"
+    return "guarded" if facts.guarded(node) else ""
+
+
+def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes) -> list[Entry]:
+    """The lines of a file that could hold a missed tie, and, of the kind `found`, those with findings.
+
+    With a reason in `left_out`, instead the lines that are left off the list for it.
+    """
+    findings = run(data, str(path), Settings(fix=True, unsafe_fixes=True), project).findings
+    base, name = place(path, root), str(path)
+    numbers = sorted({finding.line for finding in findings})
+    found = [Entry(f"{base}:{line}:found", name, line, line, FOUND) for line in numbers]
+    try:
+        source = Source(data)
+        module = parse(source.text)
+    except (DecodeError, SyntaxError, ValueError, RecursionError):
+        return found  # one finding says so
+    facts = Facts(source, module, project.integer_options)
+    spans = list(covered(source, findings))
+    listed: dict[int, Entry] = {}
+    for category, node in occurrences(facts, module):
+        line: int = node.lineno  # type: ignore[attr-defined]
+        if line in listed or reason(facts, project, name, category, node) != left_out:
+            continue
+        start, end = span(facts, node)
+        if not any(first <= start and end <= last for first, last in spans):
+            listed[line] = Entry(f"{base}:{line}", name, line, line, category, category)
+    return [*found, *listed.values()]
+
+
+def span(facts: Facts, node: ast.AST) -> tuple[int, int]:
+    """Where an occurrence stands; inside an f-string, where the f-string does."""
+    for _, parent in facts.tree.ancestors(node):
+        if isinstance(parent, ast.JoinedStr):
+            node = parent
+    if isinstance(node, ast.FunctionDef):
+        return facts.source.offset(node.lineno, 0), facts.source.offset(node.lineno, 0)
+    return facts.source.span(node)  # type: ignore[arg-type]
+
+
+def covered(source: Source, findings: list[Finding]) -> Iterator[tuple[int, int]]:
+    """The spans of findings, and those of what their fixes replace."""
+    starts = source.line_starts
+    for found in findings:
+        yield (
+            starts[found.line - 1] + found.column - 1,
+            starts[found.end_line - 1] + found.end_column - 1,
+        )
+        if found.fix:
+            yield from ((edit.start, edit.end) for edit in found.fix.edits)
+
+
+# --- the commands ---
+
+
+def show(listed: list[Entry]) -> Iterator[str]:
+    """The list: each line with its category and its source, and at the end how many there are of each."""
+    for entry in listed:
+        text = Path(entry.path).read_bytes().decode("utf-8", "replace").splitlines()[entry.line - 1]
+        yield f"{entry.path}:{entry.line}: {entry.kind}: {text.strip()}"
+    yield ""
+    for category, number in Counter(entry.kind for entry in listed).most_common():
+        yield f"{category:<12}{number:>6}"
+    yield f"{'listed':<12}{len(listed):>6}"
+
+
+def score(verdicts: dict[str, Verdict], listed: list[Entry], found: int) -> list[str]:
+    """The figures, as lines to print."""
+    names = {entry.id for entry in listed}
+    still = {name: each.verdict for name, each in verdicts.items() if name in names}
+    counts = Counter(still.values())
+    lines = [f"{verdict:<24}{counts[verdict]:>6}" for verdict in ALLOWED]
+    lines.append(f"{'judged, still listed':<24}{len(still):>6}")
+    lines.append(f"{'judged, found by now':<24}{len(verdicts) - len(still):>6}")
+    lines.append(f"{'listed (L)':<24}{len(listed):>6}")
+    lines.append(f"{'lines found (F)':<24}{found:>6}")
+    if still and found:
+        shares = (counts["missed"] / len(still), *interval(counts["missed"], len(still)))
+        recall, high, low = (found / (found + len(listed) * share) for share in shares)
+        lines.append(f"missed, extrapolated: {len(listed) * shares[0]:.1f}")
+        lines.append(f"recall {recall:.1%} (95 %: {low:.1%} to {high:.1%})")
+    return [*lines, *(f"missed: {name}" for name, verdict in sorted(still.items()) if verdict == "missed")]
+
+
+def main() -> int:
+    """Run the command that was asked for."""
+    top, common = parser(__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("list", parents=[common], help="print what is not accounted for")
+    reasons = ["harmless", "guarded"]
+    listing.add_argument("--left-out", choices=reasons, default="", help="what is left off for a reason")
+    add_sample(commands, common)
+    commands.add_parser("score", parents=[common], help="count the verdicts and extrapolate")
+    arguments = top.parse_args()
+    root = arguments.dir.resolve()
+    if not root.is_dir():
+        top.error(f"there is no corpus at {root}: run corpus.py fetch")
+    work = partial(unfound, root, getattr(arguments, "left_out", ""))
+    seen = entries(root, work, arguments.jobs)
+    listed = [entry for entry in seen if entry.kind != FOUND]
+    if arguments.command == "list":
+        print("\n".join(show(listed)))
+    elif arguments.command == "sample":
+        write_sheet(arguments, listed, VERDICTS, ALLOWED)
+    else:
+        print("\n".join(score(read_verdicts(VERDICTS, ALLOWED), listed, len(seen) - len(listed))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""The order in which the statements of one function, or of a module, may run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+
+from devicefix.facts.scopes import FUNCTIONS, dotted
+
+VIEW_ATTRIBUTES = {"data", "T", "mT"}
+# What says nothing about the content of a collection or tensor.
+_UNREAD = {
+    "append", "appendleft", "extend", "extendleft", "insert", "add", "clear", "size", "dim", "numel", "shape",
+    "dtype", "device",
+}  # fmt: skip
+
+Body = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Point:
+    """A statement, or the header of a compound one: what runs at once.
+
+    Args:
+        node: the statement.
+        parts: what is evaluated there.
+
+    Attributes:
+        binds: the targets that are bound afterwards.
+        after: what may run next.
+    """
+
+    def __init__(self, node: ast.AST, parts: tuple[ast.AST, ...] = ()) -> None:
+        self.node = node
+        self.parts = parts
+        self.binds: tuple[ast.expr, ...] = ()
+        self.after: list[Point] = []
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The paths that are bound anew."""
+        found: set[str] = set()
+        for part in self.parts:
+            if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(part.name)
+            for node in own_nodes(part):
+                if isinstance(node, ast.NamedExpr):
+                    found.add(node.target.id)
+                elif isinstance(node, ast.alias):
+                    found.add(node.asname or node.name.partition(".")[0])
+        todo = list(self.binds)
+        while todo:
+            target = todo.pop()
+            if isinstance(target, (ast.Tuple, ast.List)):
+                todo.extend(target.elts)
+            elif isinstance(target, ast.Starred) or (
+                isinstance(target, ast.Attribute) and target.attr in VIEW_ATTRIBUTES
+            ):
+                todo.append(target.value)
+            elif path := path_of(target):
+                found.add(path)
+        return frozenset(found)
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The paths whose content is read: not only whether they are None, or how long."""
+        found: set[str] = set()
+        todo: list[ast.AST] = list(self.parts)
+        while todo:
+            node = todo.pop()
+            match node:
+                case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _UNREAD and dotted(
+                    value
+                ):
+                    todo += [*node.args, *node.keywords]
+                    continue
+                case ast.Call(func=ast.Name(id="len"), args=[argument]) if dotted(argument):
+                    continue
+                case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()]) if dotted(left):
+                    continue
+                case ast.Attribute(attr=attr, value=value) if attr in _UNREAD and dotted(value):
+                    continue
+                case ast.Subscript(ctx=ast.Store(), value=value, slice=index) if dotted(value):
+                    todo.append(index)
+                    continue
+                case ast.AugAssign(target=target, value=value):
+                    todo.append(value)
+                    path = dotted(target)
+                    if path and not isinstance(value, (ast.List, ast.Tuple)):
+                        found.add(path)
+                    continue
+                case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
+                    path = dotted(node)
+                    if path:
+                        parts = path.split(".")
+                        found.update(".".join(parts[:end]) for end in range(1, len(parts) + 1))
+                        continue
+            todo.extend(ast.iter_child_nodes(node))
+        return frozenset(found)
+
+
+class Flow:
+    """The points of one function's or module's own code; functions inside it are single points.
+
+    Attributes:
+        points: all of them, in the order of the source.
+        exit: where the function returns, or the module ends.
+    """
+
+    def __init__(self, owner: Body) -> None:
+        self.owner = owner
+        self.points: list[Point] = []
+        self.exit = Point(owner)
+        self._loops: list[tuple[Point, list[Point]]] = []  # where `continue` goes, what `break` leaves
+        _connect(self._block(owner.body, []), self.exit)
+
+    def reachable(self, start: Iterable[Point], stop: Callable[[Point], bool]) -> Iterator[Point]:
+        """The points that may run after those of `start`, on each way up to one where `stop` holds."""
+        todo = [after for point in start for after in point.after]
+        seen: set[Point] = set()
+        while todo:
+            point = todo.pop()
+            if point in seen:
+                continue
+            seen.add(point)
+            yield point
+            if not stop(point):
+                todo.extend(point.after)
+
+    def _add(self, node: ast.AST, before: Sequence[Point], *parts: ast.AST | None) -> Point:
+        point = Point(node, tuple(part for part in parts if part is not None))
+        self.points.append(point)
+        _connect(before, point)
+        return point
+
+    def _block(self, statements: Sequence[ast.stmt], before: list[Point]) -> list[Point]:
+        for statement in statements:
+            before = self._statement(statement, before)
+        return before
+
+    def _statement(self, node: ast.stmt, before: list[Point]) -> list[Point]:
+        match node:
+            case ast.If():
+                test = self._add(node, before, node.test)
+                return self._block(node.body, [test]) + self._block(node.orelse, [test])
+            case ast.While():
+                return self._while(node, before)
+            case ast.For() | ast.AsyncFor():
+                return self._for(node, before)
+            case ast.With() | ast.AsyncWith():
+                head = self._add(node, before, *(item.context_expr for item in node.items))
+                head.binds = tuple(item.optional_vars for item in node.items if item.optional_vars)
+                return self._block(node.body, [head])
+            case ast.Try():
+                return self._try(node, before)
+            case ast.Match():
+                head = self._add(node, before, node.subject)
+                ends = [head]
+                for case in node.cases:
+                    ends += self._block(case.body, [head])
+                return ends
+            case ast.Return():
+                _connect([self._add(node, before, node.value)], self.exit)
+                return []
+            case ast.Raise():
+                self._add(node, before, node.exc)
+                return []
+            case ast.Break() | ast.Continue():
+                if self._loops:
+                    head, left = self._loops[-1]
+                    left.extend(before) if isinstance(node, ast.Break) else _connect(before, head)
+                return []
+            case ast.Assign():
+                point = self._add(node, before, node.value, *node.targets)
+                point.binds = tuple(node.targets)
+                return [point]
+            case ast.AnnAssign():
+                point = self._add(node, before, node.value)
+                point.binds = (node.target,) if node.value is not None else ()
+                return [point]
+            case ast.Delete():
+                point = self._add(node, before)
+                point.binds = tuple(node.targets)
+                return [point]
+        return [self._add(node, before, node)]
+
+    def _while(self, node: ast.While, before: list[Point]) -> list[Point]:
+        head = self._add(node, before, node.test)
+        left = self._looped(node.body, head, head)
+        if isinstance(node.test, ast.Constant) and node.test.value:
+            return left
+        return [*left, *self._block(node.orelse, [head])]
+
+    def _for(self, node: ast.For | ast.AsyncFor, before: list[Point]) -> list[Point]:
+        start = self._add(node, before, node.iter)
+        head = self._add(node, [start])
+        bind = self._add(node, [head])
+        bind.binds = (node.target,)
+        left = self._looped(node.body, head, bind)
+        return [*left, *self._block(node.orelse, [head])]
+
+    def _looped(self, body: Sequence[ast.stmt], head: Point, first: Point) -> list[Point]:
+        """Run a loop's body from `first` on and back to `head`; what `break` leaves it from."""
+        left: list[Point] = []
+        self._loops.append((head, left))
+        _connect(self._block(body, [first]), head)
+        self._loops.pop()
+        return left
+
+    def _try(self, node: ast.Try, before: list[Point]) -> list[Point]:
+        first = len(self.points)
+        ends = self._block(node.body, before)
+        raising = [*before, *self.points[first:]]
+        ends = self._block(node.orelse, ends)
+        for handler in node.handlers:
+            ends += self._block(handler.body, [self._add(handler, raising, handler.type)])
+        return self._block(node.finalbody, ends)
+
+
+def _connect(before: Iterable[Point], after: Point) -> None:
+    for point in before:
+        point.after.append(after)
+
+
+def own_nodes(part: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of an expression or statement, less what runs later: the bodies of functions in it."""
+    todo = [part]
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def path_of(node: ast.AST) -> str | None:
+    """`a.b['c']` for such a chain of attributes and constant keys, else None."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(attr=attr, value=value) if attr not in VIEW_ATTRIBUTES:
+            base = path_of(value)
+            return base and f"{base}.{attr}"
+        case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
+            base = path_of(value)
+            return base and f"{base}[{key!r}]"
+    return None

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts import refuses
+from devicefix.finding import Finding
+from devicefix.rule import Changed
+from devicefix.rules._whole_module import WholeModule
+
+# By module, longest first: what it is, and what to do without it.
+_LIBRARIES = {
+    "apex.amp": "use `torch.autocast` and `torch.amp.GradScaler`, which switch themselves off on a CPU",
+    "apex.fp16_utils": "use `torch.autocast` and `torch.amp.GradScaler`, which switch themselves off on a CPU",
+    "apex.parallel": "use `torch.nn.parallel.DistributedDataParallel` and `torch.nn.SyncBatchNorm`",
+    "apex.optimizers": "use the optimizer of the same kind in `torch.optim`, with `fused=True` on a GPU",
+    "apex.normalization": "use `torch.nn.LayerNorm` or `torch.nn.RMSNorm`",
+    "apex": "most of what it does is part of torch today; import it only where CUDA is available",
+    "amp_C": "it is apex's compiled part; use the `foreach` and `fused` optimizers of `torch.optim`",
+    "apex_C": "it is apex's compiled part; import it only where CUDA is available",
+    "pycuda": "do the same with torch's operators, or keep a second path for the CPU",
+    "cupy": "use NumPy, or torch's operators, where there is no CUDA",
+    "cudf": "use pandas where there is no CUDA",
+    "cuml": "use scikit-learn where there is no CUDA",
+    "tensorrt": "keep a path that runs the torch or ONNX model where there is no CUDA",
+    "torch_tensorrt": "keep a path that runs the torch model where there is no CUDA",
+    "torch2trt": "keep a path that runs the torch model where there is no CUDA",
+    "pynvml": "it asks the NVIDIA driver; ask only where CUDA is available",
+    "py3nvml": "it asks the NVIDIA driver; ask only where CUDA is available",
+    "nvidia_smi": "it asks the NVIDIA driver; ask only where CUDA is available",
+    "numba.cuda": "write the kernel with torch's operators or `numba.njit` for the CPU",
+    "nvidia.dali": "use `torch.utils.data.DataLoader` and torchvision's transforms where there is no CUDA",
+    "flash_attn": "`torch.nn.functional.scaled_dot_product_attention` does the same on any device",
+    "xformers": "`torch.nn.functional.scaled_dot_product_attention` does the same on any device",
+    "bitsandbytes": "use the optimizers of `torch.optim` and unquantized layers where there is no CUDA",
+    "triton": "write the kernel with torch's operators for the CPU",
+    "transformer_engine": "use the layers of `torch.nn` where there is no CUDA",
+    "mamba_ssm": "it needs its compiled kernels; keep a path in plain torch for the CPU",
+    "causal_conv1d": "`torch.nn.functional.conv1d` with padding on the left does the same",
+    "tinycudann": "write the encoding and the network with torch's layers for the CPU",
+    "nvdiffrast": "there is no counterpart on a CPU",
+    "diff_gaussian_rasterization": "there is no counterpart on a CPU",
+    "simple_knn": "search for neighbours with torch's operators on a CPU",
+    "dcn_v2": "`torchvision.ops.deform_conv2d` does the same on any device",
+    "DCNv2": "`torchvision.ops.deform_conv2d` does the same on any device",
+    "lightseq": "use the layers of `torch.nn` where there is no CUDA",
+}
+_TRITON = {
+    "language",
+    "jit",
+    "Config",
+    "autotune",
+    "heuristics",
+    "cdiv",
+    "runtime",
+    "compiler",
+    "testing",
+    "ops",
+}
+_EXTENSION = re.compile(r"\w+_cuda(_ext)?|(alt|ext)_cuda_\w+")
+_BUILT = "torch.utils.cpp_extension."
+_MENTIONED = re.compile(
+    r"\b(apex|amp_C|pycuda|cupy|cu(df|ml)|torch_tensorrt|tensorrt|torch2trt|py(3)?nvml|nvidia_smi|numba|nvidia|flash_attn"
+    r"|xformers|bitsandbytes|triton|transformer_engine|mamba_ssm|causal_conv1d|tinycudann|nvdiffrast"
+    r"|diff_gaussian_rasterization|simple_knn|dcn_v2|DCNv2|lightseq|_ext|apex_C|\w*cuda_\w+|\w+_cuda)\b"
+)
+_FAILED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError"}
+
+
+class CudaOnlyLibrary(WholeModule):
+    """
+    ## What it does
+    Reports the imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn,
+    xformers, Triton, DCNv2 and others), of a program's own compiled CUDA extensions, and the building of
+    such extensions. An import in a `try` whose `except ImportError` goes on without the library is left
+    alone, as is one under a guard. One finding for each library and file.
+
+    ## Why it matters
+    Without CUDA the import fails, or the first call does.
+
+    ## Example
+    ```python
+    from apex import amp
+
+    model, optimizer = amp.initialize(model, optimizer)
+    ```
+
+    ## Use instead
+    What the message names: torch itself does today most of what these libraries were made for. Where there
+    is no counterpart, import the library under `if torch.cuda.is_available():` or in a `try`, and keep a second
+    path for the CPU.
+
+    ## Fix safety
+    There is no fix: what to use instead depends on the program.
+    """
+
+    code = "DF902"
+    name = "cuda-only-library"
+    summary = "A library that needs CUDA"
+    MATCHES = (
+        Changed("from apex import amp  # cuda\n", None),
+        Changed("import torch\n\nimport cupy as cp  # cuda\n", None),
+        Changed("from numba import cuda\n\n\n@cuda.jit\ndef kernel(x):\n    pass\n", None),
+        Changed(
+            "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n\nCUDAExtension('ops', ['ops_cuda.cu'])\n",
+            None,
+        ),
+        Changed("import torch\n\nfrom ._ext import dcn_v2 as _backend  # cuda\n", None),
+        Changed(
+            "try:  # cuda\n    import apex.parallel\nexcept ImportError:\n    raise RuntimeError('install apex')\n",
+            None,
+        ),
+    )
+    LEAVES = (
+        "try:  # cuda\n    from apex import amp\nexcept ImportError:\n    amp = None\n",
+        "import torch\n\nif torch.cuda.is_available():\n    import cupy\n",
+        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:  # cuda\n    import triton\n",
+        "if is_xformers_available():  # cuda\n    import xformers.ops\n",
+        "from numba import jit  # no cuda\n",
+        "from .apex import launch  # cuda\n",
+        "import tritonclient.http  # cuda\n",
+        "from utils.cuda_timer import Timer\n",
+        "from .utils import to_cuda\n",
+        "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension\n\n"
+        "if CUDA_HOME is None:\n    ext = CppExtension('ops', ['ops.cpp'])\nelse:\n    ext = CUDAExtension('ops', ['ops.cu'])\n",
+    )
+
+    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        if not _MENTIONED.search(self.context.source.text):
+            return
+        reported: set[str] = set()
+        for each in tuple(self.facts.tree.parents):
+            if isinstance(each, (ast.Import, ast.ImportFrom)):
+                found = next(filter(None, map(self._library, _names(each))), None)
+                if found and found[0].partition(".")[0] not in reported and not self._copes(each, found[0]):
+                    reported.add(found[0].partition(".")[0])
+                    yield self.finding(each, f"`{found[0]}` needs CUDA: {found[1]}")
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        name = self.facts.resolve(node.func) or ""
+        if not name.startswith(_BUILT) or self._copes(node, "cuda"):
+            return
+        kind = name.removeprefix(_BUILT)
+        if kind in ("load", "load_inline") and not self._of_cuda(node):
+            return
+        if kind in ("CUDAExtension", "load", "load_inline") and not self.__dict__.get("built"):
+            self.built = True  # one finding is enough for a list of extensions
+            yield self.finding(
+                node,
+                f"`{kind}(...)` compiles CUDA code, which needs the CUDA toolkit: build it only where"
+                " `torch.cuda.is_available()`, and keep a path in plain torch for the CPU",
+            )
+
+    def _of_cuda(self, node: ast.Call) -> bool:
+        """Whether a call of `load` or `load_inline` builds CUDA code."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.keyword) and each.arg in (
+                "cuda_sources",
+                "extra_cuda_cflags",
+                "with_cuda",
+            ):
+                return True
+            if isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.endswith(".cu"):
+                return True
+        return False
+
+    def _library(self, name: str) -> tuple[str, str] | None:
+        """The library that an imported name belongs to, and what to do without it."""
+        parts = name.split(".")
+        for end in range(len(parts), 0, -1):
+            library = ".".join(parts[:end])
+            advice = _LIBRARIES.get(library)
+            if library == "triton" and parts[1:] and parts[1] not in _TRITON:
+                continue  # NVIDIA's inference server is called that as well
+            if advice is not None:
+                own = any(self.context.project.find(self.devices.path, each) for each in (library, parts[0]))
+                return None if own else (library, advice)
+        module = _compiled(name)
+        if module is not None and self.context.project.find(self.devices.path, name) is None:
+            advice = "it is compiled for CUDA; import it only where CUDA is available, and keep a path in plain torch"
+            return module, advice
+        return None
+
+    def _copes(self, node: ast.AST, library: str) -> bool:
+        """Whether a program does without what stands at a place, where there is no CUDA."""
+        if self.facts.guarded(node):
+            return True
+        word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
+        for child, parent in self.facts.tree.ancestors(node):
+            if isinstance(parent, ast.If) and child is not parent.test:
+                if word.search(self.context.source.code(parent.test)):
+                    return True
+            if isinstance(parent, ast.Try) and child in parent.body:
+                if any(_catches(each) and not refuses(each.body) for each in parent.handlers):
+                    return True
+            if isinstance(parent, ast.With) and "suppress" in self.context.source.code(
+                parent.items[0].context_expr
+            ):
+                return True
+        return False
+
+
+def _names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The full names of what an import binds."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    module = "." * node.level + (node.module or "")
+    joint = "" if module.endswith(".") else "."
+    return [f"{module}{joint}{alias.name}" for alias in node.names]
+
+
+def _compiled(name: str) -> str | None:
+    """The name of a compiled extension, by how programs call theirs: `nms_cuda`, `._ext.nms`."""
+    parts = name.lstrip(".").split(".")
+    if name.startswith("."):
+        if parts[0] == "_ext":
+            return ".".join(parts)
+        return parts[0] if len(parts) == 1 and _EXTENSION.fullmatch(parts[0]) else None
+    return parts[0] if _EXTENSION.fullmatch(parts[0]) else None
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler catches the error of a failed import."""
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(each, ast.Name) and each.id in _FAILED for each in types)

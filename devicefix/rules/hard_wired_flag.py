@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts import dotted
+from devicefix.finding import Finding
+from devicefix.rule import Changed, Rule
+
+_FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
+_ASKED = re.compile(r"cuda|gpu", re.I)
+_LIGHTNING = ("pytorch_lightning", "lightning")
+
+
+class HardWiredFlag(Rule):
+    """
+    ## What it does
+    Reports a switch for CUDA of another library that the program sets to true whatever the machine:
+    `Config.cuda = True`, `Reader(gpu=True)`, `Trainer(accelerator="gpu")`.
+
+    ## Why it matters
+    What the switch turns on is out of sight, so that nothing else in the program can be changed to make it
+    work: without CUDA the library raises an error.
+
+    ## Example
+    ```python
+    from some_library import Config
+
+    Config.cuda = True
+    ```
+
+    ## Use instead
+    ```python
+    Config.cuda = torch.cuda.is_available()
+    ```
+
+    ## Fix safety
+    There is no fix: the library may understand the switch in its own way.
+    """
+
+    code = "DF904"
+    name = "hard-wired-flag"
+    summary = "Another library is told to use CUDA whatever the machine"
+    MATCHES = (
+        Changed("from library import Config\n\nConfig.cuda = True\n", None),
+        Changed("import easyocr  # cuda\n\nreader = easyocr.Reader(['en'], gpu=True)\n", None),
+        Changed(
+            "import pytorch_lightning as pl  # cuda\n\ntrainer = pl.Trainer(accelerator='gpu', devices=1)\n",
+            None,
+        ),
+    )
+    LEAVES = (
+        "import torch\nfrom library import Config\n\nConfig.cuda = torch.cuda.is_available()\n",
+        "from library import Config\n\nif args.cuda:\n    Config.cuda = True\n",
+        "class Config:\n    cuda = True\n\n\nConfig.cuda = True\n",
+        "import torch\n\nwith torch.autograd.profiler.profile(use_cuda=True) as profile:\n    pass\n",
+        "import pytorch_lightning as pl  # cuda\n\ntrainer = pl.Trainer(accelerator='auto', devices=1)\n",
+        "args.cuda = True\n",
+    )
+
+    def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
+        target = node.targets[0]
+        if not (isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) and _true(node.value)):
+            return
+        if self._foreign(target.value) and not self._asked(node):
+            yield self.finding(node, self._message(dotted(target) or target.attr))
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        name = self.facts.resolve(node.func)
+        if name is None:
+            return
+        for each in node.keywords:
+            flag = each.arg is not None and _FLAG.fullmatch(each.arg) and _true(each.value)
+            if (flag and self._foreign(node.func) and not self._asked(node)) or self._lightning(name, each):
+                yield self.finding(node, self._message(self.context.source.code(each.value), each.arg))
+
+    def _lightning(self, name: str, keyword: ast.keyword) -> bool:
+        return (
+            name.startswith(_LIGHTNING)
+            and name.endswith("Trainer")
+            and keyword.arg == "accelerator"
+            and isinstance(keyword.value, ast.Constant)
+            and keyword.value.value in ("gpu", "cuda")
+        )
+
+    def _message(self, what: str, keyword: str | None = None) -> str:
+        if keyword == "accelerator":
+            return f'`accelerator={what}` needs CUDA: use `accelerator="auto"`, which takes a GPU where there is one'
+        told = f"{keyword}={what}" if keyword else f"{what} = True"
+        return f"`{told}` needs CUDA, whatever the library does with it: say `torch.cuda.is_available()`"
+
+    def _foreign(self, node: ast.expr) -> bool:
+        """Whether an object comes from a library: an import, or what a call of one returns."""
+        name = self.facts.resolve(node)
+        if name is None:
+            value = self.facts.value(node)
+            if not isinstance(value, ast.Call):
+                return False
+            name = self.facts.resolve(value.func)
+        if (
+            name is None
+            or name.startswith((".", "torch.", "argparse.", "types.", "easydict."))
+            or name == "torch"
+        ):
+            return False
+        parts = name.split(".")
+        find = self.context.project.find
+        return not any(find(self.devices.path, ".".join(parts[:end])) for end in range(1, len(parts) + 1))
+
+    def _asked(self, node: ast.AST) -> bool:
+        """Whether the user, or the machine, has been asked for CUDA before."""
+        return self.facts.guarded(node) or any(
+            isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
+            for _, parent in self.facts.tree.ancestors(node)
+        )
+
+
+def _true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True

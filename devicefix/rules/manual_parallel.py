@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.finding import Finding
+from devicefix.rule import Changed
+from devicefix.rules._whole_module import WholeModule
+
+_FUNCTIONS = re.compile(
+    r"torch\.nn\.parallel\.((replicate|parallel_apply|data_parallel)(\.\w+)?|scatter|gather"
+    r"|scatter_gather\.(scatter|gather|scatter_kwargs)|scatter_kwargs|_functions\.\w+\.apply|comm\.\w+)"
+)
+_WORDS = re.compile(
+    r"\b(replicate|parallel_apply|data_parallel|scatter|gather|scatter_kwargs|_functions|comm)\b"
+)
+_CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
+
+
+class ManualParallel(WholeModule):
+    """
+    ## What it does
+    Reports `replicate`, `scatter`, `gather`, `parallel_apply` and `data_parallel` of `torch.nn.parallel` where
+    they are called by hand; one finding for each function.
+
+    ## Why it matters
+    They spread work over several GPUs and raise an error without CUDA: "Broadcast function not implemented for
+    CPU tensors", "device type could not be determined".
+
+    ## Example
+    ```python
+    replicas = replicate(model, device_ids)
+    outputs = parallel_apply(replicas, scatter(batch, device_ids))
+    return gather(outputs, device_ids[0])
+    ```
+
+    ## Use instead
+    ```python
+    if len(device_ids) < 2:
+        return model(batch)
+    ```
+    ahead of it; or `torch.nn.DataParallel(model)`, which calls the model itself where there is no GPU; or
+    `DistributedDataParallel`.
+
+    ## Fix safety
+    There is no fix: what the model is called with depends on the program.
+    """
+
+    code = "DF903"
+    name = "manual-parallel"
+    summary = "Work is spread over several GPUs by hand"
+    MATCHES = (
+        Changed(
+            "import torch  # cuda\nfrom torch.nn.parallel import gather, parallel_apply, replicate, scatter\n\n\ndef run(model, x, ids):\n"
+            "    outputs = parallel_apply(replicate(model, ids), scatter(x, ids))\n    return gather(outputs, 0)\n",
+            None,
+        ),
+        Changed(
+            "import torch.nn as nn  # cuda\n\n\ndef run(model, x):\n    return nn.parallel.data_parallel(model, (x,))\n",
+            None,
+        ),
+    )
+    LEAVES = (
+        "import torch\nfrom torch.nn.parallel import DataParallel\nfrom torch.nn.parallel.scatter_gather import scatter_kwargs\n\n\n"
+        "class Parallel(DataParallel):  # cuda\n    def scatter(self, inputs, kwargs, device_ids):\n        return scatter_kwargs(inputs, kwargs, device_ids)\n",
+        "from torch.nn.parallel import data_parallel\n\n\ndef run(model, x, ngpu):  # cuda\n    return data_parallel(model, x, range(ngpu)) if ngpu > 1 else model(x)\n",
+        "import torch  # cuda\n\ny = torch.gather(x, 1, index)\n",
+        "import torch.distributed as dist  # cuda\n\ndist.gather(x, xs)\n",
+    )
+
+    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        text = self.context.source.text
+        if "parallel" not in text or not _WORDS.search(text):
+            return
+        if not any(name.partition(".")[0] == "torch" for name in self._imported()):
+            return
+        self.facts.tree.look_everywhere()
+        reported: set[ast.AST] = set()
+        for each in sorted(self.facts.tree.nodes, key=lambda node: getattr(node, "lineno", 0)):
+            if not isinstance(each, ast.Call) or not _FUNCTIONS.fullmatch(
+                self.facts.resolve(each.func) or ""
+            ):
+                continue
+            function = self._function(each)
+            if function not in reported and not self._chosen(each):
+                reported.add(function)
+                called = self.context.source.code(each.func)
+                yield self.finding(
+                    each,
+                    f"`{called}(...)` spreads work over GPUs by hand and raises an error without CUDA: call the"
+                    " model itself where there are fewer than two GPUs, or use `DataParallel`, which does so",
+                )
+
+    def _imported(self) -> Iterator[str]:
+        for scope in self.facts.tree.scopes.values():
+            for bindings in scope.bindings.values():
+                yield from (each.imported for each in bindings if each.imported)
+
+    def _function(self, node: ast.AST) -> ast.AST:
+        """The function that a node is part of, or the module."""
+        for _, parent in self.facts.tree.ancestors(node):
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return parent
+        return self.facts.tree.module
+
+    def _chosen(self, node: ast.AST) -> bool:
+        """Whether the program asks first how many GPUs there are."""
+        if self.facts.guarded(node):
+            return True
+        for child, parent in self.facts.tree.ancestors(node):
+            if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
+                if _CHOSEN.search(self.context.source.code(parent.test)):
+                    return True
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and self._leaves_first(
+                parent, node
+            ):
+                return True
+            if isinstance(parent, ast.ClassDef) and self._passes_through(parent):
+                return True
+        return False
+
+    def _leaves_first(self, function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.AST) -> bool:
+        """Whether a function returns before it gets to a node, where there are no GPUs."""
+        return any(
+            isinstance(each, ast.If)
+            and isinstance(each.body[-1], ast.Return)
+            and each.lineno < getattr(node, "lineno", 0)
+            and _CHOSEN.search(self.context.source.code(each.test))
+            and isinstance(each.test, (ast.UnaryOp, ast.Compare, ast.BoolOp))
+            for each in function.body
+        )
+
+    def _passes_through(self, node: ast.ClassDef) -> bool:
+        """Whether a class calls its module itself where it has no GPUs, as DataParallel does."""
+        forward = next(
+            (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "forward"), None
+        )
+        if forward is None:
+            return any("DataParallel" in ast.unparse(base) for base in node.bases)
+        return self._leaves_first(forward, forward.body[-1])

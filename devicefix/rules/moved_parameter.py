@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.flow import path_of
+from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, last_name
+from devicefix.finding import Edit, Finding, Fix, Safety
+from devicefix.rule import Changed, Rule
+
+_PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+_LEAVES = {
+    "tensor", "zeros", "ones", "rand", "randn", "empty", "full", "eye", "zeros_like", "ones_like", "randn_like",
+    "rand_like", "Variable",
+}  # fmt: skip
+
+
+class MovedParameter(Rule):
+    """
+    ## What it does
+    Finds `nn.Parameter(x).cuda()` and `.to(device)`, and the same of a tensor that is made with
+    `requires_grad=True` where its gradient is read, where it is given to an optimizer, or where it is changed
+    in place.
+
+    ## Why it matters
+    On a GPU the move makes a copy that is no parameter and no leaf: it isn't in `state_dict()` or
+    `parameters()`, and has no `.grad`. On a CPU the move returns the parameter itself, which is all of that:
+    it is trained and saved, and changing it in place raises an error. The program does one thing on a GPU
+    and another on a CPU.
+
+    ## Example
+    ```python
+    self.scale = nn.Parameter(torch.zeros(1)).cuda()
+    ```
+
+    ## Use instead
+    ```python
+    self.scale = nn.Parameter(torch.zeros(1, device=device))
+    ```
+    if it is to be trained, and a plain tensor or `register_buffer` if it isn't.
+
+    ## Fix safety
+    Unsafe, and only for a parameter that becomes an attribute of `self`: it moves the tensor before it becomes
+    a parameter. With CUDA it is then trained and saved, which it was not before.
+    """
+
+    code = "DF804"
+    name = "moved-parameter"
+    summary = "A parameter that is moved is none on a GPU, and is one on a CPU"
+    MATCHES = (
+        Changed(
+            "import torch\nfrom torch import nn\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
+            "class Attention(nn.Module):\n    def __init__(self):\n        self.gamma = nn.Parameter(torch.zeros(1)).cuda()\n"
+            "        self.beta = nn.Parameter(a + b, requires_grad=True).to(device)\n",
+            "import torch\nfrom torch import nn\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
+            "class Attention(nn.Module):\n    def __init__(self):\n        self.gamma = nn.Parameter(torch.zeros(1).to(device))\n"
+            "        self.beta = nn.Parameter((a + b).to(device), requires_grad=True)\n",
+            unsafe=True,
+        ),
+        Changed(
+            "import torch\n\n\ndef fit(device):  # cuda\n    w = torch.randn(3, requires_grad=True).to(device)\n    optimizer = torch.optim.Adam([w])\n",
+            None,
+        ),
+        Changed(
+            "import torch\n\n\ndef total(xs, device):  # cuda\n    loss = torch.zeros(1, requires_grad=True).to(device)\n    for x in xs:\n        loss += x\n    return loss\n",
+            None,
+        ),
+    )
+    LEAVES = (
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):  # cuda\n    def __init__(self, device):\n        self.w = nn.Parameter(torch.zeros(1).to(device))\n",
+        "from torch import nn\n\n\ndef half(x):  # cuda\n    return nn.Parameter(x).to(x.dtype)\n",
+        "import torch\n\n\ndef start(device):  # cuda\n    hidden = torch.zeros(1, 1, 9, requires_grad=True).to(device)\n    return run(hidden)\n",
+        "import torch\n\n\ndef start(device):  # cuda\n    w = torch.zeros(9, requires_grad=True, device='cuda').to(device)\n    w.sum().backward()\n    return w.grad\n",
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        made = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if not isinstance(made, ast.Call) or not self._moves(node) or self.facts.guarded(node):
+            return
+        moved = self.context.source.code(node.func).rpartition(".")[2]
+        if self._there(made):
+            return
+        if self.facts.call(made, *_PARAMETER):
+            message = (
+                f"`Parameter(...).{moved}(...)` is no parameter on a GPU, where it is a copy, and is one on a"
+                " CPU: move the tensor before it becomes a parameter, or make it a plain tensor"
+            )
+            yield self.finding(node, message, self._inside(node, made))
+        elif self._leaf(made):
+            why = self._matters(node)
+            if why:
+                yield self.finding(
+                    node,
+                    f"this tensor is no leaf on a GPU, where `.{moved}(...)` copies it, and is one on a CPU: {why}",
+                )
+
+    def _there(self, made: ast.Call) -> bool:
+        """Whether the tensor is on the GPU before it is moved, so that the move does nothing there."""
+        inside = list(ast.walk(made))
+        return (
+            any(isinstance(each, ast.Call) and self._moves(each) for each in inside)
+            or any(isinstance(each, ast.keyword) and each.arg == "device" for each in inside)
+            or "cuda" in self.context.source.code(made)
+        )
+
+    def _moves(self, node: ast.Call) -> bool:
+        if not isinstance(node.func, ast.Attribute):
+            return False
+        if node.func.attr == "cuda":
+            return True
+        if node.func.attr != "to":
+            return False
+        target = (
+            node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "device"), None)
+        )
+        if target is None:
+            return False
+        name = last_name(target)
+        return cuda_string(target) or cuda_device(self.facts, target) or device_name(name) or index_name(name)
+
+    def _leaf(self, made: ast.Call) -> bool:
+        asked = any(
+            each.arg == "requires_grad" and isinstance(each.value, ast.Constant) and each.value.value is True
+            for each in made.keywords
+        )
+        return (
+            asked
+            and last_name(made.func) in _LEAVES
+            and (self.facts.resolve(made.func) or "").startswith("torch")
+        )
+
+    def _matters(self, node: ast.Call) -> str | None:
+        """Why it matters whether the tensor is a leaf, None where it does not."""
+        statement = self.facts.tree.parents.get(node)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return None
+        path = path_of(statement.targets[0])
+        scope = self.facts.tree.scope(statement).function
+        if path is None:
+            return None
+        around = self.facts.tree.module if scope is None or path.startswith("self.") else scope.node
+        for each in ast.walk(around):
+            match each:
+                case ast.Attribute(attr="grad", value=value) if path_of(value) == path:
+                    return f"`{path}.grad` (line {each.lineno}) is None on a GPU. Move first, then `requires_grad_()`"
+                case ast.AugAssign(target=ast.Name() | ast.Attribute() as target) if (
+                    path_of(target) == path and each.lineno > statement.lineno
+                ):
+                    return (
+                        f"line {each.lineno} changes it in place, which raises an error for a leaf. Leave out"
+                        " `requires_grad=True`, or write `x = x + ...`"
+                    )
+                case ast.Call() if (self.facts.resolve(each.func) or "").startswith("torch.optim."):
+                    if any(
+                        path_of(inner) == path for argument in each.args[:1] for inner in ast.walk(argument)
+                    ):
+                        return f"the optimizer in line {each.lineno} takes leaves only. Move first, then `requires_grad_()`"
+        return None
+
+    def _inside(self, node: ast.Call, made: ast.Call) -> Fix | None:
+        """The fix that moves a parameter's tensor instead, for `self.name = Parameter(...)...`."""
+        statement = self.facts.tree.parents.get(node)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not made.args:
+            return None
+        target, tensor = statement.targets[0], made.args[0]
+        if not isinstance(target, ast.Attribute) or last_name(target.value) != "self":
+            return None
+        source = self.context.source
+        start, end = source.span(statement)
+        at = [offset - start for offset in source.span(tensor)]
+        if source.span(made)[1] != source.span(node.func.value)[1] or "#" in source.text[start:end]:  # type: ignore[attr-defined]
+            return None
+        tail = source.span(made)[1] - start
+        plain = isinstance(tensor, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+
+        def new(text: str) -> str:
+            # Other fixes change only what stands behind `tail`: nothing inside is tied to CUDA.
+            argument = text[at[0] : at[1]]
+            argument = argument if plain else f"({argument})"
+            return text[: at[0]] + argument + text[tail:] + text[at[1] : tail]
+
+        return Fix((Edit(start, end, new),), Safety.UNSAFE)
