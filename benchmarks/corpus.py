@@ -117,14 +117,15 @@ def inside(entry: zipfile.ZipInfo, folder: Path) -> Path | None:
 # --- report ---
 
 
-def report(root: Path, unsafe_fixes: bool, jobs: int, diff: Path | None) -> int:
+def report(root: Path, unsafe_fixes: bool, target: str, jobs: int, diff: Path | None) -> int:
     """Print what devicefix makes of the packages in `root`, and return the exit status."""
     sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix, installed or not
     import corpus_report
 
     from devicefix.config import Settings
 
-    return corpus_report.report(root, Settings(fix=True, unsafe_fixes=unsafe_fixes), jobs, diff)
+    settings = Settings(fix=True, unsafe_fixes=unsafe_fixes, target=target)
+    return corpus_report.report(root, settings, jobs, diff)
 
 
 def main() -> int:
@@ -140,13 +141,14 @@ def main() -> int:
         "report", parents=[folder], help="check and rewrite them, and print the figures"
     )
     figures.add_argument("--unsafe-fixes", action="store_true", help="apply the unsafe fixes too")
+    figures.add_argument("--target", choices=("cuda", "accelerator"), default="cuda", help="as for devicefix")
     figures.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     figures.add_argument("--diff", type=Path, help="a file to write the rewrites to")
     arguments = parser.parse_args()
     if arguments.command == "fetch":
         fetch(arguments.dir)
         return 0
-    return report(arguments.dir, arguments.unsafe_fixes, arguments.jobs, arguments.diff)
+    return report(arguments.dir, arguments.unsafe_fixes, arguments.target, arguments.jobs, arguments.diff)
 
 
 if __name__ == "__main__":

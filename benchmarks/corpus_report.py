@@ -7,8 +7,9 @@ A file is at fault if
 - a second run, with the facts of the rewritten package, changes it again;
 - a line changed outside the edited statements. A statement is edited if a finding that was fixed lies on
   its lines; of a statement with a body, the lines before the body count, and of the body those that the fix
-  replaces (it may take the guard away round a move). Lines that are only added may stand beside an edited
-  statement, and elsewhere if they are imports or ask which device there is;
+  replaces (it may take the guard away round a move). The fix of a question whether there is CUDA (DF405) may
+  also change what depends on the answer. Lines that are only added may stand beside an edited statement, and
+  elsewhere if they are imports or ask which device there is;
 - a comment got lost or changed.
 """
 
@@ -236,6 +237,8 @@ def edited_lines(before: bytes, fixed: Iterable[Finding]) -> set[int]:
         replaced = (
             {line for edit in finding.fix.edits for line in lines_of(edit, source)} if finding.fix else set()
         )
+        if finding.code == "DF405":
+            edited |= replaced
         for statement in statements:
             own = own_lines(statement)
             if own.start <= finding.end_line and finding.line < own.stop:

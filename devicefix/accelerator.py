@@ -1,4 +1,4 @@
-"""What stands in torch.accelerator, torch.Stream and torch.Event for what is in torch.cuda, and since when."""
+"""What torch.accelerator, torch.Stream and torch.Event have for what is in torch.cuda, and since when."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ class Counterpart:
 
 
 def _memory(name: str, instead: str) -> tuple[Counterpart, ...]:
-    # https://github.com/pytorch/pytorch/pull/152932, first in https://docs.pytorch.org/docs/2.9/accelerator.html
+    # https://github.com/pytorch/pytorch/pull/152932, in https://docs.pytorch.org/docs/2.9/accelerator.html
     return (Counterpart(f"accelerator.{name}", (2, 9), instead),)
 
 
 # By the name in torch.cuda; the newest comes first. Since when, by torch's own documentation:
-# - https://pytorch.org/docs/2.6/_modules/torch/accelerator.html has the first of them, and names two `..._idx`;
+# - https://pytorch.org/docs/2.6/_modules/torch/accelerator.html has the first of them, two named `..._idx`;
 # - https://docs.pytorch.org/docs/2.7/_sources/accelerator.rst.txt has `..._index`, which replaced them;
 # - https://docs.pytorch.org/docs/2.8/_sources/accelerator.md.txt has `device_index`;
 # - https://github.com/pytorch/pytorch/pull/156812 has `get_memory_info`, reviewed after 2.9 was out;
 # - https://github.com/pytorch/pytorch/pull/140138 lets a stream be entered (2.7), and
-#   https://github.com/pytorch/pytorch/pull/176568 lets it be entered twice, as torch.cuda.stream does: seen in 2.13;
-# - https://pytorch.org/docs/2.3/_modules/torch/cuda/amp/grad_scaler.html: equivalent to torch.amp.GradScaler("cuda").
+#   https://github.com/pytorch/pytorch/pull/176568 lets it be entered again inside, as torch.cuda.stream does:
+#   seen in 2.13;
+# - https://pytorch.org/docs/2.3/_modules/torch/cuda/amp/grad_scaler.html: the same as
+#   torch.amp.GradScaler("cuda").
 COUNTERPARTS: dict[str, tuple[Counterpart, ...]] = {
     "is_available": (Counterpart("accelerator.is_available", (2, 6)),),
     "device_count": (Counterpart("accelerator.device_count", (2, 6)),),
@@ -77,6 +79,12 @@ COUNTERPARTS: dict[str, tuple[Counterpart, ...]] = {
     "amp.GradScaler": (Counterpart("amp.GradScaler", (2, 3)),),
 }
 QUESTIONS = ("is_available", "device_count")
+# They have no counterpart, or none in an older torch, and do no harm wherever there is no CUDA.
+_HARMLESS = {
+    "manual_seed", "manual_seed_all", "seed", "seed_all", "random.manual_seed", "random.manual_seed_all",
+    "empty_cache", "memory_allocated", "memory_reserved", "memory_cached", "max_memory_allocated",
+    "max_memory_reserved", "max_memory_cached", "memory_stats", "OutOfMemoryError",
+}  # fmt: skip
 AMP = ("amp.autocast", "amp.GradScaler")
 # Where the same things also are.
 _ELSEWHERE = (
@@ -125,7 +133,9 @@ class Accelerator:
         """What can take the place of a reference, as it stands there and in the oldest torch."""
         short = self.reference(node) or ""
         found = next((each for each in COUNTERPARTS.get(short, ()) if each.since <= self.version), None)
-        if found is None or any(isinstance(each, ast.JoinedStr) for _, each in self.facts.tree.ancestors(node)):
+        if found is None or any(
+            isinstance(each, ast.JoinedStr) for _, each in self.facts.tree.ancestors(node)
+        ):
             return None
         if short in QUESTIONS:
             return found
@@ -145,7 +155,23 @@ class Accelerator:
 
     def only_cuda(self, site: ast.AST) -> ast.AST | None:
         """What at a site is CUDA's own and will remain so; None where any accelerator will do."""
-        return next((node for node in ast.walk(site) if self._only_cuda(node)), None)
+        return next((node for node in ast.walk(site) if self.is_cudas(node)), None)
+
+    def is_cudas(self, node: ast.AST) -> bool:
+        """Whether a node, less what is inside it, is CUDA's own and will remain so."""
+        match node:
+            case ast.Constant(value=str(text)):
+                return text == "nccl" or bool(_TYPE.match(text))
+            case ast.Call(func=ast.Attribute(value=receiver, attr="cuda")):
+                return self.facts.resolve(receiver) is None
+            case ast.Name() | ast.Attribute():
+                short = self.reference(node)
+                if short is not None:
+                    return short not in _HARMLESS and self.counterpart(node) is None
+                if self.facts.resolve(node) == "torch.version.cuda":
+                    return True
+                return dotted(node) in self.held and not self.streams
+        return False
 
     def named(self, node: ast.expr, torch: str) -> Callable[[str], str] | None:
         """How the text of a CUDA device, or of its name, becomes the accelerator's; None where it can't.
@@ -158,12 +184,12 @@ class Accelerator:
         if index is None:
             return lambda text: kind
         if isinstance(index, int):
-            return lambda text: f'f"{{{kind}}}:{index}"'
+            return lambda text: f"f{text[-1]}{{{kind}}}:{index}{text[-1]}"
         if isinstance(node, ast.JoinedStr):
             return lambda text: text.replace("cuda", f"{{{kind}}}", 1)
         if cuda_string(node):
             # `"cuda:%d" % i`, `"cuda:" + i` and `"cuda:{}".format(i)` go on behind the first word.
-            return lambda text: f"{kind} + {text.replace('cuda', '', 1)}" if text[0] in "'\"" else text
+            return lambda text: f"{kind} + {text.replace('cuda', '', 1)}"
         if not isinstance(node, ast.Call) or not self.facts.call(node, "torch.device") or node.keywords:
             return None
         if len(node.args) == 1 and cuda_literal(node.args[0]) is None:
@@ -179,7 +205,8 @@ class Accelerator:
     def _variable(self, node: ast.AST) -> bool:
         """A variable that holds something of torch.cuda is no other reference: its value is the one."""
         return isinstance(node, ast.Name) and (
-            not isinstance(node.ctx, ast.Load) or any(each.value is not None for each in self.facts.bindings(node))
+            not isinstance(node.ctx, ast.Load)
+            or any(each.value is not None for each in self.facts.bindings(node))
         )
 
     def _takes(self, short: str, call: ast.Call) -> bool:
@@ -202,20 +229,6 @@ class Accelerator:
         start = source.span(call)[0]
         first, last = (at - start for at in source.span(call.args[0]))
         return lambda text: text[:first] + change(text[first:last]) + text[last:]
-
-    def _only_cuda(self, node: ast.AST) -> bool:
-        match node:
-            case ast.Constant(value=str(text)):
-                return text == "nccl" or bool(_TYPE.match(text))
-            case ast.Call(func=ast.Attribute(value=receiver, attr="cuda")):
-                return self.facts.resolve(receiver) is None
-            case ast.Name() | ast.Attribute():
-                if self.reference(node) is not None:
-                    return self.counterpart(node) is None
-                if self.facts.resolve(node) == "torch.version.cuda":
-                    return True
-                return dotted(node) in self.held and not self.streams
-        return False
 
     # -- streams and events --------------------------------------------------------------------------
 

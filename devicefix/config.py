@@ -83,9 +83,8 @@ def checked(settings: Settings) -> Settings:
     """
     version = settings.torch_version
     if settings.target == "accelerator" and version and version < ACCELERATOR_SINCE:
-        raise ConfigError(
-            f"target accelerator needs torch 2.6, which brought torch.accelerator; torch-version is {version[0]}.{version[1]}"
-        )
+        given = "{}.{}".format(*version)
+        raise ConfigError(f"target accelerator needs torch 2.6 or newer, and torch-version is {given}")
     return settings
 
 

@@ -59,6 +59,9 @@ def is_device(facts: Facts, target: ast.expr | None) -> bool:
     """Whether what `.to(...)` is handed is a device for sure, and not the CPU."""
     if target is None or cpu(facts, target):
         return False
+    if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+        if target.func.attr == "get_device" and not target.args:
+            return True
     return (
         cuda_device(facts, target)
         or literal_index(target) is not None

@@ -395,9 +395,7 @@ class Devices:
             return None
         torch = self.torch(site)
         key = f"{self._module_name}@{text}"
-        line = self.facts.source.quoted(
-            f"{self._module_name} = {self._by_flag(torch.text, text)}"
-        )
+        line = self.facts.source.quoted(f"{self._module_name} = {self._by_flag(torch.text, text)}")
         self.definitions[key] = _Definition(line, statement)
         return Use(self._module_name, torch.needs | {key})
 

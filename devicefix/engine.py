@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from devicefix.project import Project
     from devicefix.rule import Context
 
-_SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
+SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
 _NOQA = re.compile(r"#\s*noqa(?::\s?(?P<codes>[A-Z][A-Z0-9]+(?:[,\s]+[A-Z][A-Z0-9]+)*))?", re.I)
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
@@ -42,7 +42,7 @@ def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
         The findings, those of them that are fixed, and the new bytes where any change.
     """
     result = Result(path)
-    if not may_matter(data) or _SKIP_FILE.search(data):
+    if not may_matter(data) or SKIP_FILE.search(data):
         return result
     try:
         source = Source(data)
@@ -54,7 +54,7 @@ def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
         result.findings = [finding] if settings.enabled(finding.code) else []
         return result
     found, devices = _find(source, module, path, settings, project)
-    result.findings = [finding for finding in found if not _silenced(source, finding)]
+    result.findings = [finding for finding in found if not silenced(source, finding)]
     if settings.fix:
         _fix(source, devices, settings, result)
     return result
@@ -115,7 +115,7 @@ def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Fin
     return Finding(finding.code, message, *start, *end)
 
 
-def _silenced(source: Source, finding: Finding) -> bool:
+def silenced(source: Source, finding: Finding) -> bool:
     for line in {finding.line, finding.end_line}:
         start = source.line_starts[line - 1]
         match = _NOQA.search(source.text[start : source.line_end(start)])

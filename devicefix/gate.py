@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-_WORDS = (b"nccl", b"pin_memory", b"nvtx", b"apex", b"DistributedDataParallel")
+_WORDS = (
+    b"nccl", b"pin_memory", b"nvtx", b"apex", b"DistributedDataParallel", b"Variable(", b"volatile",
+    b".data[", b"cupy", b"CUDAExtension",
+)  # fmt: skip
 _LOAD = re.compile(rb"\.load\s*\(|import[^\n]*\bload\b|torch[^\n]*\bload\b")
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device\s*[=(]\s*\d")

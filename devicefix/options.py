@@ -91,7 +91,7 @@ def common(command: Command) -> Command:
             "--torch-version",
             metavar="X.Y",
             callback=_version,
-            help="The oldest torch that the result must run with; it decides what --target accelerator may use.",
+            help="The oldest torch that the result must run with: what --target accelerator may use.",
         ),
         click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
         click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core."),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
-from devicefix.facts.values import current_device, device_name, last_name
+from devicefix.facts.values import current_device, device_name
 from devicefix.gate import may_matter
 from devicefix.source import DecodeError, Source
 
@@ -201,9 +201,9 @@ def _made(facts: Facts) -> Iterator[tuple[str, str]]:
     for path, bindings in named:
         for binding in bindings:
             if isinstance(binding.value, ast.Call):
-                callee = last_name(binding.value.func)
-                if callee[:1].isupper():
-                    yield path.rpartition(".")[2], callee
+                for part in (dotted(binding.value.func) or "").split("."):
+                    if part[:1].isupper():
+                        yield path.rpartition(".")[2], part
 
 
 def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -25,27 +25,34 @@ def own_cuda(context: Context, receiver: ast.expr) -> Own:
     if not classes:
         return Own.NEVER
     if isinstance(receiver, ast.Call):
-        return Own.ALWAYS if last_name(receiver.func) in classes else Own.NEVER
+        return _made_by(context, receiver) or Own.NEVER
     if isinstance(receiver, ast.Name) and receiver.id == "self":
-        owner = next(
-            (each for _, each in context.facts.tree.ancestors(receiver) if isinstance(each, ast.ClassDef)),
-            None,
-        )
+        parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
+        owner = next((each for each in parents if isinstance(each, ast.ClassDef)), None)
         return Own.ALWAYS if owner is not None and owner.name in classes else Own.NEVER
     values = [binding.value for binding in context.facts.bindings(receiver)]
-    answers = [own_cuda(context, value) for value in values if isinstance(value, ast.Call)]
     # `x = x.cuda()` says nothing of what x is.
-    made = [
-        value
-        for value in values
-        if not (isinstance(value, ast.Call) and last_name(value.func) in ("cuda", "to"))
-    ]
-    if made and len(answers) >= len(made) and Own.ALWAYS in answers:
-        unsure = answers.count(Own.ALWAYS) < len(made)
-        return Own.MAYBE if unsure else Own.ALWAYS
+    values = [value for value in values if not _moves(value)]
+    answers = {_made_by(context, value) if isinstance(value, ast.Call) else None for value in values}
+    if answers and len(answers) == 1 and None not in answers:
+        return answers.pop() or Own.NEVER
     if Own.ALWAYS in answers or last_name(receiver) in context.project.cuda_names:
         return Own.MAYBE
-    return Own.MAYBE if not made and _module(context, receiver) else Own.NEVER
+    return Own.MAYBE if _module(context, receiver) else Own.NEVER
+
+
+def _moves(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in ("cuda", "to")
+
+
+def _made_by(context: Context, call: ast.Call) -> Own | None:
+    """Whether a call makes an object of a class with a `cuda` of its own; None where that is not known."""
+    names = (dotted(call.func) or "").split(".")
+    if not context.project.cuda_classes.isdisjoint(names):
+        return Own.ALWAYS  # also by a method of the class, such as `Model.load(path)`
+    if names[-1][:1].isupper() or (context.facts.resolve(call.func) or "").startswith("torch."):
+        return Own.NEVER
+    return None
 
 
 def _module(context: Context, receiver: ast.expr) -> bool:

@@ -75,8 +75,8 @@ class Context:
 
         `otherwise` may be made from the text of the expression.
 
-        With any accelerator as the target, a device becomes the accelerator's, unless it is `of_cuda`, such as
-        the place that a checkpoint was saved from.
+        With any accelerator as the target, a device becomes the accelerator's, unless it is `of_cuda`, such
+        as the place that a checkpoint was saved from.
         """
         named = None if of_cuda else self.devices.accelerated(node)
         use = named[0] if named else self.devices.available(node, of_cuda=of_cuda)

@@ -107,7 +107,12 @@ def tensors_place(context: Context, target: ast.expr) -> Use | None:
     """`y.device` for `y.get_device()`, which is the number of the same place on a GPU, but -1 on a CPU."""
     if not (isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute)):
         return None
-    if target.func.attr != "get_device" or target.args or target.keywords:
+    if (
+        target.func.attr != "get_device"
+        or target.args
+        or target.keywords
+        or last_name(target.func.value) == "self"
+    ):
         return None
     code = context.source.code(target)
     return Use(code[: code.rindex(".get_device")].rstrip() + ".device")

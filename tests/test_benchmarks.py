@@ -27,7 +27,7 @@ def main(use_cuda):
 """
 OTHERS = """\
 import torch
-import some_cuda_kernels
+from helpers import some_cuda_kernels
 
 torch.cuda.manual_seed(1)
 print("needs cuda")

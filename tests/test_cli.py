@@ -384,3 +384,48 @@ def test_neither_torch_nor_anything_slow_is_imported(tmp_path: Path) -> None:
         [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False
     )
     assert (done.returncode, "Would fix" in done.stderr) == (0, True), done.stderr
+
+
+def test_target_accelerator_reports_what_does_no_harm_on_a_cpu(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.empty_cache()\n")
+    assert run("check", "tied.py").exit_code == 0
+    done = run("check", "--target", "accelerator", "tied.py")
+    assert done.exit_code == 1
+    assert "DF405 [*]" in done.stdout
+
+
+def test_target_and_version_come_from_the_configuration_too(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.devicefix]\ntarget = "accelerator"\ntorch-version = "2.6"\n'
+    )
+    (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.set_device(0)\n")
+    run("rewrite", "-i", "tied.py")
+    assert "torch.accelerator.set_device_idx(0)" in (tmp_path / "tied.py").read_text()
+    (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.set_device(0)\n")
+    run("rewrite", "-i", "--target", "cuda", "tied.py")
+    assert "torch.cuda.set_device(0)" in (tmp_path / "tied.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ("--target", "accelerator", "--torch-version", "2.5"),
+            "needs torch 2.6 or newer, and torch-version is 2.5",
+        ),
+        (("--torch-version", "two"), 'must be a version such as "2.6"'),
+        (("--target", "tpu"), "tpu"),
+    ],
+)
+def test_a_target_that_can_not_be_is_an_error(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    done = run("check", *arguments, "tied.py")
+    assert done.exit_code == 2
+    assert complaint in done.stderr
+
+
+def test_an_older_torch_is_no_error_with_cuda(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "free.py").write_text(FREE)
+    assert run("check", "--torch-version", "1.4", "free.py").exit_code == 0

@@ -109,3 +109,18 @@ def test_the_nearest_file_with_the_table_is_found(tmp_path: Path) -> None:
 def test_a_broken_file_that_speaks_of_us_is_found(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.devicefix\n")
     assert find(tmp_path) == tmp_path / "pyproject.toml"
+
+
+def test_target_and_torch_version_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[tool.devicefix]\ntarget = "accelerator"\ntorch-version = "2.10.1"\n')
+    settings = load(Settings(), file)
+    assert (settings.target, settings.torch_version) == ("accelerator", (2, 10))
+
+
+@pytest.mark.parametrize("line", ['target = "tpu"', "torch-version = 2.10", 'torch-version = "new"'])
+def test_a_wrong_target_or_version_is_an_error(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text(f"[tool.devicefix]\n{line}\n")
+    with pytest.raises(ConfigError, match=line.partition(" ")[0]):
+        load(Settings(), file)

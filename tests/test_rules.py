@@ -27,7 +27,10 @@ def rewrite(text: str, settings: Settings | None = None) -> Result:
 @pytest.mark.parametrize(("rule", "example"), MATCHES)
 def test_matches(rule: type[Rule], example: Changed) -> None:
     settings = Settings(
-        fix=True, unsafe_fixes=example.unsafe, select=() if rule.default else ("DF", rule.code)
+        fix=True,
+        unsafe_fixes=example.unsafe,
+        select=() if rule.default else ("DF", rule.code),
+        target=rule.targets[0],
     )
     result = rewrite(example.before, settings)
     assert rule.code in {finding.code for finding in result.findings}
@@ -37,14 +40,13 @@ def test_matches(rule: type[Rule], example: Changed) -> None:
 @pytest.mark.parametrize(("rule", "example"), MATCHES)
 def test_second_run_changes_nothing(rule: type[Rule], example: Changed) -> None:
     if example.after is not None:
-        assert rewrite(example.after).output is None
+        assert rewrite(example.after, Settings(fix=True, target=rule.targets[0])).output is None
 
 
 @pytest.mark.parametrize(("rule", "example"), LEAVES)
 def test_leaves(rule: type[Rule], example: str) -> None:
-    assert rule.code not in {
-        finding.code for finding in rewrite(example, Settings(select=(rule.code,))).findings
-    }
+    settings = Settings(select=(rule.code,), target=rule.targets[0])
+    assert rule.code not in {finding.code for finding in rewrite(example, settings).findings}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from devicefix.beside.shell import makefile_pairs, shell_pairs
 from devicefix.beside.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 from devicefix.beside.ties import tie
-from devicefix.engine import _SKIP_FILE, _silenced
+from devicefix.engine import SKIP_FILE, silenced
 from devicefix.finding import Finding, Result
 from devicefix.source import DecodeError, Source
 
@@ -65,7 +65,7 @@ def run(data: bytes, path: str, settings: Settings) -> Result:
     pairs = reader(path)
     if pairs is None or not settings.enabled(ConfigFile.code, ConfigFile.default):
         return result
-    if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or _SKIP_FILE.search(data):
+    if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
         return result
     try:
         source = Source(data)
@@ -80,6 +80,6 @@ def run(data: bytes, path: str, settings: Settings) -> Result:
         code = code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…"
         places = *source.position(pair.start), *source.position(pair.end)
         finding = Finding(ConfigFile.code, f"`{code}` {message}", *places)
-        if not _silenced(source, finding):
+        if not silenced(source, finding):
             result.findings.append(finding)
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -75,8 +76,9 @@ class Scope:
 # Statements that hold none of these words can't be part of a tie, nor say anything about one: only the
 # names that they bind are looked at.
 _WORDS = (
-    "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor",
-    "add_argument", "accelerator", "stream", "event", ".record", "elapsed", "synchronize", "backend",
+    "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor", "backend",
+    "variable(", "volatile", ".data", "add_argument", "accelerator", "stream", "event", ".record", "elapsed",
+    "synchronize",
 )  # fmt: skip
 _EXPRESSIONS = {
     kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "kind", "type_comment"))
@@ -110,7 +112,7 @@ class Tree:
         self.root = Scope(module, None)
         self.scopes: dict[ast.AST, Scope] = {module: self.root}
         self.within: dict[ast.AST, Scope] = {module: self.root}
-        self.nodes: list[ast.AST] = []
+        self.nodes: list[ast.AST] = [module]
         self.attributes: dict[str, list[Binding]] = {}
         self.star_imports: list[str] = []
         self.loads: set[str] = set()
@@ -159,13 +161,29 @@ class Tree:
         return [statement]
 
 
+_FROM_CUDA = re.compile(
+    r"^[ \t]*(?:from[ \t]+torch\.cuda[\w.]*[ \t]+import[ \t]+([^\n#]+)"
+    r"|import[ \t]+torch\.cuda[\w.]*[ \t]+as[ \t]+(\w+)"
+    r"|from[ \t]+torch[ \t]+import[^\n#]*\bcuda[ \t]+as[ \t]+(\w+))",
+    re.M,
+)
+
+
+def _imported_from_cuda(text: str) -> set[str]:
+    """The names, in small letters, by which a module calls torch.cuda or parts of it."""
+    found = {
+        name for match in _FROM_CUDA.findall(text) for part in match for name in re.findall(r"\w+", part)
+    }
+    return found - {"as", "import"}
+
+
 def _lines(text: str) -> list[int]:
     """The lines, from 1, that hold a word that matters."""
     text = text.lower()
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     places: set[int] = set()  # at most one for each word and line
-    for word in _WORDS:
+    for word in (*_WORDS, *_imported_from_cuda(text)):
         at = text.find(word)
         while at >= 0:
             places.add(at)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from devicefix.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
-from devicefix.facts import dotted, returns
+from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.finding import Edit, Finding, Fix, Safety
 from devicefix.receivers import Own, own_cuda
@@ -101,12 +101,14 @@ class CudaApi(Rule):
             'if torch.accelerator.is_available() else torch.device("cpu")\n',
         ),
         Changed(
-            "import torch\n\nuse = torch.cuda.is_available()\nif use:\n    net = net.cuda()\n    torch.backends.cudnn.benchmark = True\n",
-            "import torch\n\nuse = torch.accelerator.is_available()\n"
-            'device = torch.accelerator.current_accelerator() if use else torch.device("cpu")\n'
-            "if use:\n    net = net.to(device)\n    torch.backends.cudnn.benchmark = True\n"
-        ) if False else Changed(
-            "import torch\n\nx = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n", None
+            "import torch\n\nuse = torch.cuda.is_available()\nif use:\n    net = net.cuda()\n    tune(net)\n",
+            "import torch\n\n"
+            'device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")\n\n'
+            "use = torch.accelerator.is_available()\nif use:\n    net = net.to(device)\n    tune(net)\n",
+        ),
+        Changed(
+            "import torch\n\nx = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
+            None,
         ),
         Changed(
             "import torch\n\nwith torch.cuda.amp.autocast(args.half):\n    run()\nscaler = torch.cuda.amp.GradScaler()\n",
@@ -126,9 +128,7 @@ class CudaApi(Rule):
         ),
         Changed("import torch\n\ntorch.cuda.manual_seed_all(1)\n", None),
         Changed("from torch.cuda import nvtx\n", None),
-        Changed("import torch\n\nside = torch.cuda.Event()\nlaunch(side)\n", None) if False else Changed(
-            "import torch\n\nwait = torch.cuda.synchronize\n", None
-        ),
+        Changed("import torch\n\nwait = torch.cuda.synchronize\n", None),
     )
     LEAVES = (
         "import torch\n\nif torch.accelerator.is_available():\n    torch.accelerator.synchronize()\n",
@@ -200,10 +200,10 @@ class CudaApi(Rule):
         assert call is not None
         torch = self.devices.torch(node)
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
-        fix = Fix((rename, *self._arguments(call, short)), needs=torch.needs)
+        fix = Fix((rename, *self._arguments(call, short), *self._devices(call)), needs=torch.needs)
         if short == "stream":
             return self._entered(call)
-        if short in AMP or self.facts.guarded(node):
+        if short in AMP or self.facts.guarded(node) or self._seen_to(node):
             return fix
         if counterpart.instead is not None:
             guard = self._guard(call, counterpart.instead)
@@ -212,7 +212,11 @@ class CudaApi(Rule):
             return fix if self.streams.of_maker(call) is not None else None
         if short == "device":
             return fix
-        return fix if self.functions.fix(call) is not None else None
+        return fix if self.functions.fix(call, short) is not None else None
+
+    def _seen_to(self, node: ast.expr) -> bool:
+        """Whether another rule makes what is around a node depend on CUDA, or on any accelerator."""
+        return any(child in self.context.claimed for child, _ in self.facts.tree.ancestors(node))
 
     def _guard(self, call: ast.Call, instead: str) -> Fix:
         statement = self.facts.tree.statement(call)
@@ -238,6 +242,14 @@ class CudaApi(Rule):
         elif short not in ("Stream", "Event"):
             for keyword in call.keywords:
                 yield Edit(source.span(keyword)[0], source.span(keyword.value)[0], "")
+
+    def _devices(self, call: ast.Call) -> Iterator[Edit]:
+        """The edits that make the devices among the arguments of a call the accelerator's."""
+        for value in (*call.args, *(each.value for each in call.keywords)):
+            accelerated = self.devices.accelerated(value) if value not in self.planned else None
+            if accelerated is not None:
+                self.planned.add(value)
+                yield Edit(*self.context.source.span(value), accelerated[1])
 
     def _entered(self, call: ast.Call) -> Fix:
         """The fix that enters a stream itself; there is none to enter on a CPU."""
@@ -274,7 +286,10 @@ class CudaApi(Rule):
                 if change is None:
                     line = getattr(part, "lineno", None)
                     where = f" in line {line}" if line else ""
-                    return None, f"it guards what is CUDA's own{where}, which another accelerator must not reach"
+                    return (
+                        None,
+                        f"it guards what is CUDA's own{where}, which another accelerator must not reach",
+                    )
                 if change.edits and part not in self.planned and part not in planned:
                     planned.add(part)
                     edits += change.edits
@@ -288,18 +303,17 @@ class CudaApi(Rule):
         match node:
             case ast.Call(func=ast.Attribute(attr="cuda")):
                 return self._move(node) if self.facts.resolve(node.func) is None else nothing
-            case ast.expr() if cuda_device(self.facts, node):
-                if self._location(node):
-                    return None
-                if not self._value(node):
-                    return nothing
+            case ast.Call() if self.facts.call(node, *_LOADS):
+                where = next((each.value for each in node.keywords if each.arg == "map_location"), None)
+                return nothing if isinstance(where, (ast.Name, ast.Attribute)) or _is_cpu(where) else None
+            case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
                 if accelerated is None:
-                    return nothing if literal_index(getattr(node, "args", [None])[0]) is not None else None
+                    return nothing  # a number, which is any accelerator's
                 use, change = accelerated
                 return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
             case ast.Constant() | ast.Name() | ast.Attribute():
-                return nothing if self.accelerator.only_cuda(node) is None else None
+                return None if self.accelerator.is_cudas(node) else nothing
         return nothing
 
     def _move(self, node: ast.Call) -> Fix | None:
@@ -309,7 +323,9 @@ class CudaApi(Rule):
         plain = target is None or literal_index(target) is not None
         if not plain or "storage" in last_name(receiver) or own_cuda(self.context, receiver) is not Own.NEVER:
             return None
-        if any(isinstance(each, ast.Starred) for each in node.args) or any(not each.arg for each in node.keywords):
+        if any(isinstance(each, ast.Starred) for each in node.args) or any(
+            not each.arg for each in node.keywords
+        ):
             return None
         use = target_device(self.context, node, target)
         return self.context.edit(node, moved(use.text), use) if use is not None else None
@@ -317,37 +333,38 @@ class CudaApi(Rule):
     def _value(self, node: ast.expr) -> bool:
         """Whether a device is used as one, and not compared, told, or part of another."""
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, (ast.Compare, ast.Subscript, ast.JoinedStr, ast.FormattedValue, ast.Expr)):
+        if isinstance(parent, (ast.Compare, ast.Subscript, ast.JoinedStr, ast.BinOp, ast.Expr)):
             return False
         if isinstance(parent, ast.Dict) and node in parent.keys:
             return False
         if isinstance(parent, ast.Call):
             # `torch.device("cuda")` is replaced as a whole.
             return last_name(parent.func) not in _TELLS and not cuda_device(self.facts, parent)
-        return not (isinstance(parent, (ast.BinOp, ast.Attribute)) and cuda_device(self.facts, _whole(parent, self)))
+        return True
 
-    def _location(self, node: ast.AST) -> bool:
-        """Whether a node is part of a call that reads a checkpoint, or of one that is CUDA's own."""
+    def _of_cuda(self, node: ast.AST) -> ast.Call | None:
+        """The call around a node that reads a checkpoint, or is CUDA's own."""
         for _, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.stmt):
-                return False
+                break
             if isinstance(parent, ast.Call):
                 if self.facts.call(parent, *_LOADS):
-                    return True
+                    return parent
                 if self.accelerator.reference(parent.func) and not self.accelerator.counterpart(parent.func):
-                    return True
-        return False
+                    return parent
+        return None
 
     def _regions(self, node: ast.expr, depth: int, counts: bool) -> list[ast.AST] | None:
         """What runs only by the answer to a question; None where that can't be seen."""
         if depth == 0:
             return None
         tree, guards = self.facts.tree, self.facts.guards
-        if self._location(node):
-            return [ast.Constant("nccl")]
+        around = self._of_cuda(node)
+        if around is not None:
+            return [around]
         before: list[ast.AST] = []
         top, parent = node, tree.parents.get(node)
-        while isinstance(parent, (ast.UnaryOp, ast.BoolOp, ast.Compare)) or _is_bool(parent):
+        while isinstance(parent, (ast.UnaryOp, ast.BoolOp, ast.Compare)) or _keeps(parent):
             if isinstance(parent, ast.BoolOp):
                 before += parent.values[parent.values.index(top) + 1 :]
             assert isinstance(parent, ast.expr)
@@ -381,9 +398,7 @@ class CudaApi(Rule):
                 return before
             case ast.Call() if last_name(parent.func) in _TELLS:
                 return before
-            case ast.Call() if any(
-                parent in getattr(around, "decorator_list", ()) for around in [tree.parents.get(parent)]
-            ):
+            case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
                 return [*before, tree.parents[parent]]
         return [*before, *self._counted(top)] if counts else None
 
@@ -418,13 +433,10 @@ class CudaApi(Rule):
         return regions
 
 
-def _is_bool(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
+def _keeps(node: ast.AST | None) -> bool:
+    """Whether a call hands an answer on as it is, or nearly so."""
+    return isinstance(node, ast.Call) and last_name(node.func) in ("bool", "int", "max", "min")
 
 
-def _whole(node: ast.AST, rule: CudaApi) -> ast.expr:
-    """A string put together, from a part of it."""
-    parent = rule.facts.tree.parents.get(node)
-    found = parent if isinstance(node, ast.Attribute) else node
-    assert isinstance(found, ast.expr)
-    return found
+def _is_cpu(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "cpu"

@@ -124,7 +124,7 @@ class CudaFunction(Rule):
         if short == "device":
             yield from self._device(node)
         elif short in _RAISING or (short.endswith("set_rng_state") and self._saves_state):
-            fix = self._fix(node, short)
+            fix = self.fix(node, short)
             advice = "" if fix else ": decide what to do instead, and put it under a guard"
             yield self.finding(node, f"`{name}` raises an error without CUDA{advice}", fix)
 
@@ -144,10 +144,12 @@ class CudaFunction(Rule):
             self.context.claim(node.args[0])
             accelerator = self.context.accelerator
             taken_over = accelerator is not None and accelerator.counterpart(node.func) is not None
-            fix = self.context.conditional(node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over)
+            fix = self.context.conditional(
+                node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over
+            )
             yield self.finding(node, "`torch.cuda.device` can't be entered without CUDA", fix)
 
-    def _fix(self, node: ast.Call, short: str) -> Fix | None:
+    def fix(self, node: ast.Call, short: str) -> Fix | None:
         if self._inside_another(node):
             return Fix(())  # what is done about that one serves both
         parent = self.facts.tree.parents.get(node)

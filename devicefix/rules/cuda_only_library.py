@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import refuses
 from devicefix.finding import Finding
-from devicefix.rule import Changed
-from devicefix.rules._whole_module import WholeModule
+from devicefix.rule import Changed, Rule
 
 # By module, longest first: what it is, and what to do without it.
 _LIBRARIES = {
@@ -68,7 +67,7 @@ _MENTIONED = re.compile(
 _FAILED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError"}
 
 
-class CudaOnlyLibrary(WholeModule):
+class CudaOnlyLibrary(Rule):
     """
     ## What it does
     Reports the imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn,

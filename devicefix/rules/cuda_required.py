@@ -106,8 +106,7 @@ class CudaRequired(Rule):
             if any(guards.implies(value) for value in kept):
                 yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
             elif kept and len(kept) < len(node.test.values):
-                code = " and ".join(self._code(value) for value in kept)
-                yield self.finding(node, MESSAGE, Fix((Edit(*self.context.source.span(node.test), code),)))
+                yield self.finding(node, MESSAGE, Fix(self._only(node.test, kept)))
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         refusal = self.facts.guards.refusal(node)
@@ -123,6 +122,17 @@ class CudaRequired(Rule):
         if not other:
             return Fix((removed(source, node, self.facts.tree.block(node)),))
         return Fix(unwrapped(source, node, other)) if can_unwrap(source, node, other) else None
+
+    def _only(self, test: ast.BoolOp, kept: list[ast.expr]) -> tuple[Edit, ...]:
+        """The edits that leave some of the parts of a test; what stands in them may change as well."""
+        source = self.context.source
+        (start, end), first, last = source.span(test), source.span(kept[0])[0], source.span(kept[-1])[1]
+        around = source.text[start:first], source.text[last:end]
+        together = test.values[test.values.index(kept[0]) : test.values.index(kept[-1]) + 1] == kept
+        if together and all(text.count("(") == text.count(")") for text in around):
+            cut = (Edit(start, first, ""), Edit(last, end, ""))
+            return tuple(edit for edit in cut if edit.start < edit.end)
+        return (Edit(start, end, " and ".join(map(self._code, kept))),)
 
     def _code(self, node: ast.expr) -> str:
         code = self.context.source.code(node)

@@ -97,7 +97,7 @@ class DeviceArgument(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
-        if name in _OFF_BY_THEMSELVES or name in _OTHER_RULES:
+        if name in _OFF_BY_THEMSELVES or name in _OTHER_RULES or name.startswith("torch.cuda."):
             return
         of_torch = name.startswith("torch.")
         for value in self._devices(node, name):

@@ -75,7 +75,9 @@ class DeviceChoice(Rule):
         self.context.claim(node.body, node.orelse)
         if self.facts.guards.implies(test, cuda is node.body) or self.facts.guarded(node):
             return
-        yield self.finding(node, "chooses CUDA without asking whether it is there", self._fix(node, test, cuda))
+        yield self.finding(
+            node, "chooses CUDA without asking whether it is there", self._fix(node, test, cuda)
+        )
 
     def _fix(self, node: ast.IfExp, test: ast.expr, cuda: ast.expr) -> Fix:
         fix = self._also_available(node, test, wanted=cuda is node.body)

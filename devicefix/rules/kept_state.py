@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 from devicefix.facts.copies import held_copies
 from devicefix.finding import Finding
-from devicefix.rule import Changed
-from devicefix.rules._whole_module import WholeModule
+from devicefix.rule import Changed, Rule
 from devicefix.rules.kept_view import copied, remedy
 
 
-class KeptState(WholeModule):
+class KeptState(Rule):
     """
     ## What it does
     Finds parameters of a model that are moved to the CPU (or a GPU) to be kept while training goes on:

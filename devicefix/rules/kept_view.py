@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from devicefix.facts.copies import Held, held_copies
 from devicefix.facts.values import last_name
 from devicefix.finding import Edit, Finding, Fix, Safety
-from devicefix.rule import Changed, Context
-from devicefix.rules._whole_module import WholeModule
+from devicefix.rule import Changed, Context, Rule
 
 
-class KeptView(WholeModule):
+class KeptView(Rule):
     """
     ## What it does
     Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is kept and used again after

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterator
 
 from devicefix.finding import Finding
-from devicefix.rule import Changed
-from devicefix.rules._whole_module import WholeModule
+from devicefix.rule import Changed, Rule
 
 _FUNCTIONS = re.compile(
     r"torch\.nn\.parallel\.((replicate|parallel_apply|data_parallel)(\.\w+)?|scatter|gather"
@@ -18,7 +17,7 @@ _WORDS = re.compile(
 _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 
 
-class ManualParallel(WholeModule):
+class ManualParallel(Rule):
     """
     ## What it does
     Reports `replicate`, `scatter`, `gather`, `parallel_apply` and `data_parallel` of `torch.nn.parallel` where

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 from devicefix.facts.copies import held_copies
 from devicefix.finding import Finding
-from devicefix.rule import Changed
-from devicefix.rules._whole_module import WholeModule
+from devicefix.rule import Changed, Rule
 from devicefix.rules.kept_view import changed_and_used, copied
 
 
-class ReusedBuffer(WholeModule):
+class ReusedBuffer(Rule):
     """
     ## What it does
     Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` whose

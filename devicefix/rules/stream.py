@@ -109,7 +109,7 @@ class CudaStream(Rule):
         if self.facts.guarded(node):
             return
         if self._made(node):
-            fix = self._of_maker(node)
+            fix = self.of_maker(node)
             name = self.facts.resolve(node.func)
             yield self.finding(
                 node, f"`{name}` needs CUDA" if fix else f"`{name}` needs CUDA, and {_ADVICE}", fix
@@ -122,7 +122,7 @@ class CudaStream(Rule):
     def _made(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and self.facts.resolve(node.func) in _MAKERS
 
-    def _of_maker(self, node: ast.Call) -> Fix | None:
+    def of_maker(self, node: ast.Call) -> Fix | None:
         """Where a stream is made or asked for."""
         statement = self._ordering(node)
         if statement is not None:

@@ -1,0 +1,64 @@
+"""The documentation says what the rules do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from devicefix.config import Settings
+from devicefix.engine import run
+from devicefix.finding import Finding, Safety
+from devicefix.project import Project, summarize
+from devicefix.rules import RULES
+
+PATTERNS = (Path(__file__).parents[1] / "docs" / "patterns.md").read_text()
+ROW = re.compile(
+    r"^\| (?P<example>.+?) \| (?P<codes>—|DF\d{3}(?:, DF\d{3})*) \| \*\*(?P<outcome>\w+)\*\*", re.M
+)
+ROWS = [
+    (match["example"].replace("\\|", "|"), match["codes"], match["outcome"])
+    for match in ROW.finditer(PATTERNS)
+]
+CODE = re.compile(r"`[^`]+`(?:<br>`[^`]+`)*")
+EXAMPLES = [row for row in ROWS if CODE.fullmatch(row[0])]
+PREAMBLE = """\
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+from torch.autograd import Variable
+from torch.utils.data import DataLoader
+
+"""
+
+
+def test_every_row_is_read() -> None:
+    rows = [line for line in PATTERNS.splitlines() if line.startswith("| ")]
+    titles = [line for line in rows if line.startswith(("| Example |", "| --- |"))]
+    assert len(ROWS) == len(rows) - len(titles)
+
+
+def test_every_rule_has_a_row_and_every_row_a_rule() -> None:
+    assert {code for _, codes, _ in ROWS for code in re.findall(r"DF\d{3}", codes)} == set(RULES)
+    assert set(re.findall(r"DF\d{3}", PATTERNS)) <= set(RULES)
+
+
+@pytest.mark.parametrize(("example", "codes", "outcome"), EXAMPLES, ids=[row[0][:50] for row in EXAMPLES])
+def test_examples(example: str, codes: str, outcome: str) -> None:
+    lines = [line.removeprefix("`").removesuffix("`") for line in example.split("<br>")]
+    wanted = [] if codes == "—" else codes.split(", ")
+    extra = any(not RULES[code].default for code in wanted)
+    data = (PREAMBLE + "\n".join(lines) + "\n").encode()
+    settings = Settings(fix=True, unsafe_fixes=True, select=("DF",) if extra else ())
+    result = run(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+    if not wanted:
+        assert [finding.code for finding in result.findings] == []
+    for code in wanted:
+        found = [finding for finding in result.findings if finding.code == code]
+        assert found, [finding.code for finding in result.findings]
+        assert {_outcome(finding) for finding in found} == {outcome}
+
+
+def _outcome(finding: Finding) -> str:
+    return {None: "reported", Safety.SAFE: "fixed", Safety.UNSAFE: "unsafe"}[finding.safety]

@@ -1,0 +1,262 @@
+"""What becomes of a program where the target is any accelerator, run with torch on this machine's CPU."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import dedent
+
+import pytest
+
+from devicefix.config import Settings
+from devicefix.engine import run
+from devicefix.finding import Result
+from devicefix.project import Project, summarize
+
+DEVICE = (
+    'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")'
+)
+TYPE = 'torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"'
+
+
+def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> Result:
+    data = dedent(text).encode()
+    settings = Settings(fix=True, unsafe_fixes=unsafe, target="accelerator", torch_version=version)
+    return run(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+
+
+def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
+    """The new source, which a second run leaves as it is."""
+    output = rewrite(text, version, unsafe=unsafe).output
+    new = output.decode() if output is not None else dedent(text)
+    assert rewrite(new, version, unsafe=unsafe).output is None
+    return new
+
+
+def body(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
+    """The new source of a module that begins with `import torch`, less that."""
+    return after(f"import torch\n\n{text}", version, unsafe=unsafe).removeprefix("import torch\n\n")
+
+
+def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
+    return [each.message for each in rewrite(text, version).remaining]
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("x = x.cuda()\n", f"device = {DEVICE}\n\nx = x.to(device)\n"),
+        (
+            "x = x.cuda(1)\n",
+            "device1 = torch.device(torch.accelerator.current_accelerator().type, 1) "
+            'if torch.accelerator.is_available() else torch.device("cpu")\n\nx = x.to(device1)\n',
+        ),
+        ('d = torch.device("cuda")\n', f"d = {DEVICE}\n"),
+        ("DEVICE = 'cuda'\n", f"DEVICE = {TYPE}\n".replace('"', "'")),
+        (
+            'd = torch.device("cuda", rank)\n',
+            "d = torch.device(torch.accelerator.current_accelerator().type, rank) "
+            'if torch.accelerator.is_available() else torch.device("cpu")\n',
+        ),
+        (
+            'x = x.to(f"cuda:{rank}")\n',
+            'x = x.to(f"{torch.accelerator.current_accelerator().type}:{rank}" '
+            'if torch.accelerator.is_available() else "cpu")\n',
+        ),
+        (
+            'd = torch.device("cuda:%d" % i)\n',
+            'd = torch.device(torch.accelerator.current_accelerator().type + ":%d" % i '
+            'if torch.accelerator.is_available() else "cpu")\n',
+        ),
+        (
+            'd = torch.device("cuda" if args.cuda else "cpu")\n',
+            "d = torch.device(torch.accelerator.current_accelerator().type "
+            'if args.cuda and torch.accelerator.is_available() else "cpu")\n',
+        ),
+        ("x = x.pin_memory()\n", "x = x.pin_memory() if torch.accelerator.is_available() else x\n"),
+    ],
+)
+def test_devices_are_the_accelerators(before: str, expected: str) -> None:
+    assert body(before) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = x.type(torch.cuda.FloatTensor)\n",
+        'dist.init_process_group("nccl")\n',
+        "state = torch.load(path)\n",
+        'state = torch.load(path, map_location="cuda:0")\n',
+        "logger.info(torch.cuda.get_device_name(0))\n",
+        'same = x.type() == "torch.cuda.HalfTensor"\n',
+    ],
+)
+def test_what_is_cudas_own_asks_for_cuda(line: str) -> None:
+    for unsafe in (False, True):
+        new = body(line, unsafe=unsafe)
+        assert "torch.cuda.is_available()" in new
+        assert "accelerator" not in new
+
+
+def test_a_guard_is_replaced_with_all_that_depends_on_it() -> None:
+    before = """\
+        import torch
+
+        use_cuda = not args.no_cuda and torch.cuda.is_available()
+        device = torch.device("cuda" if use_cuda else "cpu")
+        if use_cuda:
+            torch.cuda.manual_seed(args.seed)
+            torch.cuda.set_device(0)
+            net = net.cuda().eval()
+    """
+    new = after(before)
+    assert "use_cuda = not args.no_cuda and torch.accelerator.is_available()" in new
+    assert 'device = torch.device(torch.accelerator.current_accelerator().type if use_cuda else "cpu")' in new
+    assert "torch.accelerator.set_device_index(0)" in new
+    assert ".cuda()" not in new
+    assert messages(before)[-1].endswith("`torch.manual_seed` seeds every device")
+
+
+@pytest.mark.parametrize(
+    "own", ["x = torch.cuda.FloatTensor(2)", "x = torch.load(path)", "apply(backend='nccl')"]
+)
+def test_a_guard_around_what_is_cudas_own_stays(own: str) -> None:
+    text = f"import torch\n\nif torch.cuda.is_available():\n    {own}\n"
+    for unsafe in (False, True):
+        assert "if torch.cuda.is_available():" in after(text, unsafe=unsafe)
+    assert any("guards what is CUDA's own in line 4" in message for message in messages(text))
+
+
+def test_an_answer_that_is_handed_on_is_replaced_only_if_asked_for() -> None:
+    line = "def use_gpu():\n    return torch.cuda.is_available()\n"
+    assert body(line) == line
+    assert body(line, unsafe=True) == line.replace("cuda", "accelerator")
+
+
+def test_pure_moves_are_still_collapsed() -> None:
+    new = body(
+        "if torch.cuda.is_available():\n    x = x.cuda()\ny = y.cuda() if torch.cuda.is_available() else y\n"
+    )
+    assert new == f"device = {DEVICE}\n\nx = x.to(device)\ny = y.to(device)\n"
+
+
+def test_streams_are_replaced_together_or_not_at_all() -> None:
+    text = """\
+        import torch
+
+        class Prefetcher:
+            def __init__(self):
+                self.stream = torch.cuda.Stream()
+
+            def preload(self):
+                with torch.cuda.stream(self.stream):
+                    self.x = self.x.float()
+
+            def next(self):
+                torch.cuda.current_stream().wait_stream(self.stream)
+    """
+    new = after(text)
+    assert "torch.cuda" not in new
+    assert "with self.stream if torch.accelerator.is_available() else contextlib.nullcontext():" in new
+    # To be entered again inside itself a stream needs a newer torch.
+    assert "accelerator" not in after(text, (2, 7))
+    assert "accelerator" not in after(text + "\n    def raw(self):\n        return kernel(self.stream)\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "call", "counterpart"),
+    [
+        ((2, 6), "set_device(0)", "set_device_idx(0)"),
+        ((2, 7), "set_device(0)", "set_device_index(0)"),
+        (None, "set_device(0)", "set_device_index(0)"),
+        ((2, 6), "synchronize(device=0)", "synchronize(0)"),
+        ((2, 9), "empty_cache()", "empty_cache()"),
+    ],
+)
+def test_the_oldest_torch_decides_the_spelling(
+    version: tuple[int, int] | None, call: str, counterpart: str
+) -> None:
+    expected = f"if torch.accelerator.is_available():\n    torch.accelerator.{counterpart}\n"
+    assert body(f"torch.cuda.{call}\n", version) == expected
+
+
+def test_what_is_too_new_is_reported() -> None:
+    text = "import torch\n\ntorch.cuda.empty_cache()\n"
+    assert after(text, (2, 8)) == text
+    assert "from torch 2.9 on" in messages(text, (2, 8))[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch as th\n\nth.cuda.empty_cache()\n",
+        "from torch import cuda\n\ncuda.empty_cache()\n",
+        "from torch.cuda import empty_cache as clear\n\nclear()\n",
+        "import torch\n\nhandler = torch.cuda.empty_cache\n",
+        "import torch\n\nif hasattr(torch.cuda, 'empty_cache'):\n    pass\n",
+        "import torch\n\nif torch.cuda.is_available():\n    n = torch.cuda.device_count()\n",
+        "import torch\n\nx = torch.device(torch.cuda.current_device())\n",
+        'import torch\n\nprint(f"{torch.cuda.memory_allocated()}")\n',
+    ],
+)
+def test_every_use_is_reported(text: str) -> None:
+    assert "DF405" in {each.code for each in rewrite(text).findings}
+
+
+def test_cuda_remains_the_default_target() -> None:
+    data = b"import torch\n\ntorch.cuda.empty_cache()\n"
+    assert run(data, "module.py", Settings(select=("DF",)), Project()).findings == []
+
+
+PROGRAM = """\
+import torch
+import torch.nn as nn
+
+torch.manual_seed(0)
+use_cuda = torch.cuda.is_available()
+net = nn.Linear(4, 2).cuda()
+start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+side = torch.cuda.Stream()
+scaler = torch.cuda.amp.GradScaler()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+if use_cuda:
+    torch.cuda.set_device(0)
+    net = net.cuda()
+start.record()
+for _ in range(3):
+    with torch.cuda.stream(side):
+        x = torch.ones(8, 4).cuda(non_blocking=True)
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.amp.autocast(True):
+        loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+end.record()
+torch.cuda.synchronize()
+elapsed = start.elapsed_time(end)
+used = torch.cuda.max_memory_allocated() / 2**20
+torch.cuda.reset_peak_memory_stats()
+torch.cuda.empty_cache()
+with torch.cuda.device(0):
+    count = max(torch.cuda.device_count(), 1)
+where = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+state = {"device": "cuda"}
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_program_runs_on_the_cpu() -> None:
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, "accelerator") or torch.accelerator.is_available():
+        pytest.skip("this is about a machine without an accelerator, and torch 2.6")
+    new = after(PROGRAM)
+    assert "torch.cuda" not in new
+    names: dict[str, object] = {}
+    exec(compile(ast.parse(new), "program.py", "exec"), names)
+    assert names["elapsed"] != names["elapsed"]  # nan: nothing was measured
+    assert names["used"] == 0
+    assert names["count"] == 1
+    assert names["where"] == torch.device("cpu")
+    assert names["state"] == {"device": "cpu"}
+    assert torch.isfinite(names["loss"])
