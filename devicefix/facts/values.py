@@ -29,6 +29,11 @@ def device_name(name: str) -> bool:
     return bool(_DEVICE_NAME.search(name.replace("-", "_"))) and not name.endswith("_type")
 
 
+def devices_name(name: str) -> bool:
+    """Whether a variable of this name holds several devices, judged by the name alone."""
+    return bool(re.search(r"(^|_)(devices|device_?list)\Z", name, re.I))
+
+
 def index_name(name: str) -> bool:
     """Whether a variable of this name holds the number of a GPU, judged by the name alone."""
     return bool(_INDEX_NAME.search(name.replace("-", "_")))

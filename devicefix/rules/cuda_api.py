@@ -143,6 +143,7 @@ class CudaApi(Rule):
         self.functions = CudaFunction(context)
         self.streams = CudaStream(context)
         self.moves = GuardedMove(context)
+        self._collapses = context.settings.enabled(GuardedMove.code, GuardedMove.default)
         self.planned: set[ast.AST] = set()
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
@@ -372,13 +373,13 @@ class CudaApi(Rule):
         with_it, without = guards.implies(top), guards.implies(top, False)
         match parent:
             case ast.IfExp(test=test, body=body, orelse=orelse) if test is top:
-                if self.context.settings.enabled("DF702") and any(self.moves.visit_IfExp(parent)):
+                if self._collapses and any(self.moves.visit_IfExp(parent)):
                     return before
                 return [*before, *([body] if with_it else [orelse] if without else [body, orelse])]
             case ast.If(test=test, body=block, orelse=other) if test is top:
                 if guards.refusal(parent) is not None:
                     return before
-                if self.context.settings.enabled("DF702") and any(self.moves.visit_If(parent)):
+                if self._collapses and any(self.moves.visit_If(parent)):
                     return before
                 if with_it:
                     return [*before, *block]

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import with_defaults
-from devicefix.facts.values import cuda_string, device_name, last_name
+from devicefix.facts.values import cuda_string, device_name, devices_name, last_name
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
 
@@ -62,12 +62,18 @@ class DeviceValue(Rule):
             'd = hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu")\n',
         ),
         Changed(
+            'import torch\n\ndevices = ["cuda:0", "cpu"]\ndevice_list.append("cuda:" + str(i))\n',
+            'import torch\n\ndevices = ["cuda:0" if torch.cuda.is_available() else "cpu", "cpu"]\n'
+            'device_list.append("cuda:" + str(i) if torch.cuda.is_available() else "cpu")\n',
+        ),
+        Changed(
             'from torch import nn\n\ntarget = "cuda"\nnet = nn.Linear(1, 1).to(target)\n',
             'import torch\nfrom torch import nn\n\ntarget = "cuda" if torch.cuda.is_available() else "cpu"\n'
             "net = nn.Linear(1, 1).to(target)\n",
         ),
     )
     LEAVES = (
+        'import torch\n\nassert device in ["cuda", "cpu"]\n',
         'import torch\n\nif device == "cuda":\n    print(device)\n',
         'import torch\n\ndevice = "cpu"\nif torch.cuda.is_available():\n    device = "cuda"\n',
         'backend = "cuda"\n',
@@ -115,7 +121,19 @@ class DeviceValue(Rule):
         if isinstance(function, ast.FunctionDef) and device_name(function.name):
             yield from self._report(node.value)
 
+    def visit_List(self, node: ast.List | ast.Tuple) -> Iterator[Finding]:
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Assign) and devices_name(last_name(parent.targets[0])):
+            for value in filter(cuda_string, node.elts):
+                yield from self._report(value)
+
+    visit_Tuple = visit_List
+
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "append" and len(node.args) == 1:
+            if cuda_string(node.args[0]) and devices_name(last_name(node.func.value)):
+                yield from self._report(node.args[0])
+            return
         strings = [
             each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
         ]
