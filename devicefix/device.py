@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from devicefix.accelerator import Accelerator
-from devicefix.facts import ASKS, Binding, Facts, Scope, dotted
-from devicefix.facts.values import cpu, current_device
+from devicefix.bound import BoundDevices
+from devicefix.facts import ASKS, Facts, Scope, dotted
 from devicefix.finding import Edit, Safety
+from devicefix.layout import IMPORT, Layout, imports_something
 from devicefix.project import Project, late_settings
-from devicefix.statements import alone
 
-IMPORT = "import torch"
 _NAMES = ("device", "default_device", "_device", "torch_device", "_default_device")
 
 
@@ -55,9 +54,10 @@ class Devices:
         self.facts = facts
         self.project = project
         self.path = path
+        self.layout = Layout(facts)
         self.definitions: dict[str, _Definition] = {}
-        self.named: dict[Scope, list[str]] = {}
         self.star_names = project.star_names(path)
+        self.bound = BoundDevices(facts, self.star_names)
         self.lazy = path_in(project.late, path) or bool(self._late) or self._torch_may_be_missing
 
     # -- what a rule asks for -----------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Devices:
 
     def current(self, site: ast.AST) -> Use:
         """The current CUDA device, or the CPU: what `x.cuda()` becomes `x.to(...)` of."""
-        found = self._existing(site)
+        found = self.bound.current(site)
         return Use(found) if found else self._made(site, "cuda", "")
 
     def indexed(self, site: ast.AST, index: int) -> Use:
@@ -140,10 +140,10 @@ class Devices:
             None where the flag has no single definition before the site.
         """
         text = ast.unparse(flag)
-        for name, test in self._chosen_by_flag(site):
+        for name, test in self.bound.chosen_by_flag(site):
             if test == text:
                 return Use(name)
-        there = self._existing(site) is not None or f"{self._module_name}@0" in self.definitions
+        there = self.bound.current(site) is not None or f"{self._module_name}@0" in self.definitions
         if there and self._is_availability(flag):
             return self.current(site)
         # A second device beside one that does not ask the flag would be one too many.
@@ -159,105 +159,18 @@ class Devices:
         wanted = [self.definitions[key] for key in self.definitions if key in set(needs)]
         edits: dict[int, str] = {}
         for line in sorted(key for key in needs if key.startswith("import ")):
-            at, text = self._line_among_imports(line)
+            at, text = self.layout.import_line(line)
             edits[at] = edits.get(at, "") + text
         for definition in wanted:
             if definition.function is not None:
-                at, text = self._line_in(definition)
+                at, text = self.layout.line_in(definition.function, definition.after, definition.line)
             else:
-                group = definition.after is None or _imports_something(definition.after)
-                at, text = self._line_after(
+                group = definition.after is None or imports_something(definition.after)
+                at, text = self.layout.line_after(
                     definition.after, definition.line, group and definition is wanted[0]
                 )
             edits[at] = edits.get(at, "") + text
         return [Edit(at, at, text) for at, text in edits.items()]
-
-    # -- one that is there ----------------------------------------------------------------------------
-
-    def _existing(self, site: ast.AST) -> str | None:
-        scope = self.facts.tree.scope(site)
-        for outer in scope.chain():
-            names = [name for name in self._named(outer) if self._visible(name, outer, site)]
-            if names:
-                return next((name for name in names if name.lower() == "device"), names[0])
-        for name, is_device in self.star_names.items():
-            if is_device and self.facts.tree.scope(site).lookup(name) is None:
-                return name
-        return None
-
-    def _named(self, scope: Scope) -> list[str]:
-        """The names of a scope that are the current device, or the CPU, whenever they are bound."""
-        if scope not in self.named:
-            self.named[scope] = list(self._find_named(scope))
-        return self.named[scope]
-
-    def _find_named(self, scope: Scope) -> Iterator[str]:
-        for name, bindings in tuple(scope.bindings.items()):
-            for binding in bindings:
-                self.facts.tree.look_into(binding.node)
-            values = [binding.value for binding in bindings]
-            if any(value is None for value in values):
-                continue
-            if (len(values) == 1 and current_device(self.facts, values[0])) or (
-                len(values) == 2 and self._arms(bindings) is not None
-            ):
-                yield name
-
-    def _arms(self, bindings: list[Binding]) -> ast.If | None:
-        """The `if` statement whose two arms set a name to the current device and to the CPU."""
-        parents = {self.facts.tree.parents.get(binding.node) for binding in bindings}
-        parent = parents.pop()
-        if parents or not isinstance(parent, ast.If):
-            return None
-        if [any(each.node in block for each in bindings) for block in (parent.body, parent.orelse)] != [
-            True,
-            True,
-        ]:
-            return None
-        values = [binding.value for binding in bindings if binding.value is not None]
-        kinds = {
-            ("cpu" if cpu(self.facts, v) else "cuda" if current_device(self.facts, v) else "") for v in values
-        }
-        return parent if kinds == {"cpu", "cuda"} else None
-
-    def _visible(self, name: str, scope: Scope, site: ast.AST) -> bool:
-        """Whether a name of `scope` is bound when the site is reached, and means the same there."""
-        tree = self.facts.tree
-        found = tree.scope(site).lookup(name)
-        if found is None or found[0] is not scope or name in tree.declared_elsewhere:
-            return False
-        bindings = found[1]
-        node = bindings[0].node if len(bindings) == 1 else self._arms(bindings)
-        if not isinstance(node, ast.stmt):
-            return False
-        if scope is tree.scope(site) or scope.is_class:
-            return self._precedes(node, site)
-        if scope.is_module:
-            if tree.parents.get(node) is not tree.module:
-                return False
-            return self._precedes(node, site) or node.lineno < self._first_local_call
-        return node.lineno < tree.statement(site).lineno and node in getattr(scope.node, "body", ())
-
-    def _precedes(self, statement: ast.stmt, site: ast.AST) -> bool:
-        """Whether a statement has always run when the site is reached: earlier, in a block around it."""
-        block = self.facts.tree.block(statement)
-        for child, parent in self.facts.tree.ancestors(site):
-            if child in block and parent is self.facts.tree.parents[statement]:
-                return block.index(statement) < block.index(child)
-        return False
-
-    @cached_property
-    def _first_local_call(self) -> int:
-        """The line at which the module first calls something of its own while it is imported."""
-        tree = self.facts.tree
-        own = {each.name for each in tree.module.body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
-        for statement in tree.module.body:
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                continue
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name) and node.id in own:
-                    return statement.lineno
-        return 1 << 30
 
     # -- a new one ------------------------------------------------------------------------------------
 
@@ -348,7 +261,7 @@ class Devices:
         if self.facts.taken(name) or name in self.star_names or self.project.carried(self.path, name):
             return False
         return not any(
-            name in scope.bindings and name not in self._named(scope) and self._holds_cuda(scope)
+            name in scope.bindings and name not in self.bound.named(scope) and self._holds_cuda(scope)
             for scope in tuple(self.facts.tree.scopes.values())
         )
 
@@ -367,15 +280,6 @@ class Devices:
 
     # -- the device of a flag ---------------------------------------------------------------------------
 
-    def _chosen_by_flag(self, site: ast.AST) -> Iterator[tuple[str, str]]:
-        for scope in self.facts.tree.scope(site).chain():
-            for name in self._named(scope):
-                value = scope.bindings[name][0].value
-                if isinstance(value, ast.Call) and value.args:
-                    value = value.args[0]
-                if isinstance(value, ast.IfExp) and self._visible(name, scope, site):
-                    yield name, ast.unparse(value.test)
-
     def _made_of_flag(self, site: ast.AST, flag: ast.expr, text: str) -> Use | None:
         bindings = self.facts.bindings(flag)
         tree = self.facts.tree
@@ -386,7 +290,9 @@ class Devices:
             return None
         in_function = tree.scope(site).function is not None
         runs_before = (
-            statement.lineno < self._first_local_call if in_function else self._precedes(statement, site)
+            statement.lineno < self.bound.first_local_call
+            if in_function
+            else self.bound.precedes(statement, site)
         )
         if not runs_before or self._shadow(site) or self._module_name is None:
             return None
@@ -414,7 +320,7 @@ class Devices:
     def _torch_may_be_missing(self) -> bool:
         """torch is imported in a `try` that copes without it."""
         return any(
-            isinstance(statement, ast.Try) and self._binds_torch(statement)
+            isinstance(statement, ast.Try) and self.layout.binds_torch(statement)
             for statement in self.facts.tree.module.body
         )
 
@@ -424,102 +330,16 @@ class Devices:
         return bool(self._late) and all(self.facts.tree.scope(each).function is None for each in self._late)
 
     @cached_property
-    def _first_import_place(self) -> ast.stmt | None:
-        """The statement after which an import may be added: the docstring and `__future__` imports."""
-        place = None
-        for statement in self.facts.tree.module.body:
-            if _docstring(statement) or (
-                isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-            ):
-                place = statement
-            else:
-                break
-        return place
-
-    @cached_property
-    def _leading_imports(self) -> ast.stmt | None:
-        """The last statement of the imports that a module begins with."""
-        place = self._first_import_place
-        for statement in self.facts.tree.module.body:
-            if _imports_something(statement):
-                place = statement
-            elif not _among_imports(statement):
-                break
-        return place
-
-    @cached_property
     def _module_place(self) -> ast.stmt | None:
         """The last of the leading imports, the import of torch, and the setting of visible devices."""
-        place = self._leading_imports
+        place = self.layout.leading_imports
         wanted = [self._top(each) for each in self._late]
         if self.facts.torch_name(self.facts.tree.module) is not None:
-            wanted += [each for each in self.facts.tree.module.body if self._binds_torch(each)][:1]
+            wanted += [each for each in self.facts.tree.module.body if self.layout.binds_torch(each)][:1]
         for statement in wanted:
             if place is None or statement.lineno > place.lineno:
                 place = statement
         return place
-
-    def _binds_torch(self, statement: ast.stmt) -> bool:
-        if not _imports_something(statement):
-            return False
-        nodes = set(ast.walk(statement))
-        return any(
-            binding.node in nodes and binding.imported == "torch"
-            for bindings in self.facts.tree.root.bindings.values()
-            for binding in bindings
-        )
-
-    def _line_among_imports(self, line: str) -> tuple[int, str]:
-        """Where and how an import is inserted: before the first of the same package, else of any."""
-        package = "torch" if line == IMPORT else ""
-        for statement in self.facts.tree.module.body:
-            if isinstance(statement, ast.Import):
-                name = statement.names[0].name
-            elif isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
-                name = statement.module or "."
-            else:
-                continue
-            if name.startswith(package) and alone(self.facts.source, statement):
-                return self.facts.source.span(statement)[0], f"{line}{self.facts.source.newline}"
-        return self._line_after(self._leading_imports, line, group=False)
-
-    def _line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
-        """Where and how a line is inserted behind a statement; a group is set off by blank lines."""
-        source, newline = self.facts.source, self.facts.source.newline
-        if statement is None:
-            at = self._prologue_end
-            return at, f"{line}{newline}" + (newline if group else "")
-        end = source.line_end(source.span(statement)[1])
-        if not group:
-            return end, f"{newline}{line}"
-        rest = source.text[end:].splitlines()[1:2]
-        gap = newline if rest and rest[0].strip() else ""
-        return end, f"{newline}{newline}{line}{gap}"
-
-    @cached_property
-    def _prologue_end(self) -> int:
-        """Behind the comments that a file begins with: `#!`, the encoding, a licence."""
-        at = 0
-        for line in self.facts.source.text.splitlines(keepends=True):
-            if not line.startswith("#"):
-                break
-            at += len(line)
-        return at
-
-    def _line_in(self, definition: _Definition) -> tuple[int, str]:
-        source, newline = self.facts.source, self.facts.source.newline
-        function = definition.function
-        assert function is not None
-        first = function.body[0]
-        start = source.span(first)[0]
-        indentation = source.indentation(start)
-        after = definition.after or (first if _docstring(first) else None)
-        if after is not None:
-            return source.line_end(source.span(after)[1]), f"{newline}{indentation}{definition.line}"
-        if getattr(first, "decorator_list", None):
-            start = source.span(first.decorator_list[0])[0] - 1  # type: ignore[attr-defined]
-        line = start - len(indentation)
-        return line, f"{indentation}{definition.line}{newline}"
 
 
 def path_in(paths: frozenset[str], path: str) -> bool:
@@ -527,43 +347,3 @@ def path_in(paths: frozenset[str], path: str) -> bool:
     import os.path
 
     return os.path.normpath(path) in paths
-
-
-def _docstring(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
-
-
-def _imports_something(statement: ast.stmt) -> bool:
-    """An import, or a `try` or `if` that holds nothing but imports and plain settings."""
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return True
-    if isinstance(statement, (ast.Try, ast.If)):
-        inner = [*statement.body, *statement.orelse, *getattr(statement, "finalbody", [])]
-        for handler in getattr(statement, "handlers", []):
-            inner += handler.body
-        return any(map(_imports_something, inner)) and all(
-            _imports_something(each) or _among_imports(each) for each in inner
-        )
-    return False
-
-
-def _among_imports(statement: ast.stmt) -> bool:
-    """What may stand between imports without ending the block of them."""
-    if isinstance(statement, ast.Pass) or _docstring(statement):
-        return True
-    if isinstance(statement, ast.Assign):
-        target = statement.targets[0]
-        name = dotted(target.value if isinstance(target, ast.Subscript) else target) or ""
-        return (
-            name.startswith("__")
-            or name.endswith(("environ", "sys.path"))
-            or isinstance(statement.value, (ast.Constant, ast.Name))
-        )
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        name = dotted(statement.value.func) or ""
-        return name.startswith(("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging."))
-    return False

@@ -1,0 +1,145 @@
+"""How a module is laid out: where its imports end, and where a line of ours goes."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from devicefix.facts import Facts, dotted
+from devicefix.statements import alone
+
+IMPORT = "import torch"
+
+
+class Layout:
+    """Where lines are inserted into one module."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+
+    @cached_property
+    def _prologue_statement(self) -> ast.stmt | None:
+        """The statement after which an import may be added: the docstring and `__future__` imports."""
+        place = None
+        for statement in self.facts.tree.module.body:
+            if _docstring(statement) or (
+                isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            ):
+                place = statement
+            else:
+                break
+        return place
+
+    @cached_property
+    def leading_imports(self) -> ast.stmt | None:
+        """The last statement of the imports that a module begins with."""
+        place = self._prologue_statement
+        for statement in self.facts.tree.module.body:
+            if imports_something(statement):
+                place = statement
+            elif not _among_imports(statement):
+                break
+        return place
+
+    def binds_torch(self, statement: ast.stmt) -> bool:
+        """Whether a statement of the top level imports torch."""
+        if not imports_something(statement):
+            return False
+        nodes = set(ast.walk(statement))
+        return any(
+            binding.node in nodes and binding.imported == "torch"
+            for bindings in self.facts.tree.root.bindings.values()
+            for binding in bindings
+        )
+
+    def import_line(self, line: str) -> tuple[int, str]:
+        """Where and how an import is inserted: before the first of the same package, else of any."""
+        package = "torch" if line == IMPORT else ""
+        for statement in self.facts.tree.module.body:
+            if isinstance(statement, ast.Import):
+                name = statement.names[0].name
+            elif isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
+                name = statement.module or "."
+            else:
+                continue
+            if name.startswith(package) and alone(self.facts.source, statement):
+                return self.facts.source.span(statement)[0], f"{line}{self.facts.source.newline}"
+        return self.line_after(self.leading_imports, line, group=False)
+
+    def line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
+        """Where and how a line is inserted behind a statement; a group is set off by blank lines."""
+        source, newline = self.facts.source, self.facts.source.newline
+        if statement is None:
+            at = self._prologue_end
+            return at, f"{line}{newline}" + (newline if group else "")
+        end = source.line_end(source.span(statement)[1])
+        if not group:
+            return end, f"{newline}{line}"
+        rest = source.text[end:].splitlines()[1:2]
+        gap = newline if rest and rest[0].strip() else ""
+        return end, f"{newline}{newline}{line}{gap}"
+
+    @cached_property
+    def _prologue_end(self) -> int:
+        """Behind the comments that a file begins with: `#!`, the encoding, a licence."""
+        at = 0
+        for line in self.facts.source.text.splitlines(keepends=True):
+            if not line.startswith("#"):
+                break
+            at += len(line)
+        return at
+
+    def line_in(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, after: ast.stmt | None, line: str
+    ) -> tuple[int, str]:
+        """Where and how a line is inserted into a function: at its start, or behind a statement."""
+        source, newline = self.facts.source, self.facts.source.newline
+        first = function.body[0]
+        start = source.span(first)[0]
+        indentation = source.indentation(start)
+        after = after or (first if _docstring(first) else None)
+        if after is not None:
+            return source.line_end(source.span(after)[1]), f"{newline}{indentation}{line}"
+        if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and first.decorator_list:
+            start = source.span(first.decorator_list[0])[0] - 1
+        return start - len(indentation), f"{indentation}{line}{newline}"
+
+
+def _docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def imports_something(statement: ast.stmt) -> bool:
+    """An import, or a `try` or `if` that holds nothing but imports and plain settings."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return True
+    if isinstance(statement, (ast.Try, ast.If)):
+        inner = [*statement.body, *statement.orelse, *getattr(statement, "finalbody", [])]
+        for handler in getattr(statement, "handlers", []):
+            inner += handler.body
+        return any(map(imports_something, inner)) and all(
+            imports_something(each) or _among_imports(each) for each in inner
+        )
+    return False
+
+
+def _among_imports(statement: ast.stmt) -> bool:
+    """What may stand between imports without ending the block of them."""
+    if isinstance(statement, ast.Pass) or _docstring(statement):
+        return True
+    if isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+        name = dotted(target.value if isinstance(target, ast.Subscript) else target) or ""
+        return (
+            name.startswith("__")
+            or name.endswith(("environ", "sys.path"))
+            or isinstance(statement.value, (ast.Constant, ast.Name))
+        )
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        name = dotted(statement.value.func) or ""
+        return name.startswith(("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging."))
+    return False
