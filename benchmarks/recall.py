@@ -207,7 +207,7 @@ def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes
         module = parse(source.text)
     except (DecodeError, SyntaxError, ValueError, RecursionError):
         return found  # one finding says so
-    facts = Facts(source, module, project.integer_options)
+    facts = Facts(source, module, project.integer_options, project.flags)
     spans = list(covered(source, findings))
     listed: dict[int, Entry] = {}
     for category, node in occurrences(facts, module):

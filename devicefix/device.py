@@ -58,7 +58,8 @@ class Devices:
         self.definitions: dict[str, _Definition] = {}
         self.star_names = project.star_names(path)
         self.bound = BoundDevices(facts, self.star_names)
-        self.lazy = path_in(project.late, path) or bool(self._late) or self._torch_may_be_missing
+        self.late = path_in(project.late, path) or bool(self._late)
+        self.lazy = self.late or path_in(project.forks, path) or self._torch_may_be_missing
 
     # -- what a rule asks for -----------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class Devices:
         Asking starts the driver, which then has read CUDA_VISIBLE_DEVICES. Code that runs as the module is
         imported must not ask where the program sets that variable later.
         """
-        late = self.lazy and self.facts.tree.scope(site).function is None
+        late = self.late and self.facts.tree.scope(site).function is None
         if late and self._set_at_top and self._after(site, self._late[-1]):
             late = False
         return Safety.UNSAFE if late else Safety.SAFE

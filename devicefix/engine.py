@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from devicefix.finding import Edit, Finding, Fix, Result, Safety
@@ -102,7 +103,18 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
             if claimed and heeds_claims:
                 continue
             for finding in visit(node):
+                finding = _unless_data(tree.module, finding)
                 yield finding if string is None else _in_string(context, string, finding)
+
+
+def _unless_data(module: ast.Module, finding: Finding) -> Finding:
+    """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
+    if finding.fix is None or "import torch" not in finding.fix.needs:
+        return finding
+    if any(not isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in module.body):
+        return finding
+    message = f"{finding.message} (not fixed in a module of plain values: choose it where it is used)"
+    return replace(finding, message=message, fix=None)
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 _WORDS = (
-    b"nccl", b"pin_memory", b"nvtx", b"apex", b"DistributedDataParallel", b"Variable(", b"volatile",
-    b".data[", b"cupy", b"CUDAExtension",
+    b"pin_memory", b"nvtx", b"apex", b"DistributedDataParallel", b"Variable(", b"volatile",
+    b".data[", b"cupy", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
 )  # fmt: skip
 _LOAD = re.compile(rb"\.load\s*\(|import[^\n]*\bload\b|torch[^\n]*\bload\b")
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
@@ -15,7 +15,7 @@ _NUMBER = re.compile(rb"device\s*[=(]\s*\d")
 
 def may_matter(data: bytes) -> bool:
     """Whether a file's bytes hold a word that a rule looks for."""
-    if b"cuda" in data:
+    if b"cuda" in data or b"nccl" in data:
         return True
     if b"torch" not in data:
         return False

@@ -7,9 +7,10 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from devicefix.facts import Facts, dotted
-from devicefix.facts.values import current_device, device_name
+from devicefix.facts.values import current_device, device_name, last_name
 from devicefix.gate import may_matter
 from devicefix.source import DecodeError, Source
 
@@ -27,8 +28,8 @@ class Summary:
         read: the names that the module reads, where it has star imports.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`.
-        late: whether CUDA must not be asked for as the module is imported: CUDA_VISIBLE_DEVICES is set
-            after torch has been imported, or processes are forked, which CUDA does not survive.
+        late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
+        forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         made: names and attributes that are assigned an object of a class, each with the class.
@@ -44,6 +45,7 @@ class Summary:
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: frozenset[str] = frozenset()
     late: bool = False
+    forks: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
     made: frozenset[tuple[str, str]] = frozenset()
@@ -76,7 +78,8 @@ def summarize(data: bytes, path: str) -> Summary | None:
         read=frozenset(facts.tree.loads) if facts.tree.star_imports else frozenset(),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
-        late=bool(late_settings(facts)) or _forks(source.text),
+        late=bool(late_settings(facts)),
+        forks=_forks(data),
         options=facts.options,
         flags=_flags(facts),
         made=frozenset(_made(facts)),
@@ -107,7 +110,9 @@ def _passed_through(data: bytes, path: str) -> Summary | None:
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
-    return Summary(path, frozenset(imports), classes=classes) if imports or classes else None
+    if not imports and not classes:
+        return None
+    return Summary(path, frozenset(imports), classes=classes, forks=_forks(data))
 
 
 def defines_cuda(node: ast.ClassDef) -> bool:
@@ -133,13 +138,18 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
     return found
 
 
-def _forks(text: str) -> bool:
+_FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
+_NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
+
+
+def _forks(data: bytes) -> bool:
     """Whether a module starts processes that get a copy of this one's memory.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
     """
-    starts = "multiprocessing" in text and re.search(r"\bProcess\(", text) is not None
-    return starts and not re.search(r"['\"](spawn|forkserver)['\"]", text)
+    if b"multiprocessing" not in data and b"concurrent" not in data and b"os.fork" not in data:
+        return False
+    return _FORKING.search(data) is not None and _NOT_FORKING.search(data) is None
 
 
 def _last_import(name: str) -> str:
@@ -222,6 +232,9 @@ def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield node.name, names
 
 
+_OF_NUMBERS = ("int", "isinstance", "range")
+
+
 def _compared(facts: Facts, function: ast.AST) -> set[str]:
     """The names that a function compares or computes with: if a device is among them, it may be a number."""
     found: set[str] = set()
@@ -229,7 +242,8 @@ def _compared(facts: Facts, function: ast.AST) -> set[str]:
     for node in facts.tree.nodes:
         if isinstance(node, ast.Name) and node.id in scope.bindings and facts.tree.scope(node) is scope:
             parent = facts.tree.parents.get(node)
-            if isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List)):
+            numeric = isinstance(parent, ast.Call) and last_name(parent.func) in _OF_NUMBERS
+            if numeric or isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List)):
                 found.add(node.id)
             elif isinstance(parent, ast.Compare):
                 others = [parent.left, *parent.comparators]
@@ -271,9 +285,8 @@ class Project:
             for name, implies in summary.flags.items():
                 flags[name] = flags.get(name, True) and implies
         self.flags = frozenset(name for name, implies in flags.items() if implies)
-        self.late = (
-            self._imported_too_early() if any(each.late for each in self.files.values()) else frozenset()
-        )
+        self.late = self._imported_too_early({path for path, each in self.files.items() if each.late})
+        self.forks = self._imported_too_early({path for path, each in self.files.items() if each.forks})
         self.star_importers: dict[str, list[Summary]] = {}
         for summary in self.files.values():
             for module in summary.star_imports:
@@ -344,19 +357,23 @@ class Project:
                 return frozenset(own)
             own |= more
 
-    def _imported_too_early(self) -> frozenset[str]:
+    def _imported_too_early(self, start: set[str]) -> frozenset[str]:
         """The files that must not ask for CUDA as they are imported.
 
-        They are those that set CUDA_VISIBLE_DEVICES late (or fork), those that import such a file, since they
-        may call it, and all that any of these import.
+        They are those of `start`, those that import such a file, since they may call it, and all that any of
+        these import.
         """
-        imported = {path: self._imported_files(summary) for path, summary in self.files.items()}
+        if not start:
+            return frozenset()
         importers: dict[str, set[str]] = {}
-        for path, targets in imported.items():
+        for path, targets in self._imported.items():
             for target in targets:
                 importers.setdefault(target, set()).add(path)
-        late = {path for path, summary in self.files.items() if summary.late}
-        return _closure(_closure(late, importers), imported)
+        return _closure(_closure(start, importers), self._imported)
+
+    @cached_property
+    def _imported(self) -> dict[str, set[str]]:
+        return {path: self._imported_files(summary) for path, summary in self.files.items()}
 
     def _imported_files(self, summary: Summary) -> set[str]:
         found = (self.find(summary.path, module) for module in summary.imports)

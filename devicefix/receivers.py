@@ -25,7 +25,10 @@ def own_cuda(context: Context, receiver: ast.expr) -> Own:
     if not classes:
         return Own.NEVER
     if isinstance(receiver, ast.Call):
-        return _made_by(context, receiver) or Own.NEVER
+        made = _made_by(context, receiver)
+        if made is not None:
+            return made
+        return Own.MAYBE if _by_function(context, receiver) else Own.NEVER
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
         owner = next((each for each in parents if isinstance(each, ast.ClassDef)), None)
@@ -36,6 +39,8 @@ def own_cuda(context: Context, receiver: ast.expr) -> Own:
     answers = {_made_by(context, value) if isinstance(value, ast.Call) else None for value in values}
     if answers and len(answers) == 1 and None not in answers:
         return answers.pop() or Own.NEVER
+    if any(isinstance(value, ast.Call) and _by_function(context, value) for value in values):
+        return Own.MAYBE
     if Own.ALWAYS in answers or last_name(receiver) in context.project.cuda_names:
         return Own.MAYBE
     return Own.MAYBE if _module(context, receiver) else Own.NEVER
@@ -53,6 +58,14 @@ def _made_by(context: Context, call: ast.Call) -> Own | None:
     if names[-1][:1].isupper() or (context.facts.resolve(call.func) or "").startswith("torch."):
         return Own.NEVER
     return None
+
+
+def _by_function(context: Context, call: ast.Call) -> bool:
+    """Whether an object comes from a function that may make anything: none of torch's, no method."""
+    if _made_by(context, call) is not None:
+        return False
+    name = context.facts.resolve(call.func)
+    return isinstance(call.func, ast.Name) if name is None else not name.startswith(("torch.", "numpy."))
 
 
 def _module(context: Context, receiver: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from devicefix.accelerator import references
 from devicefix.device import Use
@@ -81,7 +82,9 @@ def named_device(context: Context, target: ast.expr) -> Fix | None:
 
 
 def gpu_number(target: ast.expr) -> bool:
-    """Whether a name or attribute is called what the number of a GPU is called."""
+    """Whether an expression is called what a GPU's number is: `gpu`, `args.rank`, `gpu_ids[0]`."""
+    if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
+        return bool(re.search(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", last_name(target.value), re.I))
     name = last_name(target)
     return index_name(name) and not device_name(name)
 

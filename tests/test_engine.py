@@ -254,3 +254,68 @@ def test_test_that_is_skipped_without_cuda_is_guarded() -> None:
     skip = "@unittest.skipIf(torch.cuda.device_count() < 2, 'gpus')"
     before = f"import torch, unittest\n\n\n{skip}\ndef test(x):\n    x.cuda()\n"
     assert not rewrite(before).findings
+
+
+# -- whose cuda() it is --------------------------------------------------------------------------------
+
+LOSS = (
+    "import torch\nfrom torch import nn\n\n\nclass Loss(nn.Module):\n    def cuda(self):\n"
+    "        self.weight = self.weight.cuda()\n        return super().cuda()\n\n\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("use", "after"),
+    [
+        (
+            "loss = build('l').cuda()\n",
+            "loss = build('l').cuda() if torch.cuda.is_available() else build('l')\n",
+        ),
+        (
+            "loss = build('l')\nloss = loss.cuda()\n",
+            "loss = loss.cuda() if torch.cuda.is_available() else loss\n",
+        ),
+        ("model.cuda()\n", "if torch.cuda.is_available():\n    model.cuda()\n"),
+        ("x = y.float().cuda()\n", "x = y.float().to(device)\n"),
+    ],
+)
+def test_cuda_that_may_be_the_projects_own_is_kept(use: str, after: str) -> None:
+    assert text_of(rewrite(LOSS + use)).endswith(after)
+
+
+def test_own_cuda_of_a_class_is_called_as_before() -> None:
+    assert "loss.cuda()\n" in text_of(rewrite(LOSS + "loss = Loss()\nloss.cuda()\n"))
+
+
+def test_subclass_in_a_file_without_the_word_has_its_bases_cuda() -> None:
+    others = {"base.py": LOSS, "sub.py": "from base import Loss\n\n\nclass Sub(Loss):\n    pass\n"}
+    result = rewrite("import torch\nfrom sub import Sub\n\nnet = Sub()\nnet.cuda()\n", others)
+    assert not result.findings
+
+
+def test_flag_of_a_base_class_in_another_file_is_a_guard() -> None:
+    start = "class A:\n    def __init__(self):\n        self.use_cuda = torch.cuda.is_available()\n"
+    others = {"base.py": f"import torch\n\n\n{start}"}
+    method = "    def f(self, x):\n        if self.use_cuda:\n            return g(x.cuda())\n"
+    before = f"from base import A\n\n\nclass B(A):\n{method}"
+    assert not rewrite(before, others).findings
+
+
+def test_module_of_plain_values_gets_no_import() -> None:
+    result = rewrite("dist_params = dict(backend='nccl')\n")
+    assert result.output is None and "plain values" in result.findings[0].message
+
+
+def test_neighbours_share_a_guard() -> None:
+    before = "import torch\n\ntorch.cuda.synchronize()  # a\ntorch.cuda.init()\n\ntorch.cuda.ipc_collect()\n"
+    after = (
+        "import torch\n\nif torch.cuda.is_available():\n    torch.cuda.synchronize()  # a\n"
+        "    torch.cuda.init()\n\nif torch.cuda.is_available():\n    torch.cuda.ipc_collect()\n"
+    )
+    assert text_of(rewrite(before)) == after
+
+
+def test_guard_is_not_shared_with_what_is_silenced() -> None:
+    before = "import torch\n\ntorch.cuda.synchronize()  # noqa\ntorch.cuda.init()\n"
+    after = "torch.cuda.synchronize()  # noqa\nif torch.cuda.is_available():\n    torch.cuda.init()\n"
+    assert text_of(rewrite(before)).endswith(after)

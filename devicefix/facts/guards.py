@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devicefix.facts.scopes import Binding, dotted
@@ -78,7 +79,9 @@ class Guards:
                 inner = self.settled(left)
                 return None if inner is None else inner is value
             case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
-                return _of_any_count(op, value) if self.counts_gpus(left) else None
+                # Of a variable it may depend on more: what is refused here would be 0 later.
+                counts = isinstance(left, ast.Call) and self.counts_gpus(left)
+                return of_any_count(op, value) if counts else None
             case ast.Call():
                 return True if self.facts.resolve(test.func) in (*ASKS, *_COUNTS) else None
             case ast.Name():
@@ -107,7 +110,22 @@ class Guards:
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
             kind = self.facts.resolve(call.args[1]) or ""
             return kind.startswith("torch.cuda.") and kind.endswith("Tensor")
-        return self.facts.resolve(call.func) in _TELLING
+        return self.facts.resolve(call.func) in _TELLING or self._own_function(call.func)
+
+    def _own_function(self, function: ast.expr) -> bool:
+        """Whether a function of the module returns nothing true where there is no CUDA."""
+        if not isinstance(function, ast.Name):
+            return False
+        found = self.facts.tree.scope(function).lookup(function.id)
+        node = found[1][0].node if found is not None and len(found[1]) == 1 else None
+        if not isinstance(node, ast.FunctionDef):
+            return False
+        tests = (each for each in node.body if isinstance(each, ast.If) and _ends_falsely(each.body[-1]))
+        return any(map(self._not_with, tests))
+
+    def _not_with(self, node: ast.If) -> bool:
+        self.facts.tree.look_into(node)
+        return self.implies(node.test, False)
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
         """`a if t else b` is true only with CUDA: each arm is, or is never true, or is never taken."""
@@ -124,6 +142,8 @@ class Guards:
                 return self.implies(left, truth is (value is same), depth)
             if isinstance(value, int) and self.counts_gpus(left, depth):
                 return _at_least_one(op, value, truth)
+            if value == "nccl" and isinstance(op, (ast.Eq, ast.NotEq)) and _backend_in_use(left):
+                return truth is isinstance(op, ast.Eq)
             if isinstance(value, str) and self._names_type(left):
                 if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
                     return truth is isinstance(op, ast.Eq)
@@ -192,7 +212,20 @@ class Guards:
                     return True
         if any(map(self._skips, getattr(child, "decorator_list", ()))):
             return True
+        if isinstance(child, ast.FunctionDef) and child.name in self._waiting:
+            return True
         return isinstance(child, ast.stmt) and self._left_before(child, parent)
+
+    @cached_property
+    def _waiting(self) -> set[str]:
+        """The functions that torch calls only once CUDA is in use."""
+        return {
+            argument.id
+            for node in self.facts.tree.nodes
+            if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_lazy_call")
+            for argument in node.args
+            if isinstance(argument, ast.Name)
+        }
 
     def _skips(self, decorator: ast.expr) -> bool:
         """A decorator of a test that keeps it from running without CUDA."""
@@ -244,7 +277,19 @@ def refuses(body: Sequence[ast.stmt]) -> bool:
     )
 
 
-def _of_any_count(op: ast.cmpop, value: int) -> bool | None:
+def _ends_falsely(last: ast.stmt) -> bool:
+    """Whether a block ends by returning nothing true, or by an error."""
+    if isinstance(last, ast.Return):
+        return last.value is None or _falsy(last.value)
+    return isinstance(last, ast.Raise)
+
+
+def _backend_in_use(node: ast.expr) -> bool:
+    """`torch.distributed.get_backend()`: NCCL can only be in use where there is CUDA."""
+    return isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("get_backend")
+
+
+def of_any_count(op: ast.cmpop, value: int) -> bool | None:
     """What `n op value` is for every n from 1 up, or None where that depends on n."""
     match op:
         case ast.Gt() | ast.NotEq() if value == 0:

@@ -78,7 +78,7 @@ class Scope:
 _WORDS = (
     "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor", "backend",
     "variable(", "volatile", ".data", "add_argument", "accelerator", "stream", "event", ".record", "elapsed",
-    "synchronize",
+    "synchronize", "batchnorm",
 )  # fmt: skip
 _EXPRESSIONS = {
     kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "kind", "type_comment"))

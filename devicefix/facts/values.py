@@ -12,7 +12,7 @@ from devicefix.facts.scopes import Binding
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
 _DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(name|str|string))?\Z", re.I)
 _INDEX_NAME = re.compile(
-    r"(^|_)(gpu|rank|cuda)(_?(id|idx|index|num|no|rank))?\Z|\Adevice_?(id|idx|index)\Z", re.I
+    r"(^|_)(gpu|rank)(_?(id|idx|index|num|no|rank))?\Z|(^|_)(cuda|device)_?(id|idx|index)\Z", re.I
 )
 _RANKS = {
     "torch.cuda.current_device",

@@ -19,7 +19,7 @@ _LIBRARIES = {
     "amp_C": "it is apex's compiled part; use the `foreach` and `fused` optimizers of `torch.optim`",
     "apex_C": "it is apex's compiled part; import it only where CUDA is available",
     "pycuda": "do the same with torch's operators, or keep a second path for the CPU",
-    "cupy": "use NumPy, or torch's operators, where there is no CUDA",
+    "cupy": "use NumPy or torch's operators, or import it only where there is CUDA",
     "cudf": "use pandas where there is no CUDA",
     "cuml": "use scikit-learn where there is no CUDA",
     "tensorrt": "keep a path that runs the torch or ONNX model where there is no CUDA",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts import refuses
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
 from devicefix.statements import can_unwrap, elif_without, is_elif, removed, unwrapped
@@ -55,6 +56,8 @@ class CudaRequired(Rule):
             "import torch\n\n\ndef main():\n    pass\n",
         ),
         Changed("import torch\n\nassert torch.cuda.device_count() > rank\n", None),
+        Changed("import torch\n\nassert device in ['cuda', 'npu']\n", None),
+        Changed("import torch\n\nif not x.is_cuda:\n    raise NotImplementedError\n", None),
         Changed(
             "import torch\n\nassert torch.cuda.is_available() and args.data\n",
             "import torch\n\nassert args.data\n",
@@ -99,6 +102,8 @@ class CudaRequired(Rule):
             self.context.claim(node)
             edit = removed(self.context.source, node, self.facts.tree.block(node))
             yield self.finding(node, MESSAGE, Fix((edit,)))
+        elif _lists_no_cpu(node.test):
+            yield self.finding(node, "the CPU is not among the devices that are allowed here: add it")
         elif isinstance(node.test, ast.Compare) and any(map(guards.counts_gpus, _sides(node.test))):
             yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
         elif isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
@@ -112,6 +117,8 @@ class CudaRequired(Rule):
         refusal = self.facts.guards.refusal(node)
         if refusal is not None:
             yield self.finding(node.test, MESSAGE, self._without(node, refusal))
+        elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.guarded(node):
+            yield self.finding(node.test, "refuses what is on a CPU: give it a way of its own")
 
     def _without(self, node: ast.If, refusal: list[ast.stmt]) -> Fix | None:
         """The fix that leaves the other branch in the place of the whole."""
@@ -137,6 +144,25 @@ class CudaRequired(Rule):
     def _code(self, node: ast.expr) -> str:
         code = self.context.source.code(node)
         return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
+
+
+def _asks_for_gpu(test: ast.expr) -> bool:
+    """`not x.is_cuda`."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr="is_cuda")):
+            return True
+    return False
+
+
+def _lists_no_cpu(test: ast.expr) -> bool:
+    """`device in ["cuda", "npu"]`."""
+    match test:
+        case ast.Compare(
+            ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)]
+        ):
+            names = {each.value for each in elts if isinstance(each, ast.Constant)}
+            return "cuda" in names and "cpu" not in names
+    return False
 
 
 def _sides(test: ast.Compare) -> list[ast.expr]:

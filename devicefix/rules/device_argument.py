@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
-from devicefix.targets import gpu_number, named_device
+from devicefix.targets import gpu_number, named_device, tensors_place
 
 # Not where tensors go but what for: on a CPU they switch themselves off.
 _OFF_BY_THEMSELVES = (
@@ -70,6 +70,10 @@ class DeviceArgument(Rule):
             "import torch\n\nencoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)\n",
         ),
         Changed(
+            "import torch\n\nx = torch.zeros(3, device=y.get_device())\n",
+            "import torch\n\nx = torch.zeros(3, device=y.device)\n",
+        ),
+        Changed(
             "import torch\n\ngenerate = pipeline(device=0)\n",
             'import torch\n\ngenerate = pipeline(device=0 if torch.cuda.is_available() else "cpu")\n',
         ),
@@ -102,8 +106,9 @@ class DeviceArgument(Rule):
         of_torch = name.startswith("torch.")
         for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
-            number = integer(value) or gpu_number(value)
-            if not (device or cuda_string(value) or number):
+            number = integer(value) or (gpu_number(value) and (of_torch or self._number_of_gpu(value)))
+            place = of_torch and tensors_place(self.context, value) is not None
+            if not (device or cuda_string(value) or number or place):
                 continue
             if self.facts.guarded(value):
                 continue
@@ -121,6 +126,13 @@ class DeviceArgument(Rule):
                 f"`{self.context.source.code(value)}` is handed on as a device: there may be no CUDA",
                 fix,
             )
+
+    def _number_of_gpu(self, value: ast.expr) -> bool:
+        """Whether a number can be replaced by the name of a device: it is no list, and never -1."""
+        if self.facts.torch_name(value) is None:
+            return False
+        values = [binding.value for binding in self.facts.bindings(value)]
+        return not any(isinstance(each, (ast.List, ast.UnaryOp, ast.Call)) for each in values)
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """The arguments that are devices: by their keyword, or by the parameter of the project's own function."""

@@ -50,6 +50,10 @@ class DeviceIds(Rule):
             "output_device=rank if torch.cuda.is_available() else None)\n",
         ),
         Changed(
+            "import torch\n\noptions = {'device_ids': [rank]}\ncuda = 1\n",
+            "import torch\n\noptions = {'device_ids': [rank] if torch.cuda.is_available() else None}\ncuda = 1\n",
+        ),
+        Changed(
             "import torch\n\nnet = torch.nn.parallel.DistributedDataParallel(net, [gpu])\n",
             "import torch\n\n"
             "net = torch.nn.parallel.DistributedDataParallel(net, [gpu] if torch.cuda.is_available() else None)\n",
@@ -76,6 +80,14 @@ class DeviceIds(Rule):
             needs = frozenset().union(*(fix.needs for fix in fixes))
             message = "on a CPU `device_ids` and `output_device` have to be None"
             yield self.finding(node, message, Fix(edits, needs=needs))
+
+    def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
+        """Arguments that are handed over as `**options`."""
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "device_ids" and isinstance(value, ast.List):
+                if not self.facts.guarded(value):
+                    fix = self.context.conditional(value, "None", of_cuda=True)
+                    yield self.finding(value, "on a CPU `device_ids` has to be None", fix)
 
     def _settled(self, value: ast.expr) -> bool:
         """Whether an argument is None already, or where there is no CUDA."""

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import with_defaults
-from devicefix.facts.values import cuda_string, device_name, devices_name, last_name
+from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
 
@@ -148,6 +148,23 @@ class DeviceValue(Rule):
         for value in candidates:
             if cuda_string(value):
                 yield from self._report(value)
+
+    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
+        """A name with a number, which can be nothing but a device, wherever else it stands."""
+        parent = self.facts.tree.parents.get(node)
+        if type(cuda_literal(node)) is not int or isinstance(parent, (ast.Compare, ast.Expr, ast.JoinedStr)):
+            return
+        if isinstance(parent, ast.Dict) and node in parent.keys:
+            return
+        if isinstance(parent, ast.Return):
+            yield from self._report(node)
+        elif isinstance(parent, (ast.Dict, ast.List, ast.Tuple, ast.keyword, ast.arguments, ast.Assign)):
+            if not self.facts.guarded(node) and not self._compared(parent):
+                message = f"`{self.context.source.code(node)}` is a device that may not be there, if it is used as one"
+                yield self.finding(node, f"{message}: choose it by `torch.cuda.is_available()`")
+
+    def _compared(self, node: ast.AST) -> bool:
+        return isinstance(self.facts.tree.parents.get(node), (ast.Compare, ast.Subscript))
 
     def _report(self, value: ast.expr) -> Iterator[Finding]:
         if self.facts.guarded(value):

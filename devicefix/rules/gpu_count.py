@@ -4,11 +4,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.facts import dotted
+from devicefix.facts import dotted, of_any_count
+from devicefix.facts.values import last_name
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
 
-_PROCESSES = re.compile(r"(^|_)(nprocs?|n_procs|world_size|worldsize|num_processes|nproc_per_node)\Z")
+_PROCESSES = re.compile(
+    r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node)\Z"
+)
 
 
 class GpuCount(Rule):
@@ -52,6 +55,14 @@ class GpuCount(Rule):
             "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // max(n_gpu, 1)\n",
         ),
         Changed(
+            "import torch, subprocess\n\nn = torch.cuda.device_count()\nfor i in range(n):\n    subprocess.Popen(line)\n",
+            "import torch, subprocess\n\nn = max(torch.cuda.device_count(), 1)\nfor i in range(n):\n    subprocess.Popen(line)\n",
+        ),
+        Changed(
+            "import torch\n\nworld_size = args.n or torch.cuda.device_count()\n",
+            "import torch\n\nworld_size = args.n or max(torch.cuda.device_count(), 1)\n",
+        ),
+        Changed(
             "import torch\n\nspawn(work, nprocs=min(torch.cuda.device_count(), size))\n",
             "import torch\n\nspawn(work, nprocs=min(max(torch.cuda.device_count(), 1), size))\n",
         ),
@@ -83,11 +94,10 @@ class GpuCount(Rule):
         target = parent.targets[0]
         uses = self._uses(target)
         counting = [use for use in uses if self._counts(use) and not self.facts.guarded(use)]
-        named = bool(_PROCESSES.search((dotted(target) or "").rpartition(".")[2]))
         if any(map(self._asks, uses)):
             for use in counting:
                 yield self._found(use)
-        elif counting or named:
+        elif counting:
             yield self._found(node)
 
     def _found(self, node: ast.expr) -> Finding:
@@ -111,8 +121,14 @@ class GpuCount(Rule):
     def _counts(self, node: ast.expr) -> bool:
         """Whether a number is a count of processes, a factor or a divisor where it stands."""
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "min":
+        if isinstance(parent, ast.Call) and last_name(parent.func) == "min":
             return self._counts(parent)
+        if isinstance(parent, ast.Call) and last_name(parent.func) == "range":
+            return self._starts_processes(self.facts.tree.parents.get(parent))
+        if isinstance(parent, (ast.BoolOp, ast.IfExp)):
+            return self._counts(parent)
+        if isinstance(parent, ast.Assign):
+            return bool(_PROCESSES.search(last_name(parent.targets[0])))
         if isinstance(parent, ast.keyword):
             return parent.arg is not None and bool(_PROCESSES.search(parent.arg))
         if isinstance(parent, ast.BinOp):
@@ -120,11 +136,24 @@ class GpuCount(Rule):
             return divides or (isinstance(parent.op, ast.Mult) and not isinstance(parent.left, ast.List))
         return False
 
+    def _starts_processes(self, node: ast.AST | None) -> bool:
+        """Whether a loop starts a process each time."""
+        return isinstance(node, ast.For) and any(
+            isinstance(each, ast.Call) and last_name(each.func) in ("Popen", "Process")
+            for statement in node.body
+            for each in ast.walk(statement)
+        )
+
     def _asks(self, node: ast.expr) -> bool:
         """Whether a number is asked whether it is 0."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Compare):
-            return self.facts.guards.settled(parent) is not None
+            other = parent.comparators[0]
+            return (
+                isinstance(other, ast.Constant)
+                and isinstance(other.value, int)
+                and of_any_count(parent.ops[0], other.value) is not None
+            )
         return isinstance(parent, (ast.If, ast.IfExp, ast.BoolOp, ast.While)) or (
             isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.finding import Finding
 from devicefix.rule import Changed, Rule
+from devicefix.rules.typed_tensor import asks_where, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
 
@@ -18,7 +19,8 @@ class TypeName(Rule):
 
     ## Why it matters
     As a type to convert to, it fails without CUDA. In a comparison it is never equal on a CPU, where the
-    same tensor is a `torch.HalfTensor`, so the program takes another way than on the GPU.
+    same tensor is a `torch.HalfTensor`, so the program takes another way than on the GPU. A comparison with
+    `torch.cuda.FloatTensor` is left alone: it asks whether the tensor is on a GPU, rather than what it holds.
 
     ## Example
     ```python
@@ -53,6 +55,8 @@ class TypeName(Rule):
         ),
     )
     LEAVES = (
+        "import torch\n\nif x.type() == 'torch.cuda.FloatTensor':\n    x = x.cpu()\n",
+        "import torch\n\nops = {'torch.FloatTensor': a, 'torch.cuda.FloatTensor': b}\n",
         'import torch\n\nif torch.cuda.is_available():\n    torch.set_default_tensor_type("torch.cuda.FloatTensor")\n',
         '"""torch.cuda.FloatTensor"""\n',
     )
@@ -64,7 +68,9 @@ class TypeName(Rule):
         if match is None or self.facts.guarded(node):
             return
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, (ast.Expr, ast.JoinedStr)):
+        if isinstance(parent, (ast.Expr, ast.JoinedStr)) or only_named(self.facts, node):
+            return
+        if asks_where(self.facts, node, match[1]):
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
         fix = self.context.conditional(node, f"{quote}torch.{match[1]}{quote}")

@@ -79,6 +79,8 @@ class TypedTensor(Rule):
         ),
     )
     LEAVES = (
+        "import torch\n\n\ndef f(x: torch.cuda.FloatTensor) -> torch.cuda.FloatTensor:\n    return x\n",
+        "import torch\n\nops = {torch.FloatTensor: a, torch.cuda.FloatTensor: b}\n",
         "import torch\n\nFLOATS = (torch.FloatTensor, torch.cuda.FloatTensor)\n",
         "import torch\n\nif isinstance(x, torch.cuda.FloatTensor):\n    y = f(x.cuda())\n",
         "import torch\n\nT = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
@@ -115,15 +117,13 @@ class TypedTensor(Rule):
         )
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
-        """Whether the type stands in a question that is as right on a CPU.
-
-        `isinstance(x, torch.cuda.FloatTensor)` asks whether x is on a GPU; the other types ask what x holds.
-        """
+        """Whether the type stands where it is as right on a CPU: in a question, or as a mere name."""
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Tuple):
-            return any(self.facts.resolve(each) == f"torch.{kind}" for each in parent.elts)
-        asks = isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance"
-        return asks and kind == "FloatTensor"
+        if isinstance(parent, ast.Tuple) and any(
+            self.facts.resolve(each) == f"torch.{kind}" for each in parent.elts
+        ):
+            return True
+        return only_named(self.facts, node) or asks_where(self.facts, node, kind)
 
     def _with_torch(self, fix: Fix, torch: Use) -> Fix:
         return Fix(fix.edits, fix.safety, fix.needs | torch.needs)
@@ -183,6 +183,38 @@ def _size(node: ast.expr) -> bool:
         case ast.Subscript(value=ast.Attribute(attr="shape")):
             return True
     return False
+
+
+def only_named(facts: Facts, node: ast.expr) -> bool:
+    """Whether a type stands where it is not used: as a key, in a set, or in an annotation."""
+    for child, parent in facts.tree.ancestors(node):
+        if isinstance(parent, ast.Dict):
+            return child in parent.keys
+        if isinstance(parent, (ast.arg, ast.Set)):
+            return True
+        if isinstance(parent, ast.AnnAssign):
+            return child is parent.annotation
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return child is parent.returns
+        if not isinstance(parent, (ast.Subscript, ast.Tuple, ast.BinOp)):
+            return False
+    return False
+
+
+def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
+    """Whether a type is compared with to ask if a tensor is on a GPU.
+
+    `FloatTensor` and the integer types are what tensors are by default; whoever asks for a half type asks
+    what the tensor holds, and has to get the same answer on a CPU.
+    """
+    if kind in ("HalfTensor", "BFloat16Tensor", "DoubleTensor"):
+        return False
+    parent = facts.tree.parents.get(node)
+    if isinstance(parent, (ast.Tuple, ast.List)):
+        parent = facts.tree.parents.get(parent)
+    if isinstance(parent, ast.Compare):
+        return True
+    return isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance" and parent.func is not node
 
 
 def cuda_type(facts: Facts, node: ast.expr) -> str | None:

@@ -1,0 +1,16 @@
+"""Copies that only a GPU makes, and that are still in use when what they were made of changes.
+
+`x.cpu()`, `x.cuda()` and `x.to(device)` copy from one device to another. Where there is only the CPU they
+return `x` itself, and `x.cpu().numpy()` is a view of it. That matters where the result is kept, `x` is then
+changed in place, and the result is used after that.
+
+In the order in which they need one another: `expressions` and `bodies` are about syntax; `moves` tells what
+copies on a GPU, `places` what of, `copying` puts these together; `keeping` tells what keeps a copy and how
+long; `training` and `changes` what is changed in place; `clashes` finds what is changed and used while it is
+kept, and `search` goes through the module.
+"""
+
+from devicefix.facts.copies.places import Place
+from devicefix.facts.copies.search import Held, held_copies
+
+__all__ = ["Held", "Place", "held_copies"]

@@ -1,0 +1,48 @@
+"""The functions of a module, and the order in which their statements may run."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from devicefix.facts.flow import Body, Flow
+from devicefix.facts.module import Facts
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Bodies:
+    """The bodies of a module: its own and those of its functions.
+
+    Args:
+        facts: the facts of the module.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._flows: dict[Body, Flow] = {}
+
+    @cached_property
+    def owners(self) -> list[Body]:
+        """What has a body: the module and its functions."""
+        return [each for each in self.facts.tree.scopes if isinstance(each, Body)]
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """The functions and methods of the module."""
+        return [each for each in self.owners if not isinstance(each, ast.Module)]
+
+    def flow(self, owner: Body) -> Flow:
+        """The flow of a body, worked out once."""
+        if owner not in self._flows:
+            self._flows[owner] = Flow(owner)
+        return self._flows[owner]
+
+    def is_method(self, function: Function) -> bool:
+        """Whether a function is defined right in a class."""
+        return isinstance(self.facts.tree.parents.get(function), ast.ClassDef)
+
+
+def positional_names(function: Function) -> list[str]:
+    """The names of the parameters that can be given by position."""
+    return [each.arg for each in (*function.args.posonlyargs, *function.args.args)]

@@ -1,0 +1,176 @@
+"""What changes a tensor, or a NumPy array, in place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from devicefix.facts.copies.bodies import Bodies, Function, positional_names
+from devicefix.facts.copies.expressions import constant_key, in_place, keyword, without_index
+from devicefix.facts.copies.places import Place, place_of
+from devicefix.facts.copies.training import Training
+from devicefix.facts.flow import Point, own_nodes
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import dotted
+from devicefix.facts.values import last_name
+
+# Methods that end in an underscore and change no number.
+_HARMLESS = {
+    "requires_grad_", "detach_", "retain_grad_", "share_memory_", "rename_", "squeeze_", "unsqueeze_", "t_",
+    "transpose_", "swapaxes_", "resize_", "resize_as_", "set_", "pin_memory_", "clip_grad_norm_",
+    "clip_grad_value_",
+}  # fmt: skip
+_NUMPY_CHANGES = {"fill", "sort", "itemset", "setfield", "byteswap"}
+_FIRST_ARGUMENT = re.compile(
+    r"(numpy|np)\.(copyto|put|place|putmask|fill_diagonal)|(numpy\.|np\.)?random\.shuffle"
+    r"|(torch\.distributed|dist)\.(all_reduce|broadcast|recv|irecv)|(torch\.nn\.init|nn\.init|init)\.\w+_"
+)
+
+
+class Change(NamedTuple):
+    """What is changed in place; `item` where one item of it is set, which may be one of a list."""
+
+    place: Place
+    item: bool
+
+
+class Changes:
+    """What the statements of a module change in place.
+
+    Args:
+        bodies: the bodies of the module.
+    """
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._facts = bodies.facts
+        self._training = Training(bodies)
+        self._effects = _Effects(bodies)
+
+    def at(self, point: Point, place: Place, but: ast.AST | None = None) -> ast.AST | None:
+        """What changes a place at a point, other than the node `but`."""
+        nodes = (node for part in point.parts for node in own_nodes(part))
+        if place.parameters:
+            return next((node for node in nodes if self._training.changes(node, place.path)), None)
+        for node in nodes:
+            for changed, item in self._effects.of(node) if node is not but else ():
+                if changed.path == place.path and not (item and place.indexed):
+                    if not self._facts.guarded(node):
+                        return node
+        return None
+
+
+def changes_numbers(method: str) -> bool:
+    """Whether a tensor's method of this name changes the numbers in it."""
+    return in_place(method) and method not in _HARMLESS
+
+
+class _Effects:
+    """What nodes change in place, also through the functions of the module that they call.
+
+    Of a method, also what the functions change that it calls; calls are not followed further than that.
+    """
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._facts = bodies.facts
+
+    def of(self, node: ast.AST) -> Iterator[Change]:
+        """What a node changes."""
+        yield from self._with_functions(node)
+        yield from self._by_method(node)
+
+    def _with_functions(self, node: ast.AST) -> Iterator[Change]:
+        yield from _direct(self._facts, node)
+        yield from self._by_function(node)
+
+    def _by_function(self, node: ast.AST) -> Iterator[Change]:
+        """What a call hands to a function of the module that changes it."""
+        if isinstance(node, ast.Call):
+            for index in self._changed_parameters.get(last_name(node.func), ()):
+                if index < len(node.args):
+                    yield from _whole(self._facts, node.args[index], False)
+
+    def _by_method(self, node: ast.AST) -> Iterator[Change]:
+        """What a method changes that is called on `self`."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name, value=ast.Name(id="self"))):
+                for path in self._changed_attributes.get(name, ()):
+                    yield Change(Place(path), False)
+
+    @cached_property
+    def _changed_parameters(self) -> dict[str, tuple[int, ...]]:
+        """Which of its parameters a function of the module changes, by the function's name."""
+        found: dict[str, tuple[int, ...]] = {}
+        for function in self._bodies.functions:
+            if not self._bodies.is_method(function):
+                names = positional_names(function)
+                changed = self._changed_in(function, lambda node: _direct(self._facts, node))
+                indexes = tuple(index for index, name in enumerate(names) if name in changed)
+                if indexes:
+                    found[function.name] = indexes
+        return found
+
+    @cached_property
+    def _changed_attributes(self) -> dict[str, frozenset[str]]:
+        """Which attributes of `self` a method changes, by the method's name."""
+        found: dict[str, frozenset[str]] = {}
+        for function in self._bodies.functions:
+            if self._bodies.is_method(function):
+                changed = self._changed_in(function, self._with_functions)
+                paths = frozenset(path for path in changed if path.startswith("self."))
+                if paths:
+                    found[function.name] = found.get(function.name, frozenset()) | paths
+        return found
+
+    def _changed_in(self, function: Function, changes: Callable[[ast.AST], Iterator[Change]]) -> set[str]:
+        """The paths that a function changes and does not bind."""
+        points = self._bodies.flow(function).points
+        bound = {path for point in points for path in point.bound}
+        return {
+            place.path
+            for point in points
+            for part in point.parts
+            for node in own_nodes(part)
+            for place, item in changes(node)
+            if not item and place.path not in bound
+        }
+
+
+def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
+    """What a node changes itself."""
+    match node:
+        case ast.AugAssign(target=target, value=value):
+            if not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)):
+                yield from _whole(facts, target, isinstance(target, ast.Subscript))
+        case ast.Subscript(ctx=ast.Store(), value=value) if not constant_key(node):
+            yield from _whole(facts, value, not isinstance(node.slice, (ast.Slice, ast.Tuple)))
+        case ast.Call(func=function):
+            if isinstance(function, ast.Attribute):
+                if changes_numbers(function.attr) or function.attr in _NUMPY_CHANGES:
+                    yield from _whole(facts, function.value, False)
+            yield from _arguments(facts, node)
+
+
+def _arguments(facts: Facts, node: ast.Call) -> Iterator[Change]:
+    """What a call changes of its arguments, if it is one of a library."""
+    out = keyword(node, "out")
+    if out is not None:
+        yield from _whole(facts, out, False)
+    if node.args:
+        name = facts.resolve(node.func) or dotted(node.func) or ""
+        inplace = keyword(node, "inplace")
+        if _FIRST_ARGUMENT.fullmatch(name) or (
+            isinstance(inplace, ast.Constant) and inplace.value is True and name.startswith("torch.")
+        ):
+            yield from _whole(facts, node.args[0], False)
+
+
+def _whole(facts: Facts, node: ast.expr, item: bool) -> Iterator[Change]:
+    if isinstance(node, ast.Subscript) and not constant_key(node):
+        node = without_index(node)
+    place = place_of(facts, node)
+    if place is not None:
+        yield Change(place, item)

@@ -1,0 +1,125 @@
+"""Expressions that are copies on a GPU only."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+
+from devicefix.facts.copies.bodies import Bodies, positional_names
+from devicefix.facts.copies.expressions import contents, root, viewed
+from devicefix.facts.copies.moves import already_there, as_tensor, moves, numpy_array
+from devicefix.facts.copies.places import Place, parameters_of, places_of
+from devicefix.facts.flow import path_of
+from devicefix.facts.module import Facts
+from devicefix.facts.values import last_name
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An expression that is a copy on a GPU, and what it was made of on a CPU.
+
+    Attributes:
+        call: the call that copies.
+        outer: the expression around it that is a view of it.
+        places: what is copied, and what that is a part of.
+    """
+
+    call: ast.Call
+    outer: ast.expr
+    places: tuple[Place, ...]
+
+    @property
+    def source(self) -> Place:
+        """What is copied."""
+        return self.places[0]
+
+
+class Copies:
+    """The copies of a module, also those that its functions return.
+
+    Args:
+        bodies: the bodies of the module.
+    """
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._facts = bodies.facts
+
+    def of(self, expression: ast.expr) -> Copy | None:
+        """The copy that an expression is, or is a view of."""
+        if isinstance(expression, ast.Call) and last_name(expression.func) in self.returning:
+            return self._returned(expression)
+        return _written_out(self._facts, expression)
+
+    @cached_property
+    def returning(self) -> dict[str, tuple[str, Copy]]:
+        """The functions that only return copies of a module's parameters, and the name of that module."""
+        found: dict[str, tuple[str, Copy]] = {}
+        for function in self._bodies.functions:
+            last = function.body[-1]
+            names = positional_names(function)
+            if not isinstance(last, ast.Return) or last.value is None or not names:
+                continue
+            if ".cpu(" not in self._facts.source.code(last):
+                continue
+            self._facts.tree.look_into(last)
+            for expression in contents(last.value):
+                copy = _written_out(self._facts, expression)
+                if copy is not None and any(
+                    each.parameters and root(each.path) == names[0] for each in copy.places
+                ):
+                    found[function.name] = names[0], copy
+        return found
+
+    def _returned(self, call: ast.Call) -> Copy | None:
+        """The copy that a function of the module returns, of what the call hands to it."""
+        name, copy = self.returning[last_name(call.func)]
+        path = path_of(call.args[0]) if call.args else None
+        if name == "self" and isinstance(call.func, ast.Attribute):
+            path = path_of(call.func.value)
+        if path is None:
+            return None
+        places = tuple(
+            Place(path + place.path.removeprefix(name), parameters=True)
+            for place in copy.places
+            if place.parameters and root(place.path) == name
+        )
+        return Copy(copy.call, copy.outer, places) if places else None
+
+
+def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
+    """The copy that an expression is, or is a view of, without a look into the functions it calls."""
+    if isinstance(outer, ast.Call) and last_name(outer.func) == "state_dict":
+        return _state_on_cpu(outer)
+    call = _move_inside(facts, outer)
+    if call is None:
+        return None
+    given = as_tensor(facts, call)
+    base = call.func.value if isinstance(call.func, ast.Attribute) and not given else call.args[0]
+    if already_there(facts, call, base):
+        return None
+    places = tuple(places_of(facts, base))
+    if given:
+        places = tuple(Place(each.path, each.indexed, buffer=True) for each in places
+                       if numpy_array(facts, base))  # fmt: skip
+    return Copy(call, outer, places) if places else None
+
+
+def _move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
+    """The move that an expression is, or is a view of."""
+    while not (isinstance(node, ast.Call) and moves(facts, node)):
+        inner = viewed(node)
+        if inner is None:
+            return None
+        node = inner
+    return node
+
+
+def _state_on_cpu(outer: ast.Call) -> Copy | None:
+    """`model.cpu().state_dict()`, whose tensors stay on the CPU when the model goes back to the GPU."""
+    call = outer.func.value if isinstance(outer.func, ast.Attribute) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "cpu":
+        return None
+    path = path_of(call.func.value)
+    return Copy(call, outer, (parameters_of(path),)) if path else None

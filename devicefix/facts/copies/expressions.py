@@ -1,0 +1,96 @@
+"""What the syntax of an expression alone says of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts.flow import VIEW_ATTRIBUTES
+from devicefix.facts.values import last_name
+
+_VIEWS = {
+    "detach", "view", "view_as", "squeeze", "unsqueeze", "t", "transpose", "permute", "narrow", "select",
+    "expand", "expand_as", "reshape", "contiguous", "flatten", "numpy", "requires_grad_", "detach_",
+}  # fmt: skip
+
+
+def contents(value: ast.expr) -> Iterator[ast.expr]:
+    """The expressions whose values are kept where `value` is kept."""
+    match value:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            for each in elements:
+                yield from contents(each)
+        case ast.Dict(values=values):
+            for each in values:
+                yield from contents(each)
+        case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
+            yield from contents(element)
+        case ast.DictComp(value=element):
+            yield from contents(element)
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            for given in keywords:
+                yield from contents(given.value)
+        case ast.IfExp(body=body, orelse=orelse):
+            yield from contents(body)
+            yield from contents(orelse)
+        case ast.Call(func=function, args=[argument]) if last_name(function) in (
+            "dict",
+            "list",
+            "tuple",
+            "OrderedDict",
+        ):
+            yield from contents(argument)
+        case _:
+            yield value
+
+
+def viewed(node: ast.expr) -> ast.expr | None:
+    """What an expression is a view of."""
+    match node:
+        case ast.Attribute(attr=attr, value=value) if attr in VIEW_ATTRIBUTES:
+            return value
+        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _VIEWS:
+            return value
+        case ast.Call(func=function, args=[argument], keywords=[]) if last_name(function) in (
+            "Variable",
+            "asarray",
+        ):
+            return argument
+        case ast.Subscript(value=value) if not constant_key(node):
+            return value
+    return None
+
+
+def root(path: str) -> str:
+    """The name that a path such as `a.b['c']` starts with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def constant_key(node: ast.Subscript) -> bool:
+    """Whether a subscript is a literal string."""
+    return isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+
+
+def without_index(node: ast.expr) -> ast.expr:
+    """An expression less the subscripts at its end."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def in_place(method: str) -> bool:
+    """Whether a tensor's method of this name works on the tensor itself, and returns it."""
+    return method.endswith("_") and not method.startswith("_") and not method.endswith("__")
+
+
+def keyword(node: ast.Call, name: str) -> ast.expr | None:
+    """What a call is given by keyword."""
+    return next((each.value for each in node.keywords if each.arg == name), None)
+
+
+def names_cpu(node: ast.expr) -> bool:
+    """Whether an expression is the CPU, spelled out."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "device" and node.args:
+        return names_cpu(node.args[0])
+    return isinstance(node, ast.Constant) and node.value == "cpu"

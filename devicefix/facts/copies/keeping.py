@@ -1,0 +1,113 @@
+"""What keeps a value, and how long."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devicefix.facts.copies.expressions import root, without_index
+from devicefix.facts.flow import Flow, Point
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import dotted
+from devicefix.facts.values import last_name
+
+_ADDING = {"append", "appendleft", "extend", "extendleft", "insert", "add"}
+_COLLECTIONS = {"dict", "list", "OrderedDict", "defaultdict", "deque", "state_dict"}
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps a value.
+
+    Attributes:
+        path: its name or dotted path.
+        adds: whether the value is added to a collection, whose other elements stay.
+    """
+
+    path: str
+    adds: bool
+
+
+def stores(facts: Facts, point: Point) -> Iterator[tuple[Holder, ast.expr]]:
+    """What a statement keeps, and where."""
+    match point.node:
+        case ast.Assign(targets=targets, value=value) if point.binds:
+            for target in targets:
+                yield from _stored(facts, target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield from _stored(facts, target, value)
+        case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
+            path = dotted(target)
+            if path:
+                yield Holder(path, True), value
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=receiver), args=args)):
+            path = dotted(without_index(receiver))
+            if attr in _ADDING and path:
+                for value in args:
+                    yield Holder(path, True), value
+
+
+def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[Holder, ast.expr]]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            for each, its in zip(target.elts, value.elts, strict=True):
+                yield from _stored(facts, each, its)
+    elif isinstance(target, (ast.Name, ast.Attribute)):
+        path = dotted(target)
+        if path and not (isinstance(target, ast.Attribute) and target.attr in ("data", "grad")):
+            yield Holder(path, False), value
+    elif isinstance(target, ast.Subscript):
+        base = without_index(target)
+        path = dotted(base)
+        if path and _collection(facts, base):
+            yield Holder(path, True), value
+
+
+def _collection(facts: Facts, node: ast.expr) -> bool:
+    """Whether a name is bound to a dict or list, whose items are kept and not copied into."""
+    values = [each.value for each in facts.bindings(node)]
+    return bool(values) and all(
+        isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
+        or (isinstance(value, ast.Call) and last_name(value.func) in _COLLECTIONS)
+        or (isinstance(value, ast.BinOp) and isinstance(value.left, ast.List))
+        for value in values
+    )
+
+
+def rebinds(point: Point, path: str) -> bool:
+    """Whether a path, or what it is an attribute or item of, is bound anew at a point."""
+    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in point.bound)
+
+
+def empties(point: Point, holder: Holder) -> bool:
+    """Whether nothing is kept by a holder any more after a point."""
+    if rebinds(point, holder.path):
+        return True
+    match point.node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
+            return dotted(value) == holder.path
+        case ast.Delete(targets=targets):
+            return any(dotted(without_index(each)) == holder.path for each in targets)
+    return False
+
+
+def only_given(facts: Facts, flow: Flow, path: str) -> bool:
+    """Whether a path is a parameter, which is never bound anew."""
+    if isinstance(flow.owner, ast.Module):
+        return False
+    bindings = facts.tree.scopes[flow.owner].bindings.get(path, ())
+    return bool(bindings) and all(each.parameter for each in bindings)
+
+
+def outlives_call(facts: Facts, flow: Flow, holder: Holder) -> bool:
+    """Whether what is kept is still there when the function has returned."""
+    if isinstance(flow.owner, ast.Module):
+        return False
+    name = root(holder.path)
+    scope = facts.tree.scopes[flow.owner]
+    if name in scope.elsewhere:
+        return True
+    if not all(each.parameter for each in scope.bindings.get(name, ())):
+        return False
+    return holder.adds or name != holder.path

@@ -1,0 +1,136 @@
+"""What is copied, or changed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devicefix.facts.copies.expressions import constant_key, in_place, viewed
+from devicefix.facts.copies.moves import as_tensor, moves, numpy_array
+from devicefix.facts.flow import path_of
+from devicefix.facts.module import Facts
+from devicefix.facts.values import last_name
+
+_PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is copied, or changed: a name or a dotted path, with constant keys (`batch['image']`).
+
+    `indexed` is set for a part of it that is chosen by a plain index, which may be an element of a list.
+    `parameters` means those of a module, `buffer` a NumPy array.
+    """
+
+    path: str
+    indexed: bool = False
+    parameters: bool = False
+    buffer: bool = False
+
+
+def parameters_of(path: str) -> Place:
+    """The parameters of the module at a path, which may be wrapped for several GPUs."""
+    return Place(path.removesuffix(".module"), parameters=True)
+
+
+def place_of(facts: Facts, node: ast.expr) -> Place | None:
+    """The place that an expression is, through views and moves."""
+    indexed = buffer = False
+    while True:
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and moves(facts, node) and not as_tensor(facts, node):
+                node = node.func.value
+                continue
+            if node.args and facts.call(node, "torch.from_numpy", "torch.as_tensor"):
+                if not facts.call(node, "torch.from_numpy") and (
+                    node.keywords or not numpy_array(facts, node.args[0])
+                ):
+                    return None
+                buffer = True
+                node = node.args[0]
+                continue
+            if isinstance(node.func, ast.Attribute) and in_place(node.func.attr):
+                node = node.func.value
+                continue
+        if isinstance(node, ast.Subscript) and not constant_key(node):
+            if not _chooses_a_view(facts, node.slice):
+                return None
+            indexed = indexed or not isinstance(node.slice, (ast.Slice, ast.Tuple))
+        elif (path := path_of(node)) is not None:
+            return Place(path, indexed, buffer=buffer)
+        inner = viewed(node)
+        if inner is None:
+            return None
+        node = inner
+
+
+def places_of(facts: Facts, base: ast.expr) -> Iterator[Place]:
+    """What a copied expression is (a part of): itself, and what a loop variable is taken from."""
+    place = place_of(facts, base)
+    if place is None:
+        return
+    loop = _loop(facts, base, place.path)
+    if not isinstance(loop, ast.comprehension):
+        yield place
+    owner, _, attribute = place.path.rpartition(".")
+    if attribute in ("weight", "bias") and owner not in ("", "self"):
+        yield Place(owner, parameters=True)
+    origin = None if loop is None else _elements(facts, loop.iter)
+    if origin is not None:
+        yield origin
+
+
+def _chooses_a_view(facts: Facts, index: ast.expr) -> bool:
+    """Whether an index is of numbers and slices, where a tensor or list would make a copy."""
+    match index:
+        case ast.Slice() | ast.UnaryOp(op=ast.USub()):
+            return True
+        case ast.Constant(value=value):
+            return value is None or value is Ellipsis or type(value) is int
+        case ast.Tuple(elts=elements):
+            return all(_chooses_a_view(facts, each) for each in elements)
+        case ast.Name():
+            found = facts.tree.scope(index).lookup(index.id)
+            return found is not None and all(_binds_numbers(each.node) for each in found[1])
+    return False
+
+
+def _binds_numbers(node: ast.AST) -> bool:
+    """Whether a node is a loop whose variables are numbers."""
+    if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
+        return last_name(node.iter.func) in ("range", "enumerate", "trange")
+    return False
+
+
+def _loop(facts: Facts, node: ast.expr, name: str) -> ast.For | ast.comprehension | None:
+    """The loop that binds the name that an expression is a view of."""
+    scope = next((facts.tree.scope(each) for each in ast.walk(node)
+                  if isinstance(each, ast.Name) and each.id == name), None)  # fmt: skip
+    found = scope.lookup(name) if scope is not None else None
+    if found is None or len(found[1]) != 1:
+        return None
+    loop = found[1][0].node
+    return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
+
+
+def _elements(facts: Facts, node: ast.expr) -> Place | None:
+    """What the elements of an iterable are, where they are a module's parameters."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+        if node.func.id in ("list", "sorted", "enumerate", "tqdm", "tuple"):
+            return _elements(facts, node.args[0])
+        return None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    receiver = node.func.value
+    if node.func.attr in ("items", "values"):
+        value = receiver if isinstance(receiver, ast.Call) else facts.value(receiver)
+        if isinstance(value, ast.Call) and last_name(value.func) == "state_dict":
+            assert isinstance(value.func, (ast.Attribute, ast.Name))
+            receiver = value.func.value if isinstance(value.func, ast.Attribute) else receiver
+        else:
+            return None
+    elif node.func.attr not in _PARAMETERS:
+        return None
+    place = place_of(facts, receiver)
+    return None if place is None else parameters_of(place.path)

@@ -1,0 +1,129 @@
+"""The search for copies that outlive a change of what they were made of."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from devicefix.facts.copies.bodies import Bodies
+from devicefix.facts.copies.changes import Changes, changes_numbers
+from devicefix.facts.copies.clashes import Clashes
+from devicefix.facts.copies.copying import Copies, Copy
+from devicefix.facts.copies.expressions import contents
+from devicefix.facts.copies.keeping import Holder, only_given, stores
+from devicefix.facts.copies.places import Place
+from devicefix.facts.flow import Body, Flow, Point, own_nodes
+from devicefix.facts.module import Facts
+
+_COPYING = re.compile(r"\.(cpu|cuda|to)\s*\(|\bas_tensor\s*\(")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A copy that is kept.
+
+    Attributes:
+        call: the call that copies on a GPU and not on a CPU.
+        outer: the expression around it that is a view of it, such as `x.cpu().numpy()`.
+        source: what is copied.
+        holder: what keeps the copy.
+        change: where the source is changed in place, None where it happens out of sight.
+        use: the line of a use behind the change, None for a use out of sight.
+        reverse: whether it is the copy that is changed, and the source that is used after that.
+    """
+
+    call: ast.Call
+    outer: ast.expr
+    source: Place
+    holder: str
+    change: ast.AST | None
+    use: int | None
+    reverse: bool = False
+
+
+@lru_cache(maxsize=1)
+def held_copies(facts: Facts) -> tuple[Held, ...]:
+    """The copies of a module that outlive the next change of what they were made of."""
+    text = facts.source.text
+    if not _COPYING.search(text) or ("cuda" not in text and "device" not in text):
+        return ()
+    return tuple(_Search(facts).held())
+
+
+class _Search:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._bodies = Bodies(facts)
+        self._copies = Copies(self._bodies)
+        self._changes = Changes(self._bodies)
+        self._clashes = Clashes(self._bodies, self._changes)
+
+    def held(self) -> Iterator[Held]:
+        """The copies that are kept, body by body."""
+        for owner in self._bodies.owners:
+            if self._may_copy(owner):
+                flow = self._bodies.flow(owner)
+                for point in flow.points:
+                    self._facts.tree.look_into(point.node)
+                    yield from self._kept(flow, point)
+                    yield from self._changed_at_once(flow, point)
+
+    def _may_copy(self, owner: Body) -> bool:
+        source = self._facts.source
+        text = source.text if isinstance(owner, ast.Module) else source.code(owner)
+        return bool(_COPYING.search(text)) or any(name in text for name in self._copies.returning)
+
+    def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:
+        """The copies that are made and kept at a point."""
+        for holder, value in stores(self._facts, point):
+            for expression in contents(value):
+                copy = self._copies.of(expression)
+                if copy is None or self._facts.guarded(copy.call):
+                    continue
+                if copy.source.path == holder.path:
+                    continue  # `x = x.cpu()`: nothing else is kept
+                held = self._source_changed(flow, point, copy, holder)
+                held = held or self._copy_changed(flow, point, copy, holder)
+                if held is not None:
+                    yield held
+
+    def _source_changed(self, flow: Flow, point: Point, copy: Copy, holder: Holder) -> Held | None:
+        """A copy whose source is changed in place, where the copy is used after that."""
+        for place in copy.places:
+            clash = self._clashes.find(flow, point, place, holder)
+            if clash is not None:
+                return Held(copy.call, copy.outer, place, holder.path, clash.change, clash.use)
+        return None
+
+    def _copy_changed(self, flow: Flow, point: Point, copy: Copy, holder: Holder) -> Held | None:
+        """A copy that is changed in place, where its source is used after that."""
+        source = copy.source
+        if holder.adds or source.parameters:
+            return None
+        clash = self._clashes.find(flow, point, Place(holder.path), Holder(source.path, False))
+        if clash is None or clash.change is None or clash.use is None:
+            return None
+        return Held(copy.call, copy.outer, source, holder.path, clash.change, clash.use, True)
+
+    def _changed_at_once(self, flow: Flow, point: Point) -> Iterator[Held]:
+        """`x.cuda().mul_(2)`, which changes `x` itself on a CPU, where `x` is used after that."""
+        for part in point.parts:
+            for node in own_nodes(part):
+                if not (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and changes_numbers(node.func.attr)
+                ):
+                    continue
+                copy = self._copies.of(node.func.value)
+                if copy is None or copy.source.parameters or self._facts.guarded(copy.call):
+                    continue
+                if self._changes.at(point, copy.source, node) is not None:
+                    continue  # `x.copy_(x.cpu().normal_())`: it changes in any case
+                path = copy.source.path
+                use = self._clashes.use_behind(flow, point, Holder(path, False))
+                if use or only_given(self._facts, flow, path):
+                    yield Held(copy.call, copy.outer, copy.source, path, node, use, True)

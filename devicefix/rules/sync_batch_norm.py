@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.finding import Finding
+from devicefix.rule import Changed, Rule
+
+
+class SyncBatchNorm(Rule):
+    """
+    ## What it does
+    Finds `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)`.
+
+    ## Why it matters
+    Its layers refuse to run on a CPU: "SyncBatchNorm layers only work with GPU modules".
+
+    ## Example
+    ```python
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    ```
+
+    ## Use instead
+    ```python
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(model) if torch.cuda.is_available() else model
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the model is the same. On a CPU each process has statistics of its own, so that numbers can
+    differ from those of several GPUs, but not from those of one.
+    """
+
+    code = "DF603"
+    name = "sync-batch-norm"
+    summary = "Batch normalization that is synchronized between GPUs"
+    MATCHES = (
+        Changed(
+            "import torch\nfrom torch import nn\n\nnet = nn.SyncBatchNorm.convert_sync_batchnorm(net)\n",
+            "import torch\nfrom torch import nn\n\n"
+            "net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if torch.cuda.is_available() else net\n",
+        ),
+    )
+    LEAVES = (
+        "import torch\n\nif torch.cuda.is_available():\n"
+        "    net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)\n",
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        name = self.facts.resolve(node.func) or ""
+        if not name.endswith("SyncBatchNorm.convert_sync_batchnorm") or self.facts.guarded(node):
+            return
+        fix = None
+        if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
+            fix = self.context.conditional(node, self.context.source.code(node.args[0]), of_cuda=True)
+        yield self.finding(node, "SyncBatchNorm needs CUDA: leave the model as it is without", fix)
