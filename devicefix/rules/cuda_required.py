@@ -56,6 +56,9 @@ class CudaRequired(Rule):
             "import torch\n\n\ndef main():\n    pass\n",
         ),
         Changed("import torch\n\nassert torch.cuda.device_count() > rank\n", None),
+        Changed(
+            "import torch\n\nassert torch.cuda.is_available() and torch.cuda.device_count() >= n\n", None
+        ),
         Changed("import torch\n\nassert device in ['cuda', 'npu']\n", None),
         Changed("import torch\n\nif not x.is_cuda:\n    raise NotImplementedError\n", None),
         Changed(
@@ -104,11 +107,11 @@ class CudaRequired(Rule):
             yield self.finding(node, MESSAGE, Fix((edit,)))
         elif _lists_no_cpu(node.test):
             yield self.finding(node, "the CPU is not among the devices that are allowed here: add it")
-        elif isinstance(node.test, ast.Compare) and any(map(guards.counts_gpus, _sides(node.test))):
+        elif self._counts(node.test):
             yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
         elif isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
             kept = [value for value in node.test.values if not guards.settled(value)]
-            if any(guards.implies(value) for value in kept):
+            if any(guards.implies(value) or self._counts(value) for value in kept):
                 yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
             elif kept and len(kept) < len(node.test.values):
                 yield self.finding(node, MESSAGE, Fix(self._only(node.test, kept)))
@@ -119,6 +122,12 @@ class CudaRequired(Rule):
             yield self.finding(node.test, MESSAGE, self._without(node, refusal))
         elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.guarded(node):
             yield self.finding(node.test, "refuses what is on a CPU: give it a way of its own")
+
+    def _counts(self, test: ast.expr) -> bool:
+        """Whether a test compares with the number of GPUs."""
+        return isinstance(test, ast.Compare) and any(
+            map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
+        )
 
     def _without(self, node: ast.If, refusal: list[ast.stmt]) -> Fix | None:
         """The fix that leaves the other branch in the place of the whole."""
@@ -163,7 +172,3 @@ def _lists_no_cpu(test: ast.expr) -> bool:
             names = {each.value for each in elts if isinstance(each, ast.Constant)}
             return "cuda" in names and "cpu" not in names
     return False
-
-
-def _sides(test: ast.Compare) -> list[ast.expr]:
-    return [test.left, *test.comparators]
