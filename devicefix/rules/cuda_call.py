@@ -126,13 +126,18 @@ class CudaCall(Rule):
                 node, "`.cuda(...)` needs CUDA; unpack its arguments, so that they can be kept"
             )
         elif own is Own.MAYBE:
-            message = "`.cuda()` needs CUDA, and may be a method of the project's own, which `.to(device)` would not call"
+            message = (
+                "`.cuda()` needs CUDA, and may be a method of the project's own, which `.to(device)` would not call: "
+                "call it only where there is CUDA"
+            )
             yield self.finding(node, message, _kept(self.context, node))
         else:
             yield self._move(node)
 
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
+        if _storage(node):
+            return self.finding(node, "a storage can't be moved without CUDA: keep it as it is there", fix)
         if fix is None:
             message = (
                 "`.cuda(...)` needs CUDA: it is not known whether its argument is a number, None or a device"

@@ -35,7 +35,8 @@ _INSTEAD = {
     "memory_usage": "0",
 }
 # As context managers.
-_CONTEXTS = ("nvtx.range", "profiler.profile")
+_NVTX = "torch.autograd.profiler.emit_nvtx"
+_CONTEXTS = ("nvtx.range", "profiler.profile", _NVTX)
 _TELLS = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
 
 
@@ -106,6 +107,16 @@ class CudaFunction(Rule):
             "import contextlib\nimport torch\n\n"
             'with torch.cuda.nvtx.range("step") if torch.cuda.is_available() else contextlib.nullcontext():\n    run()\n',
         ),
+        Changed(
+            "import torch\n\nold = torch.cuda.get_rng_state()\ndraw()\ntorch.cuda.set_rng_state(old)\n",
+            "import torch\n\nold = torch.cuda.get_rng_state() if torch.cuda.is_available() else None\ndraw()\n"
+            "if torch.cuda.is_available():\n    torch.cuda.set_rng_state(old)\n",
+        ),
+        Changed(
+            "import torch\n\nself.state = torch.cuda.get_rng_state()\n",
+            "import torch\n\nself.state = torch.cuda.get_rng_state() if torch.cuda.is_available() else None\n",
+            unsafe=True,
+        ),
         Changed("import torch\n\nmemory = torch.cuda.get_device_properties(0).total_memory\n", None),
     )
     LEAVES = (
@@ -116,12 +127,12 @@ class CudaFunction(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
-        if not name.startswith("torch.cuda.") or self.facts.guarded(node):
+        if not name.startswith(("torch.cuda.", _NVTX)) or self.facts.guarded(node):
             return
         short = name.removeprefix("torch.cuda.")
         if short == "device":
             yield from self._device(node)
-        elif short in _RAISING or (short.endswith("set_rng_state") and self._saves_state):
+        elif short in (*_RAISING, _NVTX) or (short.endswith("set_rng_state") and self._saves_state):
             fix = self.fix(node, short)
             advice = "" if fix else ": decide what to do instead, and put it under a guard"
             yield self.finding(node, f"`{name}` raises an error without CUDA{advice}", fix)
@@ -134,6 +145,19 @@ class CudaFunction(Rule):
             and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
             and (self.facts.resolve(node.func) or "").endswith("get_rng_state")
             for node in self.facts.tree.nodes
+        )
+
+    def _restored(self, node: ast.Call, parent: ast.AST | None) -> bool:
+        """Whether torch is given the random state back in the same function."""
+        if not (isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)):
+            return False
+        scope = self.facts.tree.scope(node)
+        return any(
+            isinstance(each, ast.Call)
+            and self.facts.tree.scope(each) is scope
+            and (self.facts.resolve(each.func) or "").startswith("torch.cuda.")
+            and last_name(each.func) == "set_rng_state"
+            for each in self.facts.tree.nodes
         )
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
@@ -160,8 +184,8 @@ class CudaFunction(Rule):
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
             # Kept for later, it reaches code that can't be seen from here.
-            local = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
-            return self.context.conditional(node, "None", Safety.SAFE if local else Safety.UNSAFE)
+            safety = Safety.SAFE if self._restored(node, parent) else Safety.UNSAFE
+            return self.context.conditional(node, "None", safety)
         if short in _INSTEAD:
             return self.context.conditional(node, _INSTEAD[short])
         if short == "initial_seed":

@@ -150,7 +150,11 @@ class DeviceArgument(Rule):
                 yield each.value  # `device_id=0` of another library is a number on a CPU too
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
-        elif not name.startswith("torch.") and not any(isinstance(arg, ast.Starred) for arg in node.args):
+        elif (
+            function != "to"
+            and not name.startswith("torch.")
+            and not any(isinstance(arg, ast.Starred) for arg in node.args)
+        ):
             for position, value in enumerate(node.args):
                 if not integer(value) and self.context.project.takes_device(function, position):
                     yield value
