@@ -263,6 +263,22 @@ def _device(facts: Facts, name: str) -> bool:
     )
 
 
+def candidates(path: str, module: str) -> Iterator[str]:
+    """Where the module that an import in the file at `path` names may be: beside the file, or further up."""
+    level = len(module) - len(module.lstrip("."))
+    parts = [part for part in module.split(".") if part]
+    folder = os.path.dirname(os.path.normpath(path))
+    for _ in range(level - 1):
+        folder = os.path.dirname(folder)
+    while parts:
+        stem = os.path.join(folder, *parts)
+        yield os.path.normpath(f"{stem}.py")
+        yield os.path.normpath(os.path.join(stem, "__init__.py"))
+        if level or not folder or folder == os.path.dirname(folder):
+            return
+        folder = os.path.dirname(folder)
+
+
 class Project:
     """The facts of all files together."""
 
@@ -301,20 +317,7 @@ class Project:
 
     def find(self, path: str, module: str) -> Summary | None:
         """The file that an import in the file at `path` reads, if it is one of the project's."""
-        level = len(module) - len(module.lstrip("."))
-        parts = [part for part in module.split(".") if part]
-        folder = os.path.dirname(os.path.normpath(path))
-        for _ in range(level - 1):
-            folder = os.path.dirname(folder)
-        while True:
-            stem = os.path.join(folder, *parts)
-            for name in (f"{stem}.py", os.path.join(stem, "__init__.py")):
-                found = self.files.get(os.path.normpath(name))
-                if found is not None and parts:
-                    return found
-            if level or not folder or folder == os.path.dirname(folder):
-                return None
-            folder = os.path.dirname(folder)
+        return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
 
     def takes_device(self, function: str, position: int) -> bool:
         """Whether all the project's functions of a name that take a device take it at a position."""

@@ -69,10 +69,40 @@ def run(files: list[Path], settings: Settings) -> list[Outcome]:
                 failed[path] = Outcome(path, Result(path), error=error)
             elif summary:
                 summaries.append(summary)
+        summaries += _imported(summaries)
         project = pickle.dumps(Project.of(summaries))
         sound = [path for path in paths if path not in failed]
         examined = {o.path: o for o in progress(_each(partial(_examine, settings, project), sound, pool))}
     return [failed.get(path) or examined[path] for path in paths]
+
+
+def _imported(summaries: list[Summary]) -> list[Summary]:
+    """The facts of what the given files import from their own work tree, where it is not given itself.
+
+    A commit's few files are checked with what they rest on: their base classes, star imports and flags.
+    """
+    from devicefix.files import work_tree
+    from devicefix.project import candidates
+
+    if not summaries:
+        return []
+    folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(each.path)) for each in summaries]))
+    top = work_tree(folder) or folder
+    known = {os.path.normpath(each.path) for each in summaries}
+    found: list[Summary] = []
+    todo = list(summaries)
+    while todo:
+        importer = todo.pop()
+        for module in importer.imports:
+            for path in candidates(importer.path, module):
+                if path in known or not (os.path.isfile(path) and Path(path).absolute().is_relative_to(top)):
+                    continue
+                known.add(path)
+                summary, _ = _summarize(path)
+                if summary is not None:
+                    found.append(summary)
+                    todo.append(summary)
+    return found
 
 
 def run_one(data: bytes, path: str, settings: Settings) -> Outcome:

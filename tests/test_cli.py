@@ -429,3 +429,11 @@ def test_a_target_that_can_not_be_is_an_error(
 def test_an_older_torch_is_no_error_with_cuda(run: Run, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
     assert run("check", "--torch-version", "1.4", "free.py").exit_code == 0
+
+
+def test_a_file_is_checked_with_what_it_imports(tmp_path: Path) -> None:
+    own = "class Own:\n    def cuda(self):\n        return self\n"
+    (tmp_path / "own.py").write_text(own)
+    (tmp_path / "main.py").write_text("import torch\nfrom own import Own\n\nthing = Own()\nthing.cuda()\n")
+    result = CliRunner().invoke(main, ["check", str(tmp_path / "main.py")])
+    assert result.exit_code == 0, result.output
