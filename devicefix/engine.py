@@ -94,17 +94,22 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
         visits = table.get(type(node))
         if visits is None:
             continue
-        string, claimed = None, False
-        if context.claimed or isinstance(node, ast.expr):
-            above = [node, *(parent for _, parent in tree.ancestors(node) if isinstance(parent, _INNER))]
-            claimed = not context.claimed.isdisjoint(above)
-            string = next((each for each in above[1:] if isinstance(each, ast.JoinedStr)), None)
+        string = tree.strings.get(node)
+        claimed = bool(context.claimed) and _is_claimed(node, context)
         for visit, heeds_claims in visits:
             if claimed and heeds_claims:
                 continue
             for finding in visit(node):
                 finding = _unless_data(tree.module, finding)
                 yield finding if string is None else _in_string(context, string, finding)
+
+
+def _is_claimed(node: ast.AST, context: Context) -> bool:
+    """Whether a node, or one around it in the same statement, is claimed."""
+    if node in context.claimed:
+        return True
+    around = (parent for _, parent in context.facts.tree.ancestors(node) if isinstance(parent, _INNER))
+    return any(parent in context.claimed for parent in around)
 
 
 def _unless_data(module: ast.Module, finding: Finding) -> Finding:

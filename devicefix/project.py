@@ -317,7 +317,15 @@ class Project:
 
     def find(self, path: str, module: str) -> Summary | None:
         """The file that an import in the file at `path` reads, if it is one of the project's."""
+        if module.rpartition(".")[2] not in self._stems:  # most imports are of other projects
+            return None
         return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
+
+    @cached_property
+    def _stems(self) -> frozenset[str]:
+        """The last parts of the names of the project's modules."""
+        parts = (os.path.splitext(path)[0].split(os.sep) for path in self.files)
+        return frozenset(each[-2] if each[-1] == "__init__" and len(each) > 1 else each[-1] for each in parts)
 
     def takes_device(self, function: str, position: int) -> bool:
         """Whether all the project's functions of a name that take a device take it at a position."""

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -63,17 +64,27 @@ def run(files: list[Path], settings: Settings) -> list[Outcome]:
         pool = _pool(settings.jobs or _cores(), len(paths), stack)
         progress = _Progress(2 * len(paths), settings.quiet)
         stack.callback(progress.close)
-        summaries, failed = [], {}
-        for path, (summary, error) in zip(paths, progress(_each(_summarize, paths, pool)), strict=True):
-            if error:
-                failed[path] = Outcome(path, Result(path), error=error)
-            elif summary:
-                summaries.append(summary)
+        summaries, outcomes, todo = [], {}, []
+        for path, seen in zip(paths, progress(_each(_summarize, paths, pool)), strict=True):
+            if seen.summary:
+                summaries.append(seen.summary)
+            if seen.error or not seen.matters:
+                outcomes[path] = Outcome(path, Result(path), error=seen.error)
+            else:
+                todo.append(path)
         summaries += _imported(summaries)
-        project = pickle.dumps(Project.of(summaries))
-        sound = [path for path in paths if path not in failed]
-        examined = {o.path: o for o in progress(_each(partial(_examine, settings, project), sound, pool))}
-    return [failed.get(path) or examined[path] for path in paths]
+        project = _stored(Project.of(summaries), stack)
+        outcomes |= {o.path: o for o in progress(_each(partial(_examine, settings, project), todo, pool))}
+    return [outcomes[path] for path in paths]
+
+
+def _stored(project: Project, stack: ExitStack) -> str:
+    """A file that holds the project's facts, which each process reads once."""
+    handle, name = tempfile.mkstemp(prefix="devicefix-")
+    stack.callback(os.unlink, name)
+    with os.fdopen(handle, "wb") as file:
+        pickle.dump(project, file)
+    return name
 
 
 def _imported(summaries: list[Summary]) -> list[Summary]:
@@ -84,7 +95,7 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
     from devicefix.files import work_tree
     from devicefix.project import candidates
 
-    if not summaries:
+    if not summaries or len(summaries) > POOL_FROM:  # so many are a project by themselves
         return []
     folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(each.path)) for each in summaries]))
     top = work_tree(folder) or folder
@@ -98,7 +109,7 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
                 if path in known or not (os.path.isfile(path) and Path(path).absolute().is_relative_to(top)):
                     continue
                 known.add(path)
-                summary, _ = _summarize(path)
+                summary = _summarize(path).summary
                 if summary is not None:
                     found.append(summary)
                     todo.append(summary)
@@ -124,25 +135,35 @@ def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
         return Outcome(path, Result(path), data, internal_error(problem))
 
 
-def _summarize(path: str) -> tuple[Summary | None, str | None]:
-    """The facts of one file, or an error."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a first look at a file gives: its facts, whether the engine has to look at it, or an error."""
+
+    summary: Summary | None = None
+    matters: bool = True
+    error: str | None = None
+
+
+def _summarize(path: str) -> _Seen:
     from devicefix.beside import is_beside
+    from devicefix.gate import may_matter
     from devicefix.project import summarize
 
     if is_beside(path):
-        return None, None
+        return _Seen()
     try:
-        return summarize(Path(path).read_bytes(), path), None
+        data = Path(path).read_bytes()
+        return _Seen(summarize(data, path), may_matter(data))
     except OSError as problem:
-        return None, problem.strerror or str(problem)
+        return _Seen(error=problem.strerror or str(problem))
     except Exception as problem:
-        return None, internal_error(problem)
+        return _Seen(error=internal_error(problem))
 
 
-def _examine(settings: Settings, project: bytes, path: str) -> Outcome:
+def _examine(settings: Settings, project: str, path: str) -> Outcome:
     """What the engine makes of one file."""
     try:
-        return _outcome(Path(path).read_bytes(), path, settings, _unpickled(project))
+        return _outcome(Path(path).read_bytes(), path, settings, _loaded(project))
     except OSError as problem:
         return Outcome(path, Result(path), error=problem.strerror or str(problem))
     except Exception as problem:
@@ -170,9 +191,9 @@ def _portable(
 
 
 @lru_cache(maxsize=1)
-def _unpickled(project: bytes) -> Project:
+def _loaded(project: str) -> Project:
     """The project's facts, once a process and not once a file."""
-    loaded: Project = pickle.loads(project)
+    loaded: Project = pickle.loads(Path(project).read_bytes())
     return loaded
 
 

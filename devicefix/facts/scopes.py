@@ -100,6 +100,7 @@ class Tree:
         parents: the parent of every node but the module.
         scopes: the scope that each scope-making node opens.
         nodes: the nodes of the statements that matter, each before what is inside it.
+        strings: the f-string that a node is inside of, for those that are.
         attributes: values assigned to dotted paths, such as `args.cuda` or `self.device`, by path.
         star_imports: the modules named in `from x import *`, with their leading dots.
         loads: the names that are read, in the statements that matter.
@@ -113,6 +114,7 @@ class Tree:
         self.scopes: dict[ast.AST, Scope] = {module: self.root}
         self.within: dict[ast.AST, Scope] = {module: self.root}
         self.nodes: list[ast.AST] = [module]
+        self.strings: dict[ast.AST, ast.JoinedStr] = {}
         self.attributes: dict[str, list[Binding]] = {}
         self.star_imports: list[str] = []
         self.loads: set[str] = set()
@@ -280,6 +282,8 @@ class _Walk:
             node, scope = todo.pop()
             nodes.append(node)
             inner = scope
+            if isinstance(node, ast.JoinedStr):
+                self.in_string(node)
             if node is not statement:
                 binder = _BINDERS.get(type(node))
                 if binder is not None:
@@ -300,6 +304,11 @@ class _Walk:
                         within[child] = into
                         children.append((child, into))
             todo.extend(reversed(children))  # in the order of the source
+
+    def in_string(self, string: ast.JoinedStr) -> None:
+        for node in ast.walk(string):
+            if node is not string:
+                self.tree.strings.setdefault(node, string)
 
     def add(self, scope: Scope, name: str, binding: Binding) -> None:
         target = self.tree.root if name in scope.elsewhere and scope.parent else scope
