@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from devicefix.facts.words import lines_that_matter
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -73,13 +74,6 @@ class Scope:
         return found
 
 
-# Statements that hold none of these words can't be part of a tie, nor say anything about one: only the
-# names that they bind are looked at.
-_WORDS = (
-    "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor", "backend",
-    "variable(", "volatile", ".data", "add_argument", "accelerator", "stream", "event", ".record", "elapsed",
-    "synchronize", "batchnorm",
-)  # fmt: skip
 _EXPRESSIONS = {
     kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "kind", "type_comment"))
     for kind in vars(ast).values()
@@ -119,7 +113,7 @@ class Tree:
         self.star_imports: list[str] = []
         self.loads: set[str] = set()
         self.declared_elsewhere: set[str] = set()
-        self._walk = _Walk(self, _lines(text))
+        self._walk = _Walk(self, lines_that_matter(text))
         self._walk.statements()
 
     def scope(self, node: ast.AST) -> Scope:
@@ -161,43 +155,6 @@ class Tree:
             if isinstance(block, list) and statement in block:
                 return block
         return [statement]
-
-
-_FROM_CUDA = re.compile(
-    r"^[ \t]*(?:from[ \t]+torch\.cuda[\w.]*[ \t]+import[ \t]+([^\n#]+)"
-    r"|import[ \t]+torch\.cuda[\w.]*[ \t]+as[ \t]+(\w+)"
-    r"|from[ \t]+torch[ \t]+import[^\n#]*\bcuda[ \t]+as[ \t]+(\w+))",
-    re.M,
-)
-
-
-def _imported_from_cuda(text: str) -> set[str]:
-    """The names, in small letters, by which a module calls torch.cuda or parts of it."""
-    found = {
-        name for match in _FROM_CUDA.findall(text) for part in match for name in re.findall(r"\w+", part)
-    }
-    return found - {"as", "import"}
-
-
-def _lines(text: str) -> list[int]:
-    """The lines, from 1, that hold a word that matters."""
-    text = text.lower()
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    places: set[int] = set()  # at most one for each word and line
-    for word in (*_WORDS, *_imported_from_cuda(text)):
-        at = text.find(word)
-        while at >= 0:
-            places.add(at)
-            end = text.find("\n", at)
-            at = text.find(word, end) if end >= 0 else -1
-    lines: list[int] = []
-    line, before = 1, 0
-    for at in sorted(places):
-        line += text.count("\n", before, at)
-        before = at
-        lines.append(line)
-    return lines
 
 
 def dotted(node: ast.AST) -> str | None:
