@@ -24,9 +24,6 @@ class Use:
     text: str
     needs: frozenset[str] = frozenset()
 
-    def __add__(self, other: Use) -> Use:
-        return Use(self.text + other.text, self.needs | other.needs)
-
 
 @dataclass(frozen=True, slots=True)
 class _Definition:

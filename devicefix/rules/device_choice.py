@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devicefix.device import Use
 from devicefix.facts.values import choice, cuda_device, index_or_none
 from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
@@ -96,11 +95,11 @@ class DeviceChoice(Rule):
             if wanted
             else (ast.IfExp, ast.Lambda, ast.NamedExpr)
         )
-        extra = Use(f" and {available.text}" if wanted else f" or not {available.text}")
+        extra = f" and {available.text}" if wanted else f" or not {available.text}"
         chained = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 
         def new(text: str) -> str:
             text = f"({text})" if isinstance(test, loose) and not (wanted and chained) else text
-            return text + extra.text
+            return text + extra
 
         return Fix((Edit(*self.context.source.span(test), new),), needs=available.needs)
