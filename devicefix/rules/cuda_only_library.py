@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import refuses
 from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.rule import Changed, Context, Rule
 
 # By module, longest first: what it is, and what to do without it.
 _LIBRARIES = {
@@ -125,6 +125,10 @@ class CudaOnlyLibrary(Rule):
         "if CUDA_HOME is None:\n    ext = CppExtension('ops', ['ops.cpp'])\nelse:\n    ext = CUDAExtension('ops', ['ops.cu'])\n",
     )
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.built = False
+
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
         if not _MENTIONED.search(self.context.source.text):
             return
@@ -143,7 +147,7 @@ class CudaOnlyLibrary(Rule):
         kind = name.removeprefix(_BUILT)
         if kind in ("load", "load_inline") and not self._of_cuda(node):
             return
-        if kind in ("CUDAExtension", "load", "load_inline") and not self.__dict__.get("built"):
+        if kind in ("CUDAExtension", "load", "load_inline") and not self.built:
             self.built = True  # one finding is enough for a list of extensions
             yield self.finding(
                 node,
