@@ -15,7 +15,8 @@ import click
 
 from devicefix import __version__
 from devicefix.config import ConfigError, Settings, nearest
-from devicefix.options import STDIN, common, common_folder, complete_codes, settings_for
+from devicefix.options import STDIN, common, common_folder, complete_codes, settings_for, unsafe_option
+from devicefix.verify.command import verify
 
 if TYPE_CHECKING:
     from devicefix.runner import Outcome
@@ -75,6 +76,9 @@ def main() -> None:
     """Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device."""
 
 
+main.add_command(verify)
+
+
 @main.command(short_help="Find the ties to CUDA in files.")
 @common
 @click.pass_context
@@ -108,9 +112,7 @@ def check(
 @common
 @click.option("--in-place", "-i", is_flag=True, help="Write the files rather than print a patch.")
 @click.option("--diff", is_flag=True, help="Print the patch, also with --in-place or -.")
-@click.option(
-    "--unsafe-fixes/--no-unsafe-fixes", default=None, help="Apply also what may change a run on CUDA."
-)
+@unsafe_option
 @click.pass_context
 def rewrite(
     ctx: click.Context,

@@ -51,21 +51,16 @@ def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) 
     ]
 
 
-def common(command: Command) -> Command:
-    """The arguments of every command that looks at files."""
+def rule_options(command: Command) -> Command:
+    """The options that say which rules are on, for which files, and which of their fixes are wanted."""
     codes: dict[str, Any] = {
         "multiple": True,
         "metavar": "CODES",
         "callback": _codes,
         "shell_complete": complete_codes,
     }
-    arguments = [
-        click.argument(
-            "paths",
-            nargs=-1,
-            default=(".",),
-            type=click.Path(exists=True, allow_dash=True, path_type=Path),
-        ),
+    return _with(
+        command,
         click.option("--select", **codes, help="Only the rules with these codes: DF101,DF2 and so on."),
         click.option("--ignore", **codes, help="Not the rules with these codes: DF101,DF2 and so on."),
         click.option(
@@ -77,6 +72,23 @@ def common(command: Command) -> Command:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="Read the settings from this file, not from the nearest pyproject.toml.",
         ),
+    )
+
+
+def unsafe_option(command: Command) -> Command:
+    """The option that lets in fixes that are not safe."""
+    return _with(
+        command,
+        click.option(
+            "--unsafe-fixes/--no-unsafe-fixes", default=None, help="Apply also what may change a run on CUDA."
+        ),
+    )
+
+
+def common(command: Command) -> Command:
+    """The arguments of every command that looks at files."""
+    command = _with(
+        command,
         click.option(
             "--config-files/--no-config-files",
             default=None,
@@ -98,9 +110,20 @@ def common(command: Command) -> Command:
         click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 also when there are findings."),
         click.option("--verbose", "-v", is_flag=True, default=None, help="Tell what is looked at."),
         click.option("--quiet", "-q", is_flag=True, default=None, help="Only findings and errors."),
-    ]
-    for argument in reversed(arguments):
-        command = argument(command)
+    )
+    paths = click.argument(
+        "paths",
+        nargs=-1,
+        default=(".",),
+        type=click.Path(exists=True, allow_dash=True, path_type=Path),
+    )
+    return paths(rule_options(command))
+
+
+def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
+    """A command with options, which its help lists in this order."""
+    for option in reversed(options):
+        command = option(command)
     return command
 
 

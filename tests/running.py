@@ -1,0 +1,62 @@
+"""Run a small program as `devicefix verify` runs it, with one watch at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import devicefix.runtime
+from devicefix.runtime.events import read
+from devicefix.runtime.plan import VARIABLE, Plan
+
+BOOTSTRAP = Path(devicefix.runtime.__file__).parent / "bootstrap"
+
+
+class Ran:
+    """A program that has run: its exit status, its output, and the events of its run."""
+
+    def __init__(self, status: int, output: str, errors: str, events: list[dict[str, Any]]) -> None:
+        self.status = status
+        self.output = output
+        self.errors = errors
+        self.events = events
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one kind."""
+        return [event for event in self.events if event["kind"] == kind]
+
+
+def run_program(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
+    """Run a program in a folder of its own, under a plan without rewriting.
+
+    Args:
+        folder: where to put the program; its lines count from the first line of `code`.
+        code: the program, which may be indented.
+        arguments: its arguments.
+        plan: fields of the plan.
+    """
+    (folder / "run").mkdir(exist_ok=True)
+    script = folder / "program.py"
+    script.write_text(textwrap.dedent(code).lstrip("\n"), encoding="utf-8")
+    made = Plan(folder=str(folder / "run"), roots=(os.path.realpath(folder),), **plan)
+    Path(made.events).unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        VARIABLE: made.store(),
+        "PYTHONPATH": str(BOOTSTRAP),
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr, list(read(made.events)))

@@ -1,0 +1,528 @@
+"""`devicefix verify`, run as a user runs it: real programs, real torch, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+NET = """
+import torch
+
+def make():
+    # a comment
+    return torch.nn.Linear(4, 2).cuda()
+"""
+
+TRAIN = """
+import torch
+from net import make
+
+def main():
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        loss = model(torch.randn(8, 4).cuda()).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+class Verified:
+    """What one call of `devicefix verify` gave."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.status = done.returncode
+        self.output = done.stdout
+        self.errors = done.stderr
+        self.report: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+
+    @property
+    def run(self) -> dict[str, Any]:
+        run: dict[str, Any] = self.report["run"]
+        return run
+
+    def requests(self) -> list[tuple[str, int, int]]:
+        """Where CUDA was asked for, and how often."""
+        return [
+            (Path(each["place"]["file"]).name, each["place"]["line"], each["count"])
+            for each in self.run["requests"]
+        ]
+
+
+class Folder:
+    """A folder with a program in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, **modules: str) -> None:
+        for name, code in modules.items():
+            file = self.path / f"{name}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(textwrap.dedent(code).lstrip("\n"), encoding="utf-8")
+
+    def verify(self, *arguments: str, stdin: str | None = "", text: bool = False) -> Verified:
+        formats = [] if text else ["--output-format", "json"]
+        before = self.content()
+        done = subprocess.run(
+            [sys.executable, "-m", "devicefix", "verify", *formats, *arguments],
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            input=stdin,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"},
+        )
+        assert "devicefix/runtime" not in done.stderr.replace(str(self.path), ""), done.stderr  # no frames of ours
+        assert {name: data for name, data in self.content().items() if name in before} == before
+        return Verified(done)
+
+    def content(self) -> dict[str, bytes]:
+        return {str(file): file.read_bytes() for file in self.path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+# --- the rewritten program runs, and nothing is written -------------------------------------------------
+
+
+def test_a_tied_program_passes_and_no_file_is_left_behind(folder: Folder) -> None:
+    folder.write(net=NET, train=TRAIN)
+    before = sorted(folder.content())
+    done = folder.verify("train.py")
+    assert (done.status, done.report["verdict"]) == (0, "pass"), done.errors
+    assert done.run["steps"] == 5
+    assert done.run["requests"] == done.run["copies"] == []
+    assert {(Path(p["file"]).name, p["line"]) for p in done.run["ran"]} == {("net.py", 5), ("train.py", 8)}
+    assert sorted(folder.content()) == before
+
+
+def test_the_summary_is_short(folder: Folder) -> None:
+    folder.write(net=NET, train=TRAIN)
+    done = folder.verify("train.py", text=True)
+    lines = done.output.splitlines()
+    assert lines[0].startswith("verify: pass in ") and "5 optimizer steps" in lines[0]
+    assert len(lines) < 8
+
+
+def test_the_program_sees_itself_as_ever(folder: Folder) -> None:
+    """Its name, file, arguments, path, source and the lines of its tracebacks."""
+    folder.write(
+        train="""
+        '''Its documentation.'''
+        from __future__ import annotations
+        import inspect, os, pickle, sys, traceback
+        import torch
+
+        class Kept:
+            pass
+
+        def fail(x):
+            y = x.cuda()
+            raise ValueError(y)
+
+        try:
+            fail(torch.ones(1))
+        except ValueError:
+            trace = traceback.format_exc()
+        assert 'line 11, in fail' in trace and 'raise ValueError(y)' in trace, trace
+        assert trace.count('File') == 2 and 'devicefix' not in trace, trace
+        assert inspect.getsource(fail).splitlines()[1].strip() == 'y = x.cuda()'
+        assert __name__ == '__main__' and __doc__ == 'Its documentation.' and __spec__ is None
+        assert sys.modules['__main__'].fail is fail
+        assert pickle.loads(pickle.dumps(Kept())).__class__ is Kept
+        assert __file__ == os.path.abspath('train.py') == os.path.join(sys.path[0], 'train.py'), __file__
+        assert sys.argv == ['train.py', '--lr', '1', '-m'], sys.argv
+        assert os.listdir(sys.path[0]) == ['train.py'], os.listdir()
+        """
+    )
+    done = folder.verify("train.py", "--lr", "1", "-m")
+    assert done.status == 0, (done.report, done.errors)
+    assert len(done.run["ran"]) == 1
+
+
+def test_every_way_of_running_a_file(folder: Folder) -> None:
+    """Imports, packages, loaders of the program's own, runpy, and import hooks beside ours."""
+    (folder.path / "pkg").mkdir()
+    tied = "import torch\ndef f():\n    return torch.ones(1).cuda()\n"
+    folder.write(one=tied, two=tied, three=tied + "result = f()\n", **{"pkg/__init__": "", "pkg/four": tied})
+    folder.write(
+        **{
+            "pkg/__main__": """
+            import importlib.abc, importlib.util, runpy, sys
+            class Hook(importlib.abc.MetaPathFinder):
+                def find_spec(self, name, path, target=None):
+                    seen.append(name)
+            seen = []
+            sys.meta_path.insert(0, Hook())
+            import one
+            spec = importlib.util.spec_from_file_location('other', 'two.py')
+            two = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(two)
+            from pkg.four import f
+            one.f(), two.f(), f(), runpy.run_path('three.py')['result']
+            assert 'one' in seen
+            """
+        }
+    )
+    done = folder.verify("-m", "pkg")
+    assert done.status == 0, (done.report, done.errors)
+    assert len(done.run["ran"]) == 4
+
+
+def test_commands_child_processes_and_pytest(folder: Folder) -> None:
+    folder.write(
+        net=NET,
+        test_net="""
+        import torch
+        from net import make
+
+        def test_it():
+            assert make()(torch.ones(1, 4).cuda()).shape == (1, 2)
+        """,
+    )
+    (folder.path / "run.sh").write_text(f"cd . && {sys.executable} -m pytest -q -p no:cacheprovider \"$@\"\n")
+    done = folder.verify("-c", "sh run.sh", "test_net.py")
+    assert done.status == 0, (done.report, done.errors)
+    assert len(done.run["ran"]) == 2
+    left = folder.verify("--ignore", "DF101", "-c", "sh run.sh", "test_net.py")
+    assert (left.status, left.report["verdict"]) == (1, "fail")
+    assert left.requests() == [("net.py", 5, 1)]
+
+
+SPAWN = """
+import sys
+import torch
+import torch.multiprocessing as mp
+
+def work(rank):
+    x = torch.ones(2).cuda()
+    if '--swallow' in sys.argv:
+        try:
+            torch.zeros(2, device='cu' + 'da')
+        except Exception:
+            pass
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return torch.full((2,), float(index)).cuda()
+
+if __name__ == '__main__':
+    mp.spawn(work, nprocs=2)
+    for context in ('fork', 'spawn'):
+        for batch in torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context=context):
+            pass
+"""
+
+
+def test_processes_that_are_spawned_and_forked(folder: Folder) -> None:
+    folder.write(train=SPAWN)
+    done = folder.verify("train.py")
+    assert done.status == 0, (done.report, done.errors)
+    assert len(done.run["ran"]) == 2
+    swallowed = folder.verify("train.py", "--swallow")
+    assert (swallowed.status, swallowed.report["verdict"]) == (1, "fail")
+    assert swallowed.requests() == [("train.py", 9, 2)]
+
+
+def test_torchrun(folder: Folder) -> None:
+    folder.write(
+        train="""
+        import os
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group('nccl')
+        x = torch.ones(1).cuda(int(os.environ['LOCAL_RANK']))
+        dist.all_reduce(x)
+        assert x.item() == 2
+        dist.destroy_process_group()
+        """
+    )
+    done = folder.verify("-c", f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 --standalone train.py")
+    assert done.status == 0, (done.report, done.errors)
+    assert len(done.run["ran"]) == 2
+
+
+def test_scripted_functions_are_rewritten_too(folder: Folder) -> None:
+    folder.write(
+        train="""
+        import torch
+
+        @torch.jit.script
+        def double(x: torch.Tensor):
+            y = torch.zeros_like(x, device='cuda')
+            return x.cuda() * 2 + y
+
+        assert double(torch.ones(1)).item() == 2
+        """
+    )
+    done = folder.verify("train.py")
+    assert done.status in (0, 1), done.errors
+    assert "not compiled" not in done.errors, (done.report, done.errors)
+
+
+def test_in_a_scratch_copy_the_program_writes_elsewhere(folder: Folder) -> None:
+    folder.write(train="import torch\nx = torch.ones(1).cuda()\nopen('out.txt', 'w').write('x')\nassert False\n")
+    done = folder.verify("--scratch", "train.py")
+    assert done.status == 1
+    assert done.run["failure"]["frames"][-1] == {
+        "file": str(folder.path / "train.py"),
+        "line": 4,
+        "function": "<module>",
+    }
+    assert os.listdir(folder.path) == ["train.py"]
+
+
+# --- planted faults --------------------------------------------------------------------------------------
+
+
+def test_a_tie_that_was_left_is_explained(folder: Folder) -> None:
+    folder.write(net=NET, train=TRAIN)
+    done = folder.verify("--ignore", "DF101", "train.py")
+    assert (done.status, done.report["verdict"]) == (1, "fail")
+    assert done.requests() == [("net.py", 5, 1)]
+    assert done.run["failure"]["error"] == "AssertionError: Torch not compiled with CUDA enabled"
+    assert done.run["failure"]["frames"][-1]["line"] == 5
+    (cause,) = done.report["causes"]
+    assert cause["finding"]["code"] == "DF101" and "switched off" in cause["advice"]
+
+
+KINDS = """
+import torch
+import torch.distributed as dist
+
+def swallow(call):
+    try:
+        call()
+    except Exception:
+        pass
+
+x = torch.ones(1)
+for _ in range(3):
+    swallow(lambda: x.cuda())
+swallow(lambda: torch.ones(1, device='cuda'))
+swallow(lambda: x.to('cuda:0'))
+swallow(lambda: torch.nn.Linear(1, 1).to('cuda'))
+swallow(lambda: torch.cuda.FloatTensor(2))
+swallow(lambda: x.type(torch.cuda.FloatTensor))
+swallow(lambda: torch.cuda.set_device(0))
+swallow(lambda: torch.cuda.synchronize())
+swallow(lambda: torch.cuda.Stream())
+swallow(lambda: torch.cuda.Event(enable_timing=True))
+swallow(lambda: torch.cuda.current_device())
+swallow(lambda: torch.cuda.get_device_name(0))
+swallow(lambda: x.pin_memory())
+swallow(lambda: torch.Generator(device='cuda'))
+swallow(lambda: torch.load('cuda.pt'))
+swallow(lambda: torch.set_default_tensor_type('torch.cuda.FloatTensor'))
+swallow(lambda: dist.init_process_group('nccl', rank=0, world_size=1, store=dist.HashStore()))
+swallow(lambda: torch.cuda.nvtx.range_push('a'))
+LAST = 29
+torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.manual_seed(0), torch.cuda.empty_cache()
+assert isinstance(torch.Generator(), torch.Generator) and not isinstance(x, torch.cuda.FloatTensor)
+x.type('torch.DoubleTensor'), x.to(torch.float64), torch.load('cpu.pt')
+if x.to('cpu') is not x:
+    raise SystemExit(4)
+"""
+
+SAVE = """
+import torch
+
+torch.save(torch.ones(1), 'cpu.pt')
+torch.serialization.location_tag = lambda storage: 'cuda:0'
+torch.save(torch.ones(1), 'cuda.pt')
+"""
+
+
+def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) -> None:
+    folder.write(train=KINDS, save=SAVE)
+    subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
+    done = folder.verify("--select", "DF901", "--no-copies", "train.py")
+    wanted = [("train.py", 12, 3)] + [("train.py", line, 1) for line in range(13, 30)]
+    assert sorted(done.requests()) == wanted
+    assert (done.status, done.report["verdict"]) == (1, "fail")
+
+
+def test_keep_going_meets_them_all(folder: Folder) -> None:
+    folder.write(train=KINDS.replace("    except Exception:\n        pass", "    finally:\n        pass"), save=SAVE)
+    subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
+    done = folder.verify("--select", "DF901", "--keep-going", "train.py")
+    assert done.run["failure"] is None, (done.run["failure"], done.errors)
+    assert {line for _, line, _ in done.requests()} == set(range(12, 30))
+
+
+def test_a_librarys_own_requests_are_told_apart(folder: Folder) -> None:
+    library = folder.path / "site-packages" / "probing.py"
+    library.parent.mkdir()
+    library.write_text("import torch\ntry:\n    torch.cuda.current_device()\nexcept Exception:\n    pass\n")
+    folder.write(train="import sys\nsys.path.append('site-packages')\nimport torch\nimport probing\n")
+    done = folder.verify("train.py")
+    assert done.status == 0, done.report
+    (request,) = done.run["requests"]
+    assert (request["library"], request["place"]["line"]) == ("probing", 4)
+
+
+# --- limits ------------------------------------------------------------------------------------------------
+
+
+def test_steps_stop_the_program(folder: Folder) -> None:
+    folder.write(net=NET, train=TRAIN)
+    done = folder.verify("--steps", "3", "train.py")
+    assert (done.status, done.report["verdict"], done.run["steps"]) == (3, "stopped", 3)
+
+
+def test_steps_stop_a_program_that_catches_everything(folder: Folder) -> None:
+    folder.write(
+        train="""
+        import torch
+        w = torch.nn.Parameter(torch.ones(1))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        while True:
+            try:
+                optimizer.step()
+            except BaseException:
+                pass
+        """
+    )
+    done = folder.verify("--steps", "3", "train.py")
+    assert (done.status, done.report["verdict"], done.run["steps"]) == (3, "stopped", 3)
+
+
+def test_nothing_is_left_running_after_the_timeout(folder: Folder) -> None:
+    """Neither children nor what has left its parents and its group, as daemons do."""
+    folder.write(
+        train="""
+        import os, signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        marked = [sys.executable, '-c', 'import time; time.sleep(600)', sys.argv[1]]
+        subprocess.Popen(marked, start_new_session=True)
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execv(sys.executable, marked)
+            os._exit(0)
+        time.sleep(600)
+        """
+    )
+    mark = f"mark-{os.getpid()}-{time.time()}"
+    done = folder.verify("--timeout", "2", "train.py", mark)
+    assert (done.status, done.report["verdict"]) == (3, "stopped")
+    assert "timeout" in done.report["reason"]
+    assert not [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or [])]
+
+
+def test_the_memory_of_all_processes_is_limited(folder: Folder) -> None:
+    folder.write(
+        train="""
+        import os, time
+        if os.fork() == 0:
+            kept = b'x' * 300_000_000
+            time.sleep(60)
+        time.sleep(60)
+        """
+    )
+    done = folder.verify("--memory", "250M", "train.py")
+    assert (done.status, done.report["verdict"]) == (3, "stopped")
+    assert "memory" in done.report["reason"]
+
+
+# --- bad input ---------------------------------------------------------------------------------------------
+
+PROGRAMS = {
+    "exits at once": ("import sys\nsys.exit(0)\n", 0, ""),
+    "exits with a status": ("import os\nos._exit(7)\n", 1, "exit status 7"),
+    "exits with a message": ("import sys\nsys.exit('no data')\n", 1, "no data"),
+    "segfaults": ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", 1, "SIGSEGV"),
+    "does not parse": ("print 'x'\n", 1, "SyntaxError"),
+    "is empty": ("", 0, ""),
+    "needs data": ("open('data.bin')\n", 1, "FileNotFoundError"),
+    "needs a package": ("import not_there_at_all\n", 1, "ModuleNotFoundError"),
+    "changes directory": ("import os\nos.chdir('/')\nimport helper\nassert helper.x == 1\n", 0, ""),
+    "prints a lot": ("for i in range(300_000):\n    print('line', i)\n", 0, ""),
+    "recurses": ("def f():\n    f()\nf()\n", 1, "RecursionError"),
+    "sets its own hook": ("import sys\nsys.excepthook = lambda *a: None\n1 / 0\n", 1, "ZeroDivisionError"),
+    "is interrupted": ("raise KeyboardInterrupt\n", 1, "KeyboardInterrupt"),
+    "closes its files": ("import os\nos.closerange(3, 64)\nimport helper\n1 / 0\n", 1, "ZeroDivisionError"),
+    "raises what has no text": (
+        "class E(Exception):\n    def __str__(self):\n        raise ValueError\nraise E\n",
+        1,
+        "E",
+    ),
+    "forks": ("import os\npid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\n", 0, ""),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bad_programs_get_a_clear_verdict(name: str, folder: Folder) -> None:
+    code, status, reason = PROGRAMS[name]
+    folder.write(train=code, helper="x = 1\n")
+    done = folder.verify("train.py")
+    assert done.status == status, (done.report, done.errors[-2000:])
+    assert reason in done.report["reason"]
+
+
+def test_standard_input_reaches_the_program(folder: Folder) -> None:
+    folder.write(train="assert input() == 'yes'\n")
+    assert folder.verify("train.py", stdin="yes\n").status == 0
+    done = folder.verify("train.py", stdin="")
+    assert (done.status, done.report["reason"]) == (1, "EOFError: EOF when reading a line")
+    assert "standard input" in done.report["advice"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.py"], "missing.py: no such file"),
+        (["--memory", "lots", "train.py"], "no size such as 8G"),
+        (["-m", "-c", "train"], "do not go together"),
+        ([], "Missing argument"),
+    ],
+)
+def test_bad_arguments_are_trouble(arguments: list[str], message: str, folder: Folder) -> None:
+    done = folder.verify(*arguments)
+    assert done.status == 2 and message in done.errors, done.errors
+
+
+def test_a_command_without_python_is_trouble(folder: Folder) -> None:
+    done = folder.verify("-c", "true")
+    assert (done.status, done.report["verdict"]) == (2, "trouble")
+
+
+def test_a_module_that_is_missing_is_a_failure(folder: Folder) -> None:
+    done = folder.verify("-m", "not_there_at_all")
+    assert done.status == 1 and "exit status 1" in done.report["reason"]
+
+
+def test_interrupted_it_leaves_nothing_running(folder: Folder) -> None:
+    folder.write(train="import time\nopen('started', 'w')\ntime.sleep(600)\n")
+    mark = f"mark-{os.getpid()}-{time.time()}"
+    command = [sys.executable, "-m", "devicefix", "verify", "train.py", mark]
+    process = subprocess.Popen(command, cwd=folder.path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while not (folder.path / "started").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+    assert not [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or [])]
