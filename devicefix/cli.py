@@ -16,7 +16,7 @@ import click
 from devicefix import __version__
 from devicefix.config import ConfigError, Settings, nearest
 from devicefix.options import STDIN, common, common_folder, complete_codes, settings_for, unsafe_option
-from devicefix.verify.command import verify
+from devicefix.verify.command import limit_options, verify
 
 if TYPE_CHECKING:
     from devicefix.runner import Outcome
@@ -113,6 +113,13 @@ def check(
 @click.option("--in-place", "-i", is_flag=True, help="Write the files rather than print a patch.")
 @click.option("--diff", is_flag=True, help="Print the patch, also with --in-place or -.")
 @unsafe_option
+@click.option(
+    "--verify",
+    "verification",
+    metavar="COMMAND",
+    help="With --in-place: run this first, as `devicefix verify -c`, and write only if it passes.",
+)
+@limit_options
 @click.pass_context
 def rewrite(
     ctx: click.Context,
@@ -123,6 +130,10 @@ def rewrite(
     in_place: bool,
     diff: bool,
     exit_zero: bool,
+    verification: str | None,
+    timeout: float,
+    memory: int | None,
+    steps: int | None,
     **given: Any,
 ) -> None:
     """Rewrite PATHS to run on any device: files, folders, or - for the standard input.
@@ -134,6 +145,8 @@ def rewrite(
 
     if STDIN in paths and in_place:
         raise click.UsageError("the standard input (-) is no file to write --in-place")
+    if verification is not None and not in_place:
+        raise click.UsageError("--verify goes with --in-place")
     settings = replace(settings_for(paths, config_file, stdin_filename, given), fix=True)
     outcomes, failed = look(paths, stdin_filename, settings)
     piped = STDIN in paths and not diff
@@ -142,7 +155,9 @@ def rewrite(
             click.echo(outcome.result.output or outcome.before, nl=False)
     elif diff or not in_place:
         print_patch(outcomes, common_folder(paths))
-    if in_place:
+    if in_place and verification is not None:
+        written_if_verified(outcomes, verification, settings, (timeout, memory, steps))
+    elif in_place:
         written = [outcome for outcome in outcomes if write(outcome)]
         failed += len(outcomes) - len(written)
         outcomes = written
@@ -250,6 +265,39 @@ def write(outcome: Outcome) -> bool:
             complain(outcome.path, problem.strerror or str(problem))
             return False
     return True
+
+
+def written_if_verified(
+    outcomes: Iterable[Outcome],
+    command: str,
+    settings: Settings,
+    limits: tuple[float, int | None, int | None],
+) -> None:
+    """Write the new sources, all of them together, if a command passes with them; end the program if not.
+
+    The command runs before anything is written, so that there is nothing to restore, whenever it ends.
+    """
+    from devicefix import commit
+    from devicefix.verify.command import STATUSES, perform_for, show
+
+    changed = [outcome for outcome in outcomes if outcome.result.output is not None]
+    if not changed:
+        return
+    try:
+        report, passed = perform_for(changed, command, settings, *limits)
+    except KeyboardInterrupt:
+        click.echo("Interrupted. Nothing was written: all files are as they were.", err=True)
+        raise
+    show(report)
+    if not passed:
+        click.echo("Nothing was written: all files are as they were.")
+        click.get_current_context().exit(STATUSES[report.verdict.value])
+    try:
+        commit.commit(
+            commit.Change(outcome.path, outcome.before, outcome.result.output or b"") for outcome in changed
+        )
+    except commit.CommitError as problem:
+        raise Trouble(f"{problem}\nNothing was written: all files are as they were.") from None
 
 
 def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:

@@ -110,6 +110,27 @@ def write(path: Path, data: bytes) -> None:
     Raises:
         OSError: the file or its folder can't be written; the file is as it was.
     """
+    temporary, target = stage(path, data)
+    try:
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def stage(path: Path, data: bytes) -> tuple[str, Path]:
+    """Write what is to become a file's content beside it.
+
+    Args:
+        path: the file.
+        data: its content to be.
+
+    Returns:
+        The file with the content, and the one that it is to replace by `os.replace`.
+
+    Raises:
+        OSError: the file or its folder can't be written; nothing is left behind.
+    """
     target = path.resolve(strict=True)
     status = target.stat()
     if not os.access(target, os.W_OK):
@@ -123,7 +144,7 @@ def write(path: Path, data: bytes) -> None:
             if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
                 os.fchown(temporary.fileno(), status.st_uid, status.st_gid)
             os.fsync(temporary.fileno())
-        os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
+    return name, target

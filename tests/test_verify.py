@@ -87,7 +87,9 @@ class Folder:
             timeout=120,
             env={**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"},
         )
-        assert "devicefix/runtime" not in done.stderr.replace(str(self.path), ""), done.stderr  # no frames of ours
+        assert "devicefix/runtime" not in done.stderr.replace(str(self.path), ""), (
+            done.stderr
+        )  # no frames of ours
         assert {name: data for name, data in self.content().items() if name in before} == before
         return Verified(done)
 
@@ -198,7 +200,7 @@ def test_commands_child_processes_and_pytest(folder: Folder) -> None:
             assert make()(torch.ones(1, 4).cuda()).shape == (1, 2)
         """,
     )
-    (folder.path / "run.sh").write_text(f"cd . && {sys.executable} -m pytest -q -p no:cacheprovider \"$@\"\n")
+    (folder.path / "run.sh").write_text(f'cd . && {sys.executable} -m pytest -q -p no:cacheprovider "$@"\n')
     done = folder.verify("-c", "sh run.sh", "test_net.py")
     assert done.status == 0, (done.report, done.errors)
     assert len(done.run["ran"]) == 2
@@ -259,7 +261,9 @@ def test_torchrun(folder: Folder) -> None:
         dist.destroy_process_group()
         """
     )
-    done = folder.verify("-c", f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 --standalone train.py")
+    done = folder.verify(
+        "-c", f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 --standalone train.py"
+    )
     assert done.status == 0, (done.report, done.errors)
     assert len(done.run["ran"]) == 2
 
@@ -283,7 +287,9 @@ def test_scripted_functions_are_rewritten_too(folder: Folder) -> None:
 
 
 def test_in_a_scratch_copy_the_program_writes_elsewhere(folder: Folder) -> None:
-    folder.write(train="import torch\nx = torch.ones(1).cuda()\nopen('out.txt', 'w').write('x')\nassert False\n")
+    folder.write(
+        train="import torch\nx = torch.ones(1).cuda()\nopen('out.txt', 'w').write('x')\nassert False\n"
+    )
     done = folder.verify("--scratch", "train.py")
     assert done.status == 1
     assert done.run["failure"]["frames"][-1] == {
@@ -365,7 +371,9 @@ def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) ->
 
 
 def test_keep_going_meets_them_all(folder: Folder) -> None:
-    folder.write(train=KINDS.replace("    except Exception:\n        pass", "    finally:\n        pass"), save=SAVE)
+    folder.write(
+        train=KINDS.replace("    except Exception:\n        pass", "    finally:\n        pass"), save=SAVE
+    )
     subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
     done = folder.verify("--select", "DF901", "--keep-going", "train.py")
     assert done.run["failure"] is None, (done.run["failure"], done.errors)
@@ -526,3 +534,48 @@ def test_interrupted_it_leaves_nothing_running(folder: Folder) -> None:
     assert process.returncode == 130
     assert b"Traceback" not in errors
     assert not [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or [])]
+
+
+# --- rewrite --in-place --verify ---------------------------------------------------------------------------
+
+
+def rewrite(folder: Folder, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "devicefix", "rewrite", "-i", "--verify", command, *arguments],
+        cwd=folder.path,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+
+
+def test_rewrite_writes_what_passes(folder: Folder) -> None:
+    folder.write(net=NET, train=TRAIN)
+    done = rewrite(folder, f"{sys.executable} train.py")
+    assert done.returncode == 0, done
+    assert ".cuda()" not in "".join(file.read_text() for file in folder.path.glob("*.py"))
+    assert "verify: pass" in done.stdout and "Fixed 2 findings" in done.stdout
+
+
+def test_rewrite_leaves_every_byte_where_it_fails(folder: Folder) -> None:
+    folder.write(net=NET, train=TRAIN + "\n    open('written', 'w')\n    raise SystemExit(5)\n")
+    before = folder.content()
+    done = rewrite(folder, f"{sys.executable} train.py")
+    assert done.returncode == 1, done
+    assert "exit status 5" in done.stdout and "Nothing was written" in done.stdout
+    assert {name: data for name, data in folder.content().items() if name in before} == before
+
+
+def test_rewrite_takes_the_steps_asked_for_as_enough(folder: Folder) -> None:
+    folder.write(net=NET, train=TRAIN.replace("range(5)", "range(10**9)"))
+    done = rewrite(folder, f"{sys.executable} train.py", "--steps", "2")
+    assert done.returncode == 0, done
+    assert ".to(device)" in (folder.path / "net.py").read_text()
+
+
+def test_rewrite_needs_in_place_to_verify(folder: Folder) -> None:
+    command = [sys.executable, "-m", "devicefix", "rewrite", "--verify", "true"]
+    done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True)
+    assert done.returncode == 2 and "--verify goes with --in-place" in done.stderr

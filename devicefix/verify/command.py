@@ -6,17 +6,19 @@ import importlib.util
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.options import rule_options, settings_for, unsafe_option
+from devicefix.options import common_folder, rule_options, settings_for, unsafe_option
 
 if TYPE_CHECKING:
     from devicefix.config import Settings
+    from devicefix.runner import Outcome
+    from devicefix.verify.program import New
     from devicefix.verify.session import Report, Task
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
@@ -149,7 +151,50 @@ def verify(
     ctx.exit(STATUSES[report.verdict.value])
 
 
-def perform(task: Task, settings: Settings, python: str = sys.executable) -> Report:
+def perform_for(
+    changed: Iterable[Outcome],
+    command: str,
+    settings: Settings,
+    timeout: float,
+    memory: int | None,
+    steps: int | None,
+) -> tuple[Report, bool]:
+    """Run a command with files as they are to become.
+
+    Args:
+        changed: what has become of the files.
+        command: a command line that starts Python.
+        settings: those that they were rewritten with.
+        timeout: in seconds; with `memory` in bytes and the optimizer `steps`, the limits of the run.
+
+    Returns:
+        What has come of it, and whether it counts: it has passed, or taken the steps asked for.
+    """
+    from devicefix.verify import session
+    from devicefix.verify.launch import Limits
+
+    changed = list(changed)
+    task = session.Task(
+        command=_command(command, (), None, sys.executable, False, True),
+        folder=Path.cwd(),
+        root=session.root_of(None),
+        sources=(common_folder(Path(each.path) for each in changed), session.root_of(None)),
+        limits=Limits(timeout, memory),
+        steps=steps,
+    )
+    rewritten = [
+        (each.path, each.result.output or b"", [finding.line for finding in each.result.fixed])
+        for each in changed
+    ]
+    report = perform(task, settings, rewritten=rewritten)
+    return report, report.verdict.value == "pass" or (
+        report.verdict.value == "stopped" and report.run.limit == "steps"
+    )
+
+
+def perform(
+    task: Task, settings: Settings, python: str = sys.executable, rewritten: list[New] | None = None
+) -> Report:
     """Do what a task asks for, with a word now and then of how far it is."""
     from devicefix.verify import session
 
@@ -157,7 +202,7 @@ def perform(task: Task, settings: Settings, python: str = sys.executable) -> Rep
     if python == sys.executable:
         _need("torch")
     with progress(task) as tick:
-        return session.verify(task, settings, tick)
+        return session.verify(task, settings, tick, rewritten)
 
 
 def show(report: Report, output_format: str = "text") -> None:

@@ -18,7 +18,7 @@ from devicefix.runtime.plan import Plan
 from devicefix.verify import explain, launch, program
 from devicefix.verify.explain import Cause
 from devicefix.verify.launch import Ended, Limits
-from devicefix.verify.program import Program
+from devicefix.verify.program import New, Program
 from devicefix.verify.verdict import Run, Verdict, judge
 
 Tick = Callable[[str, float], None]
@@ -124,7 +124,7 @@ def verify(
     task: Task,
     settings: Settings,
     tick: Tick,
-    rewritten: Iterable[tuple[str, bytes, list[int]]] | None = None,
+    rewritten: Iterable[New] | None = None,
 ) -> Report:
     """Run a program, rewritten in memory, and judge it.
 

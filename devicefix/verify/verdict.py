@@ -90,6 +90,7 @@ class Run:
         verdict: of this run by itself.
         reason: why, in one line.
         seconds: how long it took.
+        limit: what has stopped it: "timeout", "memory" or "steps".
         steps: the optimizer steps of the process that took most.
         failure: the error that ended it.
         requests: for CUDA, most frequent first.
@@ -102,6 +103,7 @@ class Run:
     verdict: Verdict = Verdict.PASS
     reason: str = ""
     seconds: float = 0.0
+    limit: str | None = None
     steps: int = 0
     failure: Failure | None = None
     requests: list[Request] = field(default_factory=list)
@@ -117,6 +119,7 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
     events = list(events)
     run = Run(seconds=ended.seconds, modules=len(program.rewritten))
     run.steps = max((e["steps"] for e in events if e["kind"] == "step"), default=0)
+    run.limit = ended.limit or ("steps" if any(e["kind"] == "stopped" for e in events) else None)
     run.requests = _requests(events)
     run.copies = _copies(events)
     _fixes(run, events, program)
@@ -138,7 +141,7 @@ def _verdict(run: Run, ended: Ended, events: list[dict[str, Any]], program: Prog
         return Verdict.FAIL, "it still asks for CUDA"
     if run.copies:
         return Verdict.FAIL, "memory that CUDA copies is shared on a CPU, and changed"
-    if any(e["kind"] == "stopped" for e in events):
+    if run.limit:
         return Verdict.STOPPED, "as many optimizer steps as asked for, without an error"
     return Verdict.PASS, ""
 

@@ -1,0 +1,1 @@
+"""What `devicefix verify` does in its own process: it starts runs, and judges what they wrote down."""

@@ -1,0 +1,122 @@
+"""Many files are replaced together, or not at all."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from devicefix import commit
+from devicefix.commit import Change, CommitError, replace_all
+
+OLD, NEW = b"old\n", b"new\n" * 50_000
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    made = [tmp_path / f"{number}.py" for number in range(8)]
+    for file in made:
+        file.write_bytes(OLD)
+    return made
+
+
+def changes(files: list[Path]) -> list[Change]:
+    return [Change(str(file), OLD, NEW) for file in files]
+
+
+def test_all_files_are_replaced(files: list[Path]) -> None:
+    commit.commit(changes(files))
+    assert {file.read_bytes() for file in files} == {NEW}
+    assert sorted(files[0].parent.iterdir()) == files
+
+
+def test_a_file_that_someone_else_has_changed_stops_all(files: list[Path]) -> None:
+    files[5].write_bytes(b"mine\n")
+    with pytest.raises(CommitError, match=r"5\.py: it has been changed in the meantime"):
+        commit.commit(changes(files))
+    assert [file.read_bytes() for file in files] == [OLD] * 5 + [b"mine\n"] + [OLD] * 2
+    assert sorted(files[0].parent.iterdir()) == files
+
+
+def test_a_failure_on_the_way_restores_what_was_done(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, count = os.replace, 0
+
+    def failing(source: str, target: Path) -> None:
+        nonlocal count
+        count += 1
+        if count == 4:
+            raise OSError(28, "No space left on device", str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    assert "No space left on device" in replace_all(changes(files))
+    assert {file.read_bytes() for file in files} == {OLD}
+    assert sorted(files[0].parent.iterdir()) == files
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_ended_at_any_moment_all_files_are_old_or_all_are_new(
+    files: list[Path], number: signal.Signals
+) -> None:
+    """The whole group gets the signal, as from Ctrl-C, 20 times at different moments."""
+    code = (
+        "import sys; from devicefix.commit import Change, commit; print(flush=True)\n"
+        f"commit(Change(f, {OLD!r}, {NEW[:4]!r} * 50_000) for f in sys.argv[1:])"
+    )
+    seen = set()
+    for attempt in range(20):
+        for file in files:
+            file.write_bytes(OLD)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, files)],
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.Random(attempt).uniform(0, 0.25))
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        process.communicate()
+        _wait_for_commits()
+        content = {file.read_bytes() for file in files}
+        assert len(content) == 1, (attempt, number)
+        assert sorted(files[0].parent.iterdir()) == files
+        seen |= content
+    assert OLD in seen or number == signal.SIGINT
+
+
+def test_killed_in_the_midst_it_is_finished(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number:04}.py" for number in range(1000)]
+    for file in files:
+        file.write_bytes(OLD)
+    code = (
+        "import sys; from pathlib import Path; from devicefix.commit import Change, commit\n"
+        f"commit(Change(str(f), {OLD!r}, b'new') for f in Path(sys.argv[1]).iterdir())"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], start_new_session=True)
+    while all(file.stat().st_size == len(OLD) for file in files[:3] + files[-3:]):
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    _wait_for_commits()
+    assert {file.read_bytes() for file in files} == {b"new"}
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def _wait_for_commits() -> None:
+    end = time.monotonic() + 20
+    while any("devicefix.commit" in (p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])):
+        assert time.monotonic() < end
+        time.sleep(0.02)
