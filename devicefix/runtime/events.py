@@ -19,8 +19,6 @@ class Events:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._path = path
-        self._pid = 0
-        self._process = ""
 
     def emit(self, kind: str, **fields: Any) -> None:
         """Write an event down.
@@ -29,9 +27,7 @@ class Events:
             kind: what has happened.
             fields: what there is to say about it, as JSON knows it. `pid` and `process` are added.
         """
-        if self._pid != os.getpid():
-            self._pid, self._process = os.getpid(), _name()
-        line = json.dumps({"kind": kind, "pid": self._pid, "process": self._process, **fields})
+        line = json.dumps({"kind": kind, "pid": os.getpid(), "process": _name(), **fields})
         data = line.encode() + b"\n"
         try:
             os.write(self._file, data)

@@ -28,8 +28,8 @@ def begin() -> None:
     sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run
     errors.install(events)
     sources.install(modules.install(plan, events, sites))
-    seeds.install(plan)
     imported.when_imported("torch", lambda: _with_torch(plan, events, sites))
+    seeds.install(plan)
 
 
 def _with_torch(plan: Plan, events: Events, sites: Sites) -> None:

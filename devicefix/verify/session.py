@@ -188,8 +188,7 @@ def _differences(
         for difference in compare.differences(
             first.events, other.events, devices=devices, tolerance=task.tolerance
         ):
-            expected = difference.kind == "only on CUDA" and not devices
-            (comparison.notes if expected else found).append(compare.describe(difference))
+            (comparison.notes if difference.expected else found).append(compare.describe(difference))
 
 
 def _at(run: Run) -> str:

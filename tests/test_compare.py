@@ -1,0 +1,377 @@
+"""Where two runs part, from made-up streams and from two real ones."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from running import run_program
+
+from devicefix.verify.compare import ONLY_CPU, ONLY_CUDA, Difference, describe, differences, observations
+
+Event = dict[str, Any]
+
+
+def scalar(item: Any, device: str = "cuda:0", dtype: str = "float32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": [], "device": device, "item": item}
+
+
+def tensor(*sample: float, digest: str = "a", device: str = "cuda:0") -> dict[str, Any]:
+    mean, size = sum(sample) / len(sample), sum(map(abs, sample)) / len(sample)
+    value = {"dtype": "float32", "shape": [len(sample)], "device": device, "digest": digest}
+    return {**value, "sample": list(sample), "mean": mean, "abs": size}
+
+
+def event(kind: str, pid: int = 1, process: str = "train.py", **fields: Any) -> Event:
+    return {"kind": kind, "pid": pid, "process": process, **fields}
+
+
+def seen(line: int, value: dict[str, Any], what: str = "item", pid: int = 1, **fields: Any) -> Event:
+    return event("seen", pid, file="train.py", line=line, what=what, value=value, **fields)
+
+
+def ended(*events: Event) -> list[Event]:
+    pids = {each["pid"]: each["process"] for each in events}
+    return [*events, *(event("ended", pid, process) for pid, process in pids.items())]
+
+
+def same_machine(one: list[Event], other: list[Event], tolerance: float = 0) -> list[Difference]:
+    return differences(one, other, devices=True, tolerance=tolerance)
+
+
+def on_a_cpu(one: list[Event], other: list[Event], tolerance: float = 1e-5) -> list[Difference]:
+    return differences(one, other, devices=False, tolerance=tolerance)
+
+
+numbers = st.one_of(st.floats(), st.integers(-5, 5), st.booleans())
+values = st.one_of(
+    numbers.map(scalar), st.lists(st.floats(), min_size=2, max_size=3).map(lambda sample: tensor(*sample))
+)
+streams = st.lists(st.tuples(st.integers(1, 4), values, st.sampled_from([(1, "train.py"), (2, "worker")])))
+
+
+def stream(drawn: list[tuple[int, dict[str, Any], tuple[int, str]]]) -> list[Event]:
+    events = [seen(line, value, pid=pid, process=process) for line, value, (pid, process) in drawn]
+    return ended(event("process"), *events)
+
+
+def copied(value: Any) -> Any:
+    """A deep copy in which every number is an object of its own, as after reading JSON: NaN is not itself."""
+    if isinstance(value, float):
+        return float(repr(value))
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    return [copied(each) for each in value] if isinstance(value, list) else value
+
+
+@given(streams, st.sampled_from([0, 1e-5]), st.booleans())
+def test_a_stream_is_like_itself(drawn: Any, tolerance: float, devices: bool) -> None:
+    one = stream(drawn)
+    assert differences(one, copied(one), devices=devices, tolerance=tolerance) == []
+
+
+@given(streams, st.randoms())
+def test_the_order_between_processes_is_free(drawn: Any, random: random.Random) -> None:
+    one = stream(drawn)
+    queues = {pid: [each for each in one if each["pid"] == pid] for pid in (1, 2)}
+    other = []
+    while any(queues.values()):
+        other.append(queues[random.choice([pid for pid in queues if queues[pid]])].pop(0))
+    assert same_machine(one, other) == []
+
+
+@given(streams, st.data())
+def test_a_changed_value_is_found(drawn: Any, data: st.DataObject) -> None:
+    one = stream([(0, scalar(1.0), (1, "train.py")), *drawn])
+    i = data.draw(st.sampled_from([i for i, each in enumerate(one) if each["kind"] == "seen"]))
+    other = [*one[:i], {**one[i], "value": scalar(12345.0)}, *one[i + 1 :]]
+    (found,) = same_machine(one, other)
+    assert found.kind in ("value", "shape")
+    assert (found.line, found.process, found.position) == (one[i]["line"], one[i]["process"], i)
+    at_line = [j for j, each in enumerate(one) if each == one[i] or _key(each) == _key(one[i])]
+    assert at_line[found.number - 1] == i
+
+
+def _key(event: Event) -> tuple[Any, ...]:
+    return event["kind"], event.get("line"), event["pid"]
+
+
+@given(streams, st.data())
+def test_a_missing_observation_is_found(drawn: Any, data: st.DataObject) -> None:
+    one = stream([(0, scalar(1.0), (1, "train.py")), *drawn])
+    i = data.draw(st.sampled_from([i for i, each in enumerate(one) if each["kind"] == "seen"]))
+    other = one[:i] + one[i + 1 :]
+    for left, right in ((one, other), (other, one)):
+        found = same_machine(left, right)
+        assert {each.kind for each in found} & {"count", "missing"}
+        assert {each.line for each in found} == {one[i]["line"]}
+
+
+@given(streams, st.data())
+def test_of_a_run_that_was_cut_off_the_common_part_counts(drawn: Any, data: st.DataObject) -> None:
+    one = stream(drawn)
+    kept = data.draw(st.integers(1, len(one)))
+    cut = [each for each in one[:kept] if each["kind"] != "ended"]
+    assert same_machine(one, cut) == []
+    assert same_machine(cut, one) == []
+
+
+@given(streams)
+def test_every_difference_has_words(drawn: Any) -> None:
+    one = stream(drawn)
+    for found in (*same_machine(one, ended(seen(9, scalar(1)))), *same_machine(one, stream(drawn[::-1]))):
+        assert "\n" not in describe(found)
+
+
+def test_before_a_cut_nothing_may_be_missing() -> None:
+    one = [seen(line, scalar(line)) for line in (1, 2, 3, 4)]
+    assert [each.line for each in same_machine(one, [one[0], one[2]])] == [2]
+    assert [each.line for each in same_machine([one[0], one[2]], one)] == [2]
+
+
+def test_the_earliest_comes_first() -> None:
+    one = ended(*(seen(line, scalar(1.0)) for line in (30, 10, 20, 10, 20)))
+    other = ended(
+        *(seen(line, scalar(n)) for line, n in ((30, 1.0), (10, 1.0), (20, 2.0), (10, 3.0), (20, 2.0)))
+    )
+    assert [(each.line, each.number) for each in same_machine(one, other)] == [(20, 1), (10, 2)]
+
+
+def test_what_only_the_other_has_stands_where_it_would() -> None:
+    one = ended(seen(1, scalar(1)), seen(2, scalar(1)), seen(3, scalar(1)))
+    other = ended(seen(1, scalar(1)), seen(9, scalar(1)), seen(2, scalar(1)), seen(3, scalar(2)))
+    assert [(each.kind, each.line) for each in same_machine(one, other)] == [("missing", 9), ("value", 3)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "tolerance", "same"),
+    [
+        (scalar(1.0), scalar(1.0 + 1e-7), 1e-6, True),
+        (scalar(1.0), scalar(1.0 + 1e-7), 0, False),
+        (scalar(1.0), scalar(1.001), 1e-6, False),
+        (scalar(1e-9), scalar(0.0), 1e-5, True),
+        (scalar(math.nan), scalar(float("nan")), 0, True),
+        (scalar(math.nan), scalar(0.0), 1.0, False),
+        (scalar(math.inf), scalar(-math.inf), 1.0, False),
+        (scalar(math.inf), scalar(1.0), 1.0, False),
+        (scalar(True), scalar(False), 1.0, False),
+        (tensor(1.0, 2.0), tensor(1.0, 2.0, digest="b"), 1e-6, True),
+        (tensor(1.0, 2.0), tensor(1.0, 2.0, digest="b"), 0, False),
+        (tensor(1e-9, 2.0), tensor(0.0, 2.0, digest="b"), 1e-6, True),
+        (tensor(1.0, 2.0), tensor(2.0, 1.0, digest="b"), 1e-6, False),
+        ({**tensor(1.0, 2.0), "nonfinite": 1}, tensor(1.0, 2.0, digest="b"), 1.0, False),
+        ({"tensors": {"x": scalar(1)}}, {"tensors": {"x": scalar(1)}}, 0, True),
+        ({"tensors": {"x": scalar(1)}}, {"tensors": {"x": scalar(2)}}, 0, False),
+        ({"tensors": {"x": scalar(1)}}, {"tensors": {}}, 0, False),
+    ],
+)
+def test_within_a_tolerance(left: Any, right: Any, tolerance: float, same: bool) -> None:
+    one, other = ended(seen(1, left)), ended(seen(1, right))
+    assert (not same_machine(one, other, tolerance)) == same
+    assert (not same_machine(other, one, tolerance)) == same
+
+
+def test_devices_count_on_the_same_machine_only() -> None:
+    one = ended(seen(1, scalar(1.0)), seen(1, scalar(2.0)))
+    other = ended(seen(1, scalar(1.0, "cpu")), seen(1, scalar(3.0, "cpu")))
+    assert [(each.kind, each.number) for each in same_machine(one, other)] == [("device", 1), ("value", 2)]
+    assert [(each.kind, each.number) for each in on_a_cpu(one, other)] == [("value", 2)]
+
+
+def test_lines_under_a_guard() -> None:
+    one = ended(seen(1, scalar(1)), seen(2, scalar(1)))
+    other = ended(seen(1, scalar(1)), seen(3, scalar(1)))
+    found = on_a_cpu(one, other)
+    assert [(each.kind, each.line, each.expected) for each in found] == [
+        (ONLY_CPU, 3, True),
+        (ONLY_CUDA, 2, True),
+    ]
+    assert [(each.kind, each.expected) for each in same_machine(one, other)] == [("missing", False)] * 2
+
+
+def test_a_count_differs_on_a_cpu_too() -> None:
+    one, other = ended(*[seen(1, scalar(1))] * 3), ended(*[seen(1, scalar(1))] * 2)
+    (found,) = on_a_cpu(one, other)
+    assert (found.kind, found.one, found.other, found.number) == ("count", 3, 2, 3)
+
+
+def test_a_process_that_is_missing() -> None:
+    """Its work is done elsewhere, as with fewer workers, or by nobody, as with a world size of 0."""
+    main, spawned = event("process"), seen(5, scalar(1), pid=2, process="SpawnProcess-1")
+    assert [each.kind for each in on_a_cpu(ended(main, spawned), ended(main))] == ["missing"]
+    (found,) = on_a_cpu(ended(main, spawned), ended(seen(5, scalar(1))))[:1]
+    assert (found.kind, found.process) in [(ONLY_CPU, "train.py"), (ONLY_CUDA, "SpawnProcess-1")]
+    assert [each.kind for each in same_machine(ended(main), ended(main, spawned))] == ["missing"]
+    assert same_machine(ended(main, spawned), [main]) == []  # the other run was stopped before
+
+
+def test_forks_with_the_same_name() -> None:
+    one = ended(*(seen(1, scalar(pid), pid=pid) for pid in (1, 2, 3)))
+    other = ended(*(seen(1, scalar(pid), pid=10 * pid) for pid in (1, 2, 3)))
+    assert same_machine(one, other) == []
+
+
+def draw(number: int, op: str = "normal_", device: str = "cuda:0") -> Event:
+    place = {"file": "train.py", "line": 10 * number}
+    return event("draw", number=number, device=device, op=op, numel=4, **place)
+
+
+def drawn(*numbers: int) -> Event:
+    return event("drawn", numbers=list(numbers))
+
+
+def test_random_draws() -> None:
+    one = [draw(0), seen(2, scalar(1)), draw(1, "uniform_")]
+    run = ended(*one, drawn(0, 0), drawn(1, 0))
+    assert same_machine(run, copied(run)) == []
+    for changed in (draw(1, "bernoulli_"), draw(1, "uniform_", device="cpu")):
+        other = ended(*one[:2], changed, drawn(0, 0, 1, 0))
+        (found,) = same_machine(run, other)
+        assert (found.kind, found.number, found.line, found.position) == ("draw", 3, 10, 2)
+        assert on_a_cpu(run, other) == []
+    (found,) = same_machine(run, ended(*one, drawn(0, 1, 0, 0)))
+    assert describe(found) == (
+        "train.py:0: the 2nd random draw was normal_ of 4 on cuda:0 in the original"
+        " and uniform_ of 4 on cuda:0 in the rewritten program"
+    )
+    for numbers, number in (((0, 0, 1), 4), ((0, 0, 1, 0, 0), 5)):
+        assert [each.number for each in same_machine(run, ended(*one, drawn(*numbers)))] == [number]
+
+
+def test_random_draws_of_a_run_that_was_cut_off() -> None:
+    one = [draw(0), seen(2, scalar(1)), draw(1, "uniform_"), seen(3, scalar(1))]
+    run = ended(*one, drawn(0, 1))
+    assert same_machine(run, one[:2]) == []
+    assert [each.number for each in same_machine(run, [*one[:2], one[3]])] == [2]
+    assert [each.number for each in same_machine(run, [*one[:2], draw(1, "normal_", "cpu")])] == [2]
+
+
+def test_operations_on_cuda() -> None:
+    def run(cuda: int) -> list[Event]:
+        return ended(event("operations", cuda=cuda, cpu=5))
+
+    assert same_machine(run(100), run(90)) == []
+    (found,) = same_machine(run(100), run(89))
+    assert describe(found) == "89 operations ran on CUDA in the rewritten program, and 100 in the original"
+    assert on_a_cpu(run(100), run(0)) == []
+
+
+def test_a_run_that_ended_in_an_error() -> None:
+    error = event("error", type="KeyError", message="'x'", frames=[{"file": "train.py", "line": 7}])
+    one = ended(seen(1, scalar(1)), seen(2, scalar(1)))
+    (found,) = on_a_cpu(one, ended(seen(1, scalar(1)), error))
+    assert describe(found) == (
+        "train.py:7: it ended without an error on CUDA, and in an error (KeyError: 'x') on the CPU"
+    )
+    assert same_machine(ended(error), ended(error)) == []
+
+
+def part(since: int, until: int, digest: str, mean: float, device: str = "cuda:0") -> Event:
+    value = {"digest": digest, "mean": mean, "abs": abs(mean), "devices": [device]}
+    return seen(1, value, since=since, until=until)
+
+
+def test_parts() -> None:
+    first = seen(1, scalar(1.0))
+    one = ended(first, part(2, 9, "a", 0.5), part(10, 20, "a", 0.5))
+    assert observations(one) == 20
+    assert same_machine(one, ended(first, part(2, 9, "b", 0.5), part(10, 20, "a", 0.5)), 1e-6) == []
+    (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5), part(10, 20, "b", 0.6)), 1e-6)
+    assert describe(found) == (
+        "train.py:1: .item() gave tensors with the mean 0.5 in the original"
+        " and 0.6 in the rewritten program (10th to 20th time at this line)"
+    )
+    (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5, "cpu"), part(10, 20, "a", 0.5)))
+    assert found.kind == "device"
+    (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5), part(10, 19, "b", 0.5)))
+    assert (found.kind, found.one, found.other) == ("count", 20, 19)
+    assert same_machine(one, [first, part(2, 9, "a", 0.5)]) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "text"),
+    [
+        (
+            scalar(0.69314), scalar(0.70123),
+            ".item() gave 0.6931 on CUDA and 0.7012 on the CPU (1st time at this line)",
+        ),
+        (
+            scalar(1.0), scalar(1.0001, "cpu"),
+            ".item() gave 1 on CUDA and 1.0001 on the CPU (1st time at this line)",
+        ),
+        (
+            scalar(True), scalar(False),
+            ".item() gave True on CUDA and False on the CPU (1st time at this line)",
+        ),
+        (
+            tensor(1.0, 2.0), tensor(1.0, 2.5, digest="b"),
+            ".item() gave float32[2] with 2 as its 2nd sample on CUDA"
+            " and 2.5 on the CPU (1st time at this line)",
+        ),
+        (
+            scalar(1, dtype="int64"), scalar(1.0),
+            ".item() gave a tensor of int64 on CUDA and of float32 on the CPU (1st time at this line)",
+        ),
+        (
+            tensor(1.0), tensor(1.0, 1.0),
+            ".item() gave shape (1,) on CUDA and (2,) on the CPU (1st time at this line)",
+        ),
+    ],
+)  # fmt: skip
+def test_words(left: Any, right: Any, text: str) -> None:
+    (found,) = on_a_cpu(ended(seen(52, left)), ended(seen(52, right)))
+    assert describe(found) == f"train.py:52: {text}"
+
+
+def test_words_of_what_was_saved() -> None:
+    one = ended(seen(1, {"tensors": {"model.weight": scalar(1.0)}}, "save"))
+    (found,) = same_machine(one, ended(seen(1, {"tensors": {"model.weight": scalar(1.0, "cpu")}}, "save")))
+    assert describe(found) == (
+        "train.py:1: torch.save() wrote model.weight: a tensor on cuda:0 in the original"
+        " and on cpu in the rewritten program (1st time at this line)"
+    )
+    (found,) = same_machine(one, ended(seen(1, {"tensors": {}}, "save")))
+    assert describe(found) == (
+        "train.py:1: torch.save() wrote model.weight in the original,"
+        " and not in the rewritten program (1st time at this line)"
+    )
+
+
+def test_many_events_in_a_moment() -> None:
+    def run(device: str) -> list[Event]:
+        return ended(*(seen(i % 100, scalar(0.1 * i, device)) for i in range(100_000)))
+
+    one, other = run("cuda:0"), run("cpu")
+    start = time.process_time()
+    assert on_a_cpu(one, other) == []
+    assert time.process_time() - start < 5
+
+
+def test_two_runs_of_a_program(tmp_path: Path) -> None:
+    program = """
+        import os, sys, torch
+        rate = float(sys.argv[1])
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        for _ in range(3):
+            loss = model(torch.ones(4, 2)).pow(2).mean()
+            print(loss.item())
+            loss.backward()
+            optimizer.step()
+        torch.save(model.state_dict(), os.devnull)
+    """
+    one, same, other = (
+        run_program(tmp_path, program, rate, observe=True, copies=False, seed=1).events
+        for rate in ("0.1", "0.1", "0.2")
+    )
+    assert observations(one) == 4
+    assert same_machine(one, same) == []
+    found = on_a_cpu(one, other)
+    assert [(each.what, each.line, each.number) for each in found] == [("item", 7, 2), ("save", 10, 1)]
+    assert found[1].path == "weight"
