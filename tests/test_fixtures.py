@@ -1,14 +1,13 @@
 """The programs under fixtures/: what `rewrite` makes of them, and what they compute before and after.
 
 pytest looks at the programs from outside. They run in two child processes, which are this same file:
-`python test_fixtures.py cpu` has no CUDA at all, `python test_fixtures.py cuda` has the stand-in below, a
-machine with four GPUs that computes on the CPU and fails where CUDA fails.
+`python test_fixtures.py cpu` has no CUDA at all, `python test_fixtures.py cuda` has the simulated machine,
+with four GPUs.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import json
 import os
@@ -17,7 +16,6 @@ import runpy
 import subprocess
 import sys
 import tempfile
-import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +23,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.project import Project, summarize
+from devicefix.runtime.machine import Machine, Played
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))
@@ -177,7 +174,7 @@ def test_on_cuda_nothing_changes(name: str, cuda: dict[str, Any]) -> None:
     assert name == "explicit_cpu" or any(event[0] == "put" for event in before["trace"])
 
 
-# --- the stand-in is as strict as CUDA -----------------------------------------------------------------
+# --- the machine is as strict as CUDA -----------------------------------------------------------------
 
 PRELUDE = """\
 import torch
@@ -233,435 +230,13 @@ def self_checks(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("code", MISTAKES)
-def test_the_stand_in_fails_where_cuda_fails(code: str, cuda: dict[str, Any]) -> None:
+def test_the_machine_fails_where_cuda_fails(code: str, cuda: dict[str, Any]) -> None:
     assert MISTAKES[code] in (cuda[code]["error"] or "no error")
 
 
 @pytest.mark.parametrize("code", FACTS)
-def test_the_stand_in_answers_as_cuda_does(code: str, cuda: dict[str, Any]) -> None:
+def test_the_machine_answers_as_cuda_does(code: str, cuda: dict[str, Any]) -> None:
     assert cuda[code]["error"] is None
-
-
-# --- the stand-in for CUDA ---------------------------------------------------------------------------
-#
-# Every tensor stays in the CPU's memory; which storages are "on" which GPU is written down beside it.
-# `Api` sees the calls that name a device (`.cuda()`, `.to(...)`, `device=`) or ask for one. `Kernels` sees
-# every operation, also those of the backward pass: it refuses to mix devices, and what an operation
-# returns is on the device of what it was given.
-
-HOST = -1  # the place of a tensor is the index of its GPU, or this
-
-
-class Machine:
-    """Four GPUs, of which the program sees those in CUDA_VISIBLE_DEVICES when it first asks."""
-
-    def __init__(self) -> None:
-        self.visible: list[int] | None = None
-        self.current = 0
-        self.seeds: dict[int, torch.Tensor] = {}
-        self.places: dict[int, tuple[Any, int]] = {}  # storages are kept, so that their addresses stay theirs
-        self.target: int | None = None  # of the call that names a device
-        self.quiet = False
-        self.trace: list[tuple[Any, ...]] = []
-
-    def gpus(self) -> list[int]:
-        if self.visible is None:
-            named = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-            self.visible = [int(name) for name in named.split(",") if name.strip() in list("0123")]
-        return self.visible
-
-    def index(self, device: Any) -> int:
-        """The place that a device, a device string, an index or None (the current GPU) stands for."""
-        if isinstance(device, str):
-            device = torch.device(device)
-        if isinstance(device, torch.device):
-            if device.type != "cuda":
-                return HOST
-            device = device.index
-        index = self.current if device is None else int(device)
-        if not self.gpus():
-            raise RuntimeError("No CUDA GPUs are available")
-        if not 0 <= index < len(self.gpus()):
-            raise RuntimeError("CUDA error: invalid device ordinal")
-        return index
-
-    def device(self, place: int) -> torch.device:
-        return torch.device("cpu") if place == HOST else torch.device("cuda", place)
-
-    def place(self, tensor: torch.Tensor) -> int:
-        return self.places.get(tensor.untyped_storage()._cdata, (None, HOST))[1]
-
-    def put(self, tensor: torch.Tensor, place: int) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if place != HOST:
-            self.places[storage._cdata] = (storage, place)
-        return tensor
-
-    def note(self, kind: str, place: int, *what: Any) -> None:
-        """Write down what happened on a GPU, by the number that is printed on the card."""
-        if place != HOST:
-            self.trace.append((kind, self.gpus()[place], *what))
-
-    def note_put(self, tensor: torch.Tensor, place: int) -> None:
-        with self.silence():
-            values = tensor.detach().double()
-            total = f"{values.sum().item():.9g} {values.abs().sum().item():.9g}"
-        self.note("put", place, str(tensor.dtype), list(tensor.shape), total)
-
-    def move(self, tensor: torch.Tensor, place: int, dtype: Any = None, copy: bool = False) -> torch.Tensor:
-        if place == self.place(tensor):
-            return tensor.to(dtype or tensor.dtype, copy=copy)
-        moved: torch.Tensor = Move.apply(tensor, self, place, dtype or tensor.dtype)
-        return moved
-
-    @contextlib.contextmanager
-    def silence(self) -> Iterator[None]:
-        old, self.quiet = self.quiet, True
-        try:
-            yield
-        finally:
-            self.quiet = old
-
-    @contextlib.contextmanager
-    def aiming_at(self, place: int) -> Iterator[None]:
-        old, self.target = self.target, place
-        try:
-            yield
-        finally:
-            self.target = old
-
-    @contextlib.contextmanager
-    def stream_of(self, place: int) -> Iterator[None]:
-        """Each GPU draws its random numbers from a generator of its own."""
-        if place == HOST:
-            yield
-            return
-        host = torch.default_generator.get_state()
-        self.seeds.setdefault(place, torch.Generator().manual_seed(10**6 + place).get_state())
-        torch.default_generator.set_state(self.seeds[place])
-        try:
-            yield
-        finally:
-            self.seeds[place] = torch.default_generator.get_state()
-            torch.default_generator.set_state(host)
-
-    def seed(self, seed: int, place: int) -> None:
-        self.seeds[place] = torch.Generator().manual_seed(int(seed) + 10**6 + place).get_state()
-
-
-class Move(torch.autograd.Function):
-    """The copy from one device to another, whose gradient goes the other way."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, machine: Machine, place: int, dtype: Any) -> torch.Tensor:
-        ctx.machine, ctx.source, ctx.dtype = machine, machine.place(tensor), tensor.dtype
-        with machine.silence():
-            moved = machine.put(tensor.detach().to(dtype, copy=True), place)
-        machine.note_put(moved, place)
-        return moved
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
-        machine = ctx.machine
-        with machine.silence():
-            back = machine.put(grad.detach().to(ctx.dtype, copy=True), ctx.source)
-        machine.note_put(back, ctx.source)
-        return back, None, None, None
-
-
-class Kernels(TorchDispatchMode):
-    def __init__(self, machine: Machine) -> None:
-        super().__init__()
-        self.machine = machine
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        machine, kwargs = self.machine, kwargs or {}
-        if machine.quiet:
-            return func(*args, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
-        if name.startswith(("_foreach", "_amp_foreach")):
-            return self.for_each(func, name, args, kwargs)
-
-        if name in ("copy_", "index", "index_put", "index_put_", "_index_put_impl_"):
-            given = [args[0]]  # the others may be elsewhere
-        else:
-            given = list(tensors((args, kwargs)))
-        place = self.common(given)
-        if machine.target is not None:
-            place = machine.target
-        generator = kwargs.get("generator")
-        if place != HOST and generator is not None:
-            raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
-
-        random = torch.Tag.nondeterministic_seeded in func.tags
-        with machine.stream_of(place) if random else contextlib.nullcontext():
-            out = func(*args, **kwargs)
-        for tensor in tensors(out):
-            machine.put(tensor, place)
-        if not given and place != HOST:
-            for tensor in tensors(out):
-                with machine.silence():
-                    if name.startswith("empty"):
-                        tensor.zero_()
-                machine.note_put(tensor, place)
-        elif name not in ("detach", "alias"):
-            machine.note("run", place, name)
-        return out
-
-    def for_each(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """An operation on lists of tensors: the first of each belong together, and so on."""
-        lists = [arg for arg in args if isinstance(arg, (list, tuple)) and list(tensors(arg))]
-        places = [self.common(list(row)) for row in zip(*lists, strict=True)]
-        out = func(*args, **kwargs)
-        for place, tensor in zip(places, tensors(out), strict=False):
-            self.machine.put(tensor, place)
-        for place in places:
-            self.machine.note("run", place, name)
-        return out
-
-    def common(self, given: list[torch.Tensor]) -> int:
-        machine = self.machine
-        places = {machine.place(t) for t in given if t.dim() or machine.place(t) != HOST}
-        if len(places) > 1:
-            found = " and ".join(str(machine.device(place)) for place in sorted(places, reverse=True))
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found {found}!")
-        return places.pop() if places else HOST
-
-
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from tensors(inner)
-    elif isinstance(value, dict):
-        yield from tensors(list(value.values()))
-
-
-class Api(TorchFunctionMode):
-    def __init__(self, machine: Machine) -> None:
-        super().__init__()
-        self.machine = machine
-        tensor = torch.Tensor
-        self.own = {
-            tensor.device.__get__: lambda x: machine.device(machine.place(x)),
-            tensor.is_cuda.__get__: lambda x: machine.place(x) != HOST,
-            tensor.get_device: machine.place,
-            tensor.cuda: lambda x, device=None, *_, **__: machine.move(x, machine.index(device)),
-            tensor.cpu: lambda x, **_: machine.move(x, HOST),
-            tensor.to: self.to,
-            tensor.type: self.type,
-            tensor.numpy: self.numpy,
-            tensor.__array__: self.numpy,
-            tensor.pin_memory: lambda x, *_: x.clone(),
-            tensor.__deepcopy__: lambda x, memo: machine.put(tensor.__deepcopy__(x, memo), machine.place(x)),
-            tensor.new_tensor: lambda x, data, **kw: self.tensor(data, **{"device": self.device_of(x), **kw}),
-            torch.tensor: self.tensor,
-            torch.as_tensor: self.as_tensor,
-        }
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func in self.own:
-            return self.own[func](*args, **kwargs)
-        if kwargs.get("device") is None:
-            return func(*args, **kwargs)
-        place = self.machine.index(kwargs.pop("device"))
-        with self.machine.aiming_at(place):
-            return func(*args, device="cpu", **kwargs)
-
-    def device_of(self, x: torch.Tensor) -> torch.device:
-        return self.machine.device(self.machine.place(x))
-
-    def to(self, x: torch.Tensor, *args: Any, **kw: Any) -> torch.Tensor:
-        place, dtype, copy = self.machine.place(x), kw.get("dtype"), kw.get("copy", False)
-        first = args[0] if args else kw.get("other", kw.get("device"))
-        if isinstance(first, torch.Tensor):
-            place, dtype = self.machine.place(first), first.dtype
-        elif isinstance(first, torch.dtype):
-            dtype = first
-        elif first is not None:
-            place = self.machine.index(first)
-        if len(args) > 1 and isinstance(args[1], torch.dtype):
-            dtype = args[1]
-        return self.machine.move(x, place, dtype, copy)
-
-    def type(self, x: torch.Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-        here = self.machine.place(x)
-        if dtype is None:
-            return x.type() if here == HOST else x.type().replace("torch.", "torch.cuda.", 1)
-        if isinstance(dtype, str):
-            dtype = functools.reduce(getattr, dtype.split(".")[1:], torch)
-        if isinstance(dtype, torch.dtype):
-            return x.to(dtype)
-        if not isinstance(dtype, CudaType):
-            return self.machine.move(x, HOST, dtype.dtype)
-        # what is on a GPU already stays on that one
-        return self.machine.move(x, self.machine.index(None) if here == HOST else here, dtype.dtype)
-
-    def numpy(self, x: torch.Tensor, *args: Any, **kw: Any) -> Any:
-        if self.machine.place(x) != HOST:
-            raise TypeError(
-                f"can't convert {self.device_of(x)} device type tensor to numpy. "
-                "Use Tensor.cpu() to copy the tensor to host memory first."
-            )
-        return x.numpy(*args, **kw)
-
-    def tensor(self, data: Any, *, device: Any = None, **kw: Any) -> torch.Tensor:
-        if device is None:
-            place = self.machine.place(data) if isinstance(data, torch.Tensor) else HOST
-        else:
-            place = self.machine.index(device)
-        with self.machine.silence():
-            made = torch.tensor(data, **kw)
-        if place != HOST:
-            self.machine.put(made, place)
-            self.machine.note_put(made, place)
-        return made
-
-    def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
-        there = torch.as_tensor(data, dtype=dtype)
-        return there if device is None else self.machine.move(there, self.machine.index(device))
-
-
-class CudaType(type):
-    """torch.cuda.FloatTensor and its kin: to call, to hand to `type()`, to ask `isinstance`."""
-
-    machine: Machine
-    dtype: torch.dtype
-    is_cuda = True
-
-    def __call__(cls, *args: Any) -> torch.Tensor:
-        machine = cls.machine
-        place = machine.index(None)
-        if args and isinstance(args[0], torch.Tensor):
-            if machine.place(args[0]) != place:
-                raise TypeError("legacy constructor expects device type: cuda but was passed cpu")
-            return args[0].view_as(args[0])
-        with machine.silence():
-            made: torch.Tensor = getattr(torch, cls.__name__)(*args)
-            if all(isinstance(arg, (int, torch.Size)) for arg in args):
-                made.zero_()
-        machine.put(made, place)
-        machine.note_put(made, place)
-        return made
-
-    def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, torch.Tensor) and x.dtype == cls.dtype and x.is_cuda
-
-
-def data_parallel(module: Any, *inputs: torch.Tensor) -> torch.Tensor:
-    """nn.DataParallel.forward without the collectives, which a build for the CPU does not hold."""
-    if not module.device_ids:
-        return module.module(*inputs)
-    home = torch.device("cuda", module.device_ids[0])
-    state = dict(module.module.named_parameters()) | dict(module.module.named_buffers())
-    for tensor in state.values():
-        if tensor.device != home:
-            raise RuntimeError(
-                f"module must have its parameters and buffers on device {home} (device_ids[0]) "
-                f"but found one of them on device: {tensor.device}"
-            )
-    outputs = []
-    slices = zip(*[x.chunk(len(module.device_ids), module.dim) for x in inputs], strict=True)
-    for index, part in zip(module.device_ids, slices, strict=False):
-        replica = {key: tensor.cuda(index) for key, tensor in state.items()}
-        out = torch.func.functional_call(module.module, replica, tuple(x.cuda(index) for x in part))
-        outputs.append(out.cuda(module.output_device))
-    return torch.cat(outputs, module.dim)
-
-
-def by_device(lists: Any, with_indices: bool = False) -> Any:
-    """torch.utils._foreach_utils, which asks the C++ side and would be told "cpu"."""
-    groups: dict[Any, Any] = {}
-    rows = zip(*[column or [None] * len(lists[0]) for column in lists], strict=True)
-    for index, row in enumerate(rows):
-        columns, indices = groups.setdefault((row[0].device, row[0].dtype), ([[] for _ in lists], []))
-        indices.append(index)
-        for column, item in zip(columns, row, strict=True):
-            column.append(item)
-    return groups
-
-
-def names_in_torch_cuda(machine: Machine) -> dict[str, Any]:
-    class OnDevice:
-        def __init__(self, device: Any) -> None:
-            self.place = machine.index(device)
-
-        def __enter__(self) -> None:
-            self.old, machine.current = machine.current, self.place
-
-        def __exit__(self, *error: object) -> None:
-            machine.current = self.old
-
-    def noted(name: str, value: Any = None) -> Any:
-        def call(device: Any = None) -> Any:
-            place = machine.index(device)
-            machine.note("call", place, name)
-            return value(place) if value else None
-
-        return call
-
-    def set_device(device: Any) -> None:
-        machine.current = machine.index(device)
-        machine.note("call", machine.current, "set_device")
-
-    def manual_seed(seed: int) -> None:
-        machine.seed(seed, machine.current)
-        machine.trace.append(("call", "manual_seed", machine.current, int(seed)))
-
-    def manual_seed_all(seed: int) -> None:
-        for place in range(4):
-            machine.seed(seed, place)
-        machine.trace.append(("call", "manual_seed_all", int(seed)))
-
-    def properties(place: int) -> Any:
-        return types.SimpleNamespace(total_memory=2**34, multi_processor_count=80, major=8, minor=0)
-
-    def tensor_type(name: str) -> CudaType:
-        dtype = getattr(torch, name).dtype
-        return CudaType(name, (), {"machine": machine, "dtype": dtype, "__module__": "torch.cuda"})
-
-    kinds = ("Float", "Double", "Half", "Long", "Int", "Short", "Char", "Byte", "Bool", "BFloat16")
-    return {
-        "is_available": lambda: bool(machine.gpus()),
-        "device_count": lambda: len(machine.gpus()),
-        "current_device": lambda: machine.index(None),
-        "device": OnDevice,
-        "set_device": set_device,
-        "manual_seed": manual_seed,
-        "manual_seed_all": manual_seed_all,
-        "synchronize": noted("synchronize"),
-        "reset_peak_memory_stats": noted("reset_peak_memory_stats"),
-        "get_device_name": noted("get_device_name", lambda place: f"stand-in {machine.gpus()[place]}"),
-        "get_device_properties": noted("get_device_properties", properties),
-        **{f"{kind}Tensor": tensor_type(f"{kind}Tensor") for kind in kinds},
-    }
-
-
-@contextlib.contextmanager
-def stand_in() -> Iterator[Machine]:
-    machine = Machine()
-
-    def tag(storage: Any) -> str | None:
-        place = machine.places.get(storage._cdata, (None, HOST))[1]
-        return None if place == HOST else f"cuda:{place}"
-
-    def untag(storage: Any, location: str) -> Any:
-        if not location.startswith("cuda"):
-            return None
-        machine.places[storage._cdata] = (storage, machine.index(location))
-        return storage
-
-    with pytest.MonkeyPatch.context() as patch, Kernels(machine), Api(machine):
-        for name, value in names_in_torch_cuda(machine).items():
-            patch.setattr(torch.cuda, name, value)
-        patch.setattr(torch.nn.DataParallel, "forward", data_parallel)
-        patch.setattr(torch.optim.Optimizer, "_group_tensors_by_device_and_dtype", staticmethod(by_device))
-        patch.setattr(torch.nn.utils.clip_grad, "_group_tensors_by_device_and_dtype", by_device)
-        registry = torch.serialization._package_registry
-        patch.setattr(torch.serialization, "_package_registry", [(0, tag, untag), *registry])
-        yield machine
 
 
 # --- the child process -------------------------------------------------------------------------------
@@ -705,7 +280,7 @@ def main(kind: str) -> None:
         if kind == "cpu":
             results[name] = run_program(path, None)
         else:
-            with stand_in() as machine:
+            with Played(Machine(gpus=4, separate_generators=True, trace=[])) as machine:
                 results[name] = run_program(path, machine)
     print(json.dumps(results))
 

@@ -52,6 +52,8 @@ def _watches(plan: Plan, events: Events, sites: Sites) -> Iterator[tuple[str, Ca
         yield "the machine", lambda: _install("machine", plan, events, sites)
     elif plan.machine == "cpu":
         yield "requests", lambda: _without_cuda(plan, events, sites)
+        if plan.observe:
+            yield "rounding", lambda: importlib.import_module("devicefix.runtime.machine").round_alike()
     if plan.copies:
         yield "copies", lambda: _install("copies", plan, events, sites)
     if plan.observe:

@@ -39,6 +39,7 @@ class Task:
         copies: whether to watch memory that only CUDA copies.
         compare: whether to compare with the original on CUDA.
         tolerance: how far numbers may be apart, relative to their size.
+        gpus: how many a simulated machine has.
         scratch: whether to run in a copy.
         to_stderr: whether the program's output goes to the standard error.
     """
@@ -53,6 +54,7 @@ class Task:
     copies: bool = True
     compare: bool = False
     tolerance: float = 1e-5
+    gpus: int = 1
     scratch: bool = False
     to_stderr: bool = False
 
@@ -202,10 +204,11 @@ def _run(task: Task, made: Program, folder: Path, tick: Tick, what: str, machine
     copy = program.copy(home, folder) if task.scratch else home
     if task.scratch:
         made = program.moved(made, home, copy)
-        command, here = (
-            [program.there(word, home, copy) for word in command],
-            Path(program.there(str(here.resolve()), home, copy)),
-        )
+        stays = here.resolve().is_relative_to(home)  # then words that are relative paths stay right
+        command = [
+            word if stays and not os.path.isabs(word) else program.there(word, home, copy) for word in command
+        ]
+        here = Path(program.there(str(here.resolve()), home, copy))
     plan = Plan(
         folder=str(folder),
         roots=made.roots,
@@ -218,7 +221,7 @@ def _run(task: Task, made: Program, folder: Path, tick: Tick, what: str, machine
         observe=task.compare,
         seed=0 if task.compare else None,
     )
-    environment = {"PYTHONHASHSEED": "0"} if task.compare else {}
+    environment = {"PYTHONHASHSEED": "0", "DEVICEFIX_GPUS": str(task.gpus)} if task.compare else {}
     ended = launch.run(
         command,
         plan,

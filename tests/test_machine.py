@@ -1,0 +1,509 @@
+"""The simulated CUDA machine: what it answers, where it fails as CUDA does, and what it writes down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Ran, run_program
+
+PRELUDE = """\
+import copy, io, json, pickle, sys, threading, warnings
+import torch, torch.nn as nn, torch.nn.functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+warnings.simplefilter("ignore")
+
+host = torch.ones(2, 2)
+gpu = torch.ones(2, 2, device="cuda")
+weight = torch.ones(2, requires_grad=True)
+cpu, zero, one = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
+
+def saved(value, where=None, **options):
+    file = io.BytesIO()
+    torch.save(value, file, **options)
+    file.seek(0)
+    return torch.load(file, where)
+
+def grad_of(call, at=cpu):
+    leaf = torch.ones(2, 2, device=at, requires_grad=True)
+    call(leaf).sum().backward()
+    return leaf.grad
+
+def raised(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        assert grad.is_cuda
+        return grad * 2
+
+def in_thread(call):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(raised(call)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+def stepped(kind, **options):
+    torch.manual_seed(0)
+    model = nn.Linear(2, 2).cuda()
+    optimizer = kind(model.parameters(), lr=0.1, **options)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(gpu).pow(2).sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v) and v.dim()]
+    return all(t.is_cuda for t in [*model.parameters(), *state])
+
+def scaled():
+    model = nn.Linear(2, 2).cuda()
+    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.cuda.amp.GradScaler()
+    with torch.cuda.amp.autocast():
+        loss = model(gpu).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return scaler.is_enabled() and scaler.get_scale() == 65536.0
+
+def by_default(call, kind="torch.cuda.FloatTensor"):
+    torch.set_default_tensor_type(kind)
+    try:
+        return call()
+    finally:
+        torch.set_default_tensor_type("torch.FloatTensor")
+
+def placed(device, call):
+    with torch.device(device):
+        return call()
+
+def selected(index, call):
+    with torch.cuda.device(index):
+        return call()
+
+def seeds():
+    torch.manual_seed(1)
+    first = torch.rand(3, device="cuda").cpu()
+    torch.manual_seed(1)
+    torch.cuda.manual_seed_all(7)
+    return torch.equal(first, torch.rand(3))
+"""
+
+FACTS = [
+    # devices
+    "gpu.device == zero and str(gpu.device) == 'cuda:0' and gpu.is_cuda and not gpu.is_cpu",
+    "host.device == cpu and not host.is_cuda and host.is_cpu and host.get_device() == -1",
+    "(gpu * 2 + gpu[0]).get_device() == 0 and gpu.t().is_cuda and gpu.view(4).is_cuda",
+    "gpu.cuda() is gpu and gpu.to('cuda') is gpu and host.cpu() is host and host.to('cpu') is host",
+    "gpu.to(1).device == one and gpu.cuda(1).cuda().device == zero and host.to(host.new_ones(1)) is host",
+    "host.to(gpu).is_cuda and gpu.type_as(host).device == cpu and gpu.to(torch.float64).is_cuda",
+    "host.to(torch.float64, device='cuda') if False else host.to('cuda', torch.float64).dtype"
+    " == torch.float64",
+    "torch.device(1) == one and isinstance(one, torch.device)"
+    " and isinstance(torch.device('cpu'), torch.device)",
+    "pickle.loads(pickle.dumps(one)) == one",
+    "'cuda:0' in repr(gpu) and 'cuda' not in repr(host)",
+    "selected(1, lambda: host.cuda().device) == one and torch.cuda.current_device() == 0",
+    # copies
+    "(lambda c: c.data_ptr() != gpu.data_ptr())(gpu.cpu())",
+    "(lambda c: (c.fill_(5), host.max() == 1))(host.cuda())[1]",
+    # types
+    "gpu.type() == 'torch.cuda.FloatTensor' and host.type() == 'torch.FloatTensor'",
+    "gpu.type(torch.LongTensor).type() == 'torch.LongTensor'",
+    "host.type(torch.cuda.LongTensor).type() == 'torch.cuda.LongTensor'",
+    "host.type('torch.cuda.HalfTensor').is_cuda and gpu.type(torch.float64).is_cuda",
+    "isinstance(gpu, torch.cuda.FloatTensor) and not isinstance(gpu, torch.FloatTensor)",
+    "isinstance(host, torch.FloatTensor) and not isinstance(host, torch.cuda.FloatTensor)",
+    "torch.cuda.FloatTensor(2, 3).shape == (2, 3) and torch.cuda.LongTensor([1, 2]).is_cuda",
+    "torch.FloatTensor(2).device == cpu and torch.Tensor(2).device == cpu"
+    " and torch.FloatTensor([1.5]) == 1.5",
+    "gpu.new(3).is_cuda and gpu.new([1.0]).is_cuda and not host.new(3).is_cuda",
+    "gpu.new_zeros(2).is_cuda and gpu.new_zeros(2, device='cpu').device == cpu"
+    " and gpu.new_tensor([1]).is_cuda",
+    "isinstance(torch.autograd.Variable(gpu), torch.autograd.Variable)"
+    " and torch.autograd.Variable(gpu).is_cuda",
+    # making
+    "torch.rand(2, device='cuda:1').device == one and torch.arange(3, device=0).is_cuda",
+    "torch.zeros_like(gpu).is_cuda and torch.zeros_like(gpu, device='cpu').device == cpu",
+    "torch.zeros_like(host, device='cuda').is_cuda and torch.randperm(3, device='cuda').is_cuda",
+    "torch.tensor([1.0], device='cuda').is_cuda and torch.as_tensor([1.0], device='cuda').is_cuda",
+    "torch.as_tensor(gpu) is gpu and torch.asarray([1], device='cuda').is_cuda",
+    "F.one_hot(torch.tensor([1, 0]).cuda(), 3).is_cuda and torch.block_diag(gpu, gpu).is_cuda",
+    "placed('cuda', lambda: torch.zeros(2).is_cuda and torch.tensor(1.0).is_cuda"
+    " and nn.Linear(2, 2).weight.is_cuda)",
+    "placed('cuda', lambda: torch.zeros(2, device='cpu').device) == cpu and torch.zeros(2).device == cpu",
+    "by_default(lambda: torch.zeros(2).is_cuda and torch.tensor(1.0).is_cuda and torch.Tensor(2).is_cuda)",
+    "by_default(lambda: torch.rand(2).dtype, 'torch.cuda.DoubleTensor') == torch.float64",
+    "torch.set_default_device('cuda') or torch.ones(1).is_cuda and not torch.set_default_device(None)",
+    # modules and gradients
+    "(lambda m: m.cuda() is m and all(p.is_cuda and p.is_leaf for p in m.parameters()))(nn.LSTM(2, 3))",
+    "nn.BatchNorm2d(2).to(0).running_mean.is_cuda and not nn.Linear(2, 2).cuda().cpu().weight.is_cuda",
+    "nn.Parameter(gpu).is_cuda and not nn.Parameter(host).cuda().is_leaf",
+    "grad_of(lambda x: x.cuda() * gpu).device == cpu and grad_of(lambda x: x * gpu, zero).is_cuda",
+    "grad_of(lambda x: Doubled.apply(x.cuda())).device == cpu",
+    "grad_of(lambda x: torch.utils.checkpoint.checkpoint(lambda y: (y * gpu).relu(),"
+    " x.cuda())).tolist() == [[1, 1]] * 2",
+    "grad_of(lambda x: nn.Conv1d(2, 2, 1).cuda()(x[None])[0], zero).is_cuda",
+    "torch.autograd.grad((gpu * (leaf := weight.cuda())).sum(), leaf)[0].is_cuda",
+    "(lambda p: (setattr(p, 'data', gpu[0]), p.is_cuda)[1])(nn.Parameter(torch.ones(2)))",
+    "stepped(torch.optim.SGD, momentum=0.9) and stepped(torch.optim.Adam)"
+    " and stepped(torch.optim.AdamW, fused=True)",
+    "stepped(torch.optim.Adam, foreach=False) and stepped(torch.optim.RMSprop, foreach=True)",
+    "scaled()",
+    "copy.deepcopy(nn.Linear(2, 2).cuda()).weight.is_cuda and copy.deepcopy(gpu).is_cuda",
+    # sequences, sparse tensors, several GPUs
+    "nn.LSTM(2, 3).cuda()(torch.ones(4, 1, 2).cuda())[1][0].is_cuda and nn.GRUCell(2, 3).cuda()(gpu).is_cuda",
+    "(lambda p: p.is_cuda"
+    " and not p.batch_sizes.is_cuda)(pack_padded_sequence(gpu[:, :, None], torch.tensor([2, 1])))",
+    "[t.is_cuda for t in pad_packed_sequence(pack_padded_sequence(gpu[:, :, None], [2, 1]))]"
+    " == [True, False]",
+    "gpu.to_sparse().is_cuda and (gpu.to_sparse() @ gpu).is_cuda and host.to_sparse().cuda().t().is_cuda",
+    "torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2), device='cuda').to_dense().is_cuda",
+    "torch.sparse.FloatTensor(torch.tensor([[0], [1]]), torch.ones(1), (2, 2)).cuda().type()"
+    " == 'torch.cuda.sparse.FloatTensor'",
+    "nn.DataParallel(nn.Linear(2, 2).cuda())(host).device == zero",
+    "grad_of(lambda x: nn.DataParallel(nn.Linear(2, 2).cuda(), [0, 1])(x), zero).device == zero",
+    "gpu[torch.tensor([0])].is_cuda and gpu[gpu > 0].is_cuda and (gpu + torch.tensor(1.0)).is_cuda",
+    "torch.linalg.inv(torch.eye(2).cuda()).is_cuda and torch.fft.rfft(gpu).is_cuda"
+    " and torch.fft.fftfreq(3).is_cpu",
+    "torch.func.grad(lambda x: (x * gpu).sum())(gpu).is_cuda and torch.vmap(lambda x: x * 2)(gpu).is_cuda",
+    # files
+    "saved(gpu).is_cuda and saved(gpu, 'cpu').device == cpu and saved(host, 'cuda:1').device == one",
+    "saved(gpu, {'cuda:0': 'cuda:1'}).device == one and saved(gpu, torch.device('cpu')).device == cpu",
+    "saved(gpu, lambda storage, _: storage).device == cpu"
+    " and saved(host, lambda s, _: s.cuda(1)).device == one",
+    "saved({'w': nn.Linear(2, 2).cuda().state_dict()})['w']['weight'].is_cuda",
+    "saved(gpu, _use_new_zipfile_serialization=False).is_cuda and pickle.loads(pickle.dumps(gpu)).is_cuda",
+    # torch.cuda
+    "torch.cuda.is_available() and torch.cuda.device_count() == 2 and torch.cuda.is_initialized()",
+    "torch.cuda.get_device_name(0) and torch.cuda.get_device_capability() >= (7, 0) and torch.version.cuda",
+    "torch.cuda.get_device_properties(0).total_memory > 2**30 and torch.cuda.mem_get_info()[0] > 0",
+    "torch.cuda.memory_allocated() and torch.cuda.max_memory_allocated(1) and torch.cuda.memory_summary()",
+    "torch.cuda.reset_peak_memory_stats() is None and torch.cuda.empty_cache() is None",
+    "torch.cuda.synchronize(1) is None and torch.cuda.ipc_collect() is None",
+    "torch.cuda.nvtx.range_push('x') == 0 and torch.cuda.nvtx.range_pop() == 0",
+    "(s := torch.cuda.Stream()).wait_stream(torch.cuda.current_stream()) is None and s.query()"
+    " and s.device == zero",
+    "torch.cuda.stream(torch.cuda.Stream()).__enter__() is None and gpu.record_stream(None) is None",
+    "(e := torch.cuda.Event(enable_timing=True)).record() or e.elapsed_time(e) == 0.0",
+    "torch.cuda.set_rng_state(torch.cuda.get_rng_state()) is None and torch.cuda.initial_seed() >= 0",
+    "torch.cuda.manual_seed(5) or torch.cuda.initial_seed() == 5"
+    " and len(torch.cuda.get_rng_state_all()) == 2",
+    "torch.accelerator.is_available() and torch.accelerator.current_accelerator().type == 'cuda'",
+    "torch.accelerator.device_count() == 2 and torch.accelerator.current_device_index() == 0",
+    "torch.backends.cudnn.is_available() and torch.backends.cuda.is_built()"
+    " and torch.cuda.is_bf16_supported()",
+    "torch.Generator(device='cuda').device.type == 'cuda'"
+    " and isinstance(torch.default_generator, torch.Generator)",
+    "torch.rand(1, device='cuda', generator=torch.Generator('cuda').manual_seed(3)).cpu()"
+    " == torch.rand(1, generator=torch.Generator().manual_seed(3))",
+    "seeds()",
+    "in_thread(lambda: host + gpu).startswith('RuntimeError: Expected all tensors')",
+    "in_thread(lambda: host.cuda() + gpu) is None",
+    "torch.jit.script(Doubled.forward) is Doubled.forward and torch.compile(seeds) is seeds",
+    "torch.compile(mode='default')(seeds) is seeds",
+    "host.pin_memory().is_pinned() and not host.is_pinned() and torch.empty(1, pin_memory=True).is_pinned()",
+    "[b.is_pinned() for b in torch.utils.data.DataLoader(host, pin_memory=True)] == [True, True]",
+    "gpu.storage().is_cuda and gpu.untyped_storage().device == zero"
+    " and gpu.untyped_storage().cpu().device == cpu",
+]
+
+SAME = "Expected all tensors to be on the same device"
+FAILURES = {
+    "gpu + host": SAME,
+    "gpu @ host": SAME,
+    "torch.cat([gpu, host])": SAME,
+    "torch.stack([gpu.sum(), host.sum()])": SAME,
+    "gpu.cuda(1) + gpu": SAME,
+    "nn.Linear(2, 2)(gpu)": SAME,
+    "nn.Embedding(3, 2).cuda()(torch.tensor([1]))": SAME,
+    "F.cross_entropy(gpu, torch.tensor([0, 1]))": SAME,
+    "host.sum().add_(gpu.sum())": SAME,
+    "gpu.__setitem__(gpu > 0, torch.ones(4))": SAME,
+    "torch.add(gpu, gpu, out=host)": SAME,
+    "host[torch.tensor([0]).cuda()]": "indices should be either on cpu or on the same device",
+    "host[host.cuda() > 0]": "indices should be either on cpu or on the same device",
+    "gpu.numpy()": "can't convert cuda:0 device type tensor to numpy",
+    "__import__('numpy').asarray(gpu)": "can't convert cuda:0 device type tensor to numpy",
+    "gpu.pin_memory()": "cannot pin 'torch.cuda.FloatTensor'",
+    "pack_padded_sequence(gpu, torch.tensor([2, 1]).cuda())": "'lengths' argument should be a"
+    " 1D CPU int64 tensor",
+    "torch.rand(1, device='cuda', generator=torch.Generator())": "Expected a 'cuda' device"
+    " type for generator",
+    "torch.rand(1, generator=torch.Generator('cuda'))": "Expected a 'cpu' device type for generator",
+    "host.cuda(2)": "invalid device ordinal",
+    "torch.zeros(1, device='cuda:5')": "invalid device ordinal",
+    "torch.cuda.set_device(2)": "invalid device ordinal",
+    "nn.DataParallel(nn.Linear(2, 2))(host)": "must have its parameters and buffers on device cuda:0",
+    "torch.cuda.FloatTensor(host)": "legacy constructor expects device type: cuda",
+    "torch.FloatTensor(gpu)": "legacy constructor expects device type: cpu",
+    "torch.Tensor(gpu)": "legacy constructor expects device type: cpu",
+    "setattr(weight, 'grad', gpu[0])": "assigned grad has data located on a different device",
+    "saved(gpu.cuda(1), 'cuda:3')": "device_count() is 2",
+    "torch.cuda.CUDAGraph()": "no CUDA graphs",
+}
+
+
+def simulated(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
+    return run_program(folder, code, *arguments, machine="simulated", copies=False, **plan)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each line gives, all in one process with two GPUs."""
+    ask = (
+        "answers = {}\n"
+        f"for line in {[*FACTS, *FAILURES]!r}:\n"
+        "    try:\n"
+        "        answers[line] = str(bool(eval(line)))\n"
+        "    except Exception as error:\n"
+        "        answers[line] = f'{type(error).__name__}: {error}'\n"
+        "print(json.dumps(answers))\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEVICEFIX_GPUS", "2")
+        ran = simulated(tmp_path_factory.mktemp("answers"), PRELUDE + ask)
+    assert ran.status == 0, ran.errors
+    found: dict[str, str] = json.loads(ran.output.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("line", FACTS)
+def test_the_machine_answers_as_cuda_does(line: str, answers: dict[str, str]) -> None:
+    assert answers[line] == "True"
+
+
+@pytest.mark.parametrize("line", FAILURES)
+def test_the_machine_fails_as_cuda_does(line: str, answers: dict[str, str]) -> None:
+    assert FAILURES[line] in answers[line]
+
+
+# --- processes ---------------------------------------------------------------------------------------
+
+
+def test_one_gpu_and_the_hidden_one_is_no_matter(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import os, torch
+        print(torch.cuda.device_count(), "CUDA_VISIBLE_DEVICES" in os.environ)
+        """,
+    )
+    assert ran.output == "1 False\n", ran.errors
+
+
+def test_the_choice_of_gpus_counts_until_the_program_asks(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import os, torch
+        os.environ["CUDA_VISIBLE_DEVICES"] = "2,3"
+        print(torch.cuda.device_count())
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        print(torch.cuda.device_count(), torch.ones(1).cuda(1).device)
+        """,
+    )
+    assert ran.output == "2\n2 cuda:1\n", ran.errors
+
+
+def test_a_fork_after_cuda_was_used_can_not_use_it(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import multiprocessing, torch
+
+        def child(queue):
+            try:
+                torch.ones(1).cuda()
+                queue.put("fine")
+            except RuntimeError as error:
+                queue.put(str(error))
+
+        context = multiprocessing.get_context("fork")
+        queue = context.Queue()
+        for use in (False, True):
+            if use:
+                torch.ones(1).cuda()
+            else:
+                print(torch.cuda.is_available())
+            process = context.Process(target=child, args=(queue,))
+            process.start()
+            print(queue.get())
+            process.join()
+        """,
+    )
+    lines = ran.output.splitlines()
+    assert lines[:2] == ["True", "fine"] and "Cannot re-initialize CUDA in forked" in lines[2], ran.errors
+    assert len(ran.of("operations")) == 3  # children that end by os._exit tell, too
+
+
+def test_tensors_go_to_spawned_processes_and_back(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import torch
+        import torch.multiprocessing as mp
+
+        def child(rank, shared, model, queue):
+            print(rank, shared.device, model.weight.device, flush=True)
+            shared += 1
+            kept = torch.full((2,), 3.0).cuda()
+            queue.put(kept)
+            queue.join()
+
+        if __name__ == "__main__":
+            shared = torch.zeros(1).cuda()
+            model = torch.nn.Linear(2, 2).cuda().share_memory()
+            queue = mp.get_context("spawn").JoinableQueue()
+            context = mp.spawn(child, (shared, model, queue), nprocs=1, join=False)
+            got = queue.get()
+            print(got.device, got.tolist(), shared.item(), flush=True)
+            queue.task_done()
+            context.join()
+        """,
+    )
+    assert sorted(ran.output.splitlines()) == ["0 cuda:0 cuda:0", "cuda:0 [3.0, 3.0] 1.0"], ran.errors
+
+
+def test_processes_that_train_together(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import os, torch, torch.distributed as dist
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
+        store = dist.HashStore()
+        dist.init_process_group(backend="nccl", store=store, rank=0, world_size=1)
+        torch.cuda.set_device(0)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).cuda(), device_ids=[0])
+        loss = model(torch.ones(1, 2)).sum()
+        loss.backward()
+        dist.all_reduce(loss.detach())
+        dist.barrier(device_ids=[0])
+        print(loss.device, model.module.weight.grad.device, dist.is_nccl_available())
+        dist.destroy_process_group()
+        """,
+    )
+    assert ran.output == "cuda:0 cuda:0 True\n", ran.errors
+
+
+def test_workers_of_a_loader(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        model = torch.nn.Linear(2, 2).cuda()
+        data = TensorDataset(torch.ones(4, 2), torch.arange(4))
+        for x, y in DataLoader(data, batch_size=2, num_workers=1, pin_memory=True):
+            print(x.is_pinned(), x.device, model(x.cuda(non_blocking=True)).device, y.tolist())
+        """,
+    )
+    assert ran.output.splitlines() == ["True cpu cuda:0 [0, 1]", "True cpu cuda:0 [2, 3]"], ran.errors
+
+
+def test_the_types_of_a_default_reach_samplers(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import torch
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+        next(iter(torch.utils.data.DataLoader([1, 2], shuffle=True)))
+        """,
+    )
+    assert ran.status == 1 and "Expected a 'cuda' device type for generator but found 'cpu'" in ran.errors
+
+
+# --- what is written down ----------------------------------------------------------------------------
+
+DRAWS = """
+import torch
+torch.manual_seed(3)
+model = torch.nn.Linear(4, 4).cuda()
+for _ in range(2):
+    torch.nn.functional.dropout(model(torch.ones(1, 4).cuda()))
+noise = {noise}
+print(noise.sum().item())
+"""
+
+
+def test_random_numbers_are_written_down_with_their_lines(tmp_path: Path) -> None:
+    program = DRAWS.format(noise="torch.randn(3).cuda()")
+    ran = simulated(tmp_path, program)
+    draws = [(e["device"], e["op"], e["numel"], e["line"]) for e in ran.of("draw")]
+    assert draws == [
+        ("cpu", "uniform_", 16, 3),
+        ("cpu", "uniform_", 4, 3),
+        ("cuda:0", "bernoulli_", 4, 5),
+        ("cpu", "randn", 3, 6),
+    ]
+    assert {Path(e["file"]).name for e in ran.of("draw")} == {"program.py"}
+    assert [number for e in ran.of("drawn") for number in e["numbers"]] == [0, 1, 2, 2, 3]
+    assert [e["count"] for e in ran.of("draws")] == [5]
+
+    moved = simulated(tmp_path, DRAWS.format(noise="torch.randn(3, device='cuda')"))
+    assert [e["device"] for e in moved.of("draw")][-1] == "cuda:0"
+    assert moved.of("draws")[0]["digest"] != ran.of("draws")[0]["digest"]
+    assert moved.output == ran.output  # all draw from the CPU's generator
+
+    plain = run_program(tmp_path, program.replace(".cuda()", ""), machine="cuda", copies=False)
+    assert plain.output == ran.output, plain.errors
+
+
+def test_a_plain_run_that_is_compared_rounds_as_the_machine_does(tmp_path: Path) -> None:
+    program = """
+        import sys, torch
+        if "alike" in sys.argv:
+            from devicefix.runtime.machine import round_alike
+            round_alike()
+        torch.manual_seed(0)
+        x = torch.rand(1000, 3, requires_grad=True)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        (x.to(device) * 3).prod(1).sum().backward()
+        print([hash(value) for value in x.grad.flatten().tolist()])
+    """
+    here = simulated(tmp_path, program).output
+    assert here == run_program(tmp_path, program, "alike", machine="cuda", copies=False).output
+    assert here != run_program(tmp_path, program, machine="cuda", copies=False).output
+
+
+def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:
+    program = """
+        import torch
+        x = torch.ones(2).{move}
+        for _ in range(50):
+            x = x * 2
+    """
+    counts = [
+        simulated(tmp_path, program.format(move=move)).of("operations")[0] for move in ("cuda()", "cpu()")
+    ]
+    assert counts[0]["cuda"] >= 50 > counts[0]["cpu"]
+    assert counts[1]["cpu"] >= 50 and counts[1]["cuda"] == 0
+
+
+def test_places_need_no_memory_of_their_own(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import gc, resource, torch
+        x = torch.ones(1000).cuda()
+        def used():
+            gc.collect()
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for round in range(2):
+            for _ in range(20000):
+                y = x * 2
+                z = y.view(10, 100).cpu()
+            before, after = (after if round else 0), used()
+        print(after - before < 2000, len(gc.get_objects()) < 10**6)
+        """,
+    )
+    assert ran.output == "True True\n", ran.errors
