@@ -81,9 +81,7 @@ def limit_options(command: Any) -> Any:
 @click.option(
     "--tolerance", type=click.FloatRange(min=0), default=1e-5, show_default=True, help="Of --compare."
 )
-@click.option(
-    "--gpus", type=click.IntRange(min=1), default=1, show_default=True, help="Of a simulated CUDA machine."
-)
+@click.option("--gpus", type=click.IntRange(min=1), help="Of the simulated CUDA machine; by default one.")
 @click.option("--keep-going", is_flag=True, help="Answer requests for CUDA with the CPU, and list them all.")
 @click.option("--copies/--no-copies", default=True, help="Watch memory that only CUDA copies (on).")
 @click.option(
@@ -117,7 +115,7 @@ def verify(
     steps: int | None,
     compare: bool,
     tolerance: float,
-    gpus: int,
+    gpus: int | None,
     keep_going: bool,
     copies: bool,
     scratch: bool | None,

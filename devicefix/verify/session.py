@@ -39,7 +39,7 @@ class Task:
         copies: whether to watch memory that only CUDA copies.
         compare: whether to compare with the original on CUDA.
         tolerance: how far numbers may be apart, relative to their size.
-        gpus: how many a simulated machine has.
+        gpus: how many the simulated machine has; None for one, and DataParallel makes do with it.
         scratch: whether to run in a copy.
         to_stderr: whether the program's output goes to the standard error.
     """
@@ -54,7 +54,7 @@ class Task:
     copies: bool = True
     compare: bool = False
     tolerance: float = 1e-5
-    gpus: int = 1
+    gpus: int | None = None
     scratch: bool = False
     to_stderr: bool = False
 
@@ -221,7 +221,9 @@ def _run(task: Task, made: Program, folder: Path, tick: Tick, what: str, machine
         observe=task.compare,
         seed=0 if task.compare else None,
     )
-    environment = {"PYTHONHASHSEED": "0", "DEVICEFIX_GPUS": str(task.gpus)} if task.compare else {}
+    environment = {"PYTHONHASHSEED": "0"} if task.compare else {}
+    if task.gpus:
+        environment["DEVICEFIX_GPUS"] = str(task.gpus)
     ended = launch.run(
         command,
         plan,

@@ -1,0 +1,135 @@
+"""`devicefix verify --compare`: equal where the rewrite is right, and what it says of wrong ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from devicefix.config import Settings
+from devicefix.verify import session
+from devicefix.verify.session import Report, Task
+from devicefix.verify.verdict import Verdict
+
+ORIGINAL = """
+import torch
+
+def step(model, x):
+    return model(x).sum()
+
+model = torch.nn.Linear(3, 1).cuda()
+noise = torch.randn(2, 3).cuda()
+ones = torch.cuda.FloatTensor(2, 3).fill_(1)
+print(step(model, noise).item())
+total = ones.sum()
+host = torch.zeros(3)
+there = host.cuda()
+host += 1
+print(there.tolist())
+for _ in range(30):
+    total = total * 1.01
+print(total.item())
+"""
+RIGHT = (
+    ORIGINAL.replace(".cuda()", ".to(device)")
+    .replace("torch.cuda.FloatTensor(2, 3)", "torch.empty(2, 3, device=device)")
+    .replace("host.to(device)", "host.to(device, copy=True)")
+    .replace("import torch\n", "import torch\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'\n")
+)
+
+# Each changes what is right: the change, where it must be seen, and what must be said of it.
+WRONG = {
+    "a random stream of the GPU": (
+        "torch.randn(2, 3).to(device)",
+        "torch.randn(2, 3, device=device)",
+        "cuda",
+        ["program.py:7", "randn of 6 on cpu", "randn of 6 on cuda:0"],
+    ),
+    "a typed tensor turned into one on the CPU": (
+        "torch.empty(2, 3, device=device).fill_(1)",
+        "torch.FloatTensor(2, 3).fill_(1)",
+        "cuda",
+        ["program.py:17", "on cuda:0 in the original and on cpu", "operations ran on CUDA"],
+    ),
+    "two devices in one operation": (
+        "randn(2, 3).to(device)",
+        "randn(2, 3)",
+        "cuda",
+        ["Expected all tensors to be on the same device", "program.py:4"],
+    ),
+    "other numbers": ("* 1.01", "* 1.02", "cuda", ["program.py:17", "8.087"]),
+    "a copy that a CPU does not make": (
+        ", copy=True",
+        "",
+        "cpu",
+        ["program.py:14", "0 as its 1st sample on CUDA and 1 on the CPU"],
+    ),
+    "other numbers on a CPU only": (
+        "* 1.01",
+        "* (1.01 if device == 'cuda' else 1.02)",
+        "cpu",
+        ["program.py:17", "8.087"],
+    ),
+}
+
+
+def compared(folder: Path, rewritten: str) -> Report:
+    program = folder / "program.py"
+    program.write_text(ORIGINAL.strip() + "\n", encoding="utf-8")
+    task = Task(
+        [sys.executable, "program.py"], folder, folder, (folder,), compare=True, scratch=True, copies=False
+    )
+    new = (str(program), (rewritten.strip() + "\n").encode(), [])
+    return session.verify(task, Settings(), lambda what, seconds: None, [new])
+
+
+def test_right_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = compared(tmp_path, RIGHT)
+    assert report.verdict is Verdict.PASS, report
+    assert report.comparison is not None and report.comparison.observations == 3
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    old, new, where, words = WRONG[name]
+    assert old in RIGHT
+    report = compared(tmp_path, RIGHT.replace(old, new))
+    assert report.verdict is Verdict.FAIL and report.comparison is not None
+    found = report.comparison.on_cuda if where == "cuda" else report.comparison.on_cpu
+    for word in words:
+        assert word in "\n".join(found), found
+    if where == "cpu":
+        assert not report.comparison.on_cuda
+
+
+def test_from_the_command_line_with_what_devicefix_makes_of_it(tmp_path: Path) -> None:
+    tied = """
+        import torch
+        torch.manual_seed(3)
+        model = torch.nn.Linear(3, 1).cuda()
+        print(model(torch.cuda.FloatTensor(2, 3).normal_()).sum().item())
+        torch.save(model.state_dict(), 'model.pt')
+        if torch.cuda.is_available():
+            print(torch.ones(1).cuda())
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(tied), encoding="utf-8")
+    command = [sys.executable, "-m", "devicefix", "verify", "--compare", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done
+    assert "numbers        equal" in done.stdout and "only on CUDA" in done.stdout
+    assert [file.name for file in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_an_original_that_fails_on_cuda_is_no_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "program.py").write_text("import torch\n(torch.ones(1).cuda() + torch.ones(1)).item()\n")
+    monkeypatch.chdir(tmp_path)
+    task = Task([sys.executable, "program.py"], tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True)
+    report = session.verify(task, Settings(), lambda what, seconds: None)
+    assert report.verdict is Verdict.TROUBLE and "the original fails" in report.reason
