@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 NET = """
 import torch
@@ -85,11 +87,10 @@ class Folder:
             text=True,
             input=stdin,
             timeout=120,
-            env={**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        assert "devicefix/runtime" not in done.stderr.replace(str(self.path), ""), (
-            done.stderr
-        )  # no frames of ours
+        ours = re.search(r'(File ".*devicefix/runtime/.*)|(devicefix/runtime/.*: in )', done.stderr)
+        assert not ours, done.stderr
         assert {name: data for name, data in self.content().items() if name in before} == before
         return Verified(done)
 
@@ -251,6 +252,7 @@ def test_torchrun(folder: Folder) -> None:
     folder.write(
         train="""
         import os
+import re
         import torch
         import torch.distributed as dist
 
@@ -308,7 +310,7 @@ def test_a_tie_that_was_left_is_explained(folder: Folder) -> None:
     done = folder.verify("--ignore", "DF101", "train.py")
     assert (done.status, done.report["verdict"]) == (1, "fail")
     assert done.requests() == [("net.py", 5, 1)]
-    assert done.run["failure"]["error"] == "AssertionError: Torch not compiled with CUDA enabled"
+    assert re.search("not compiled with CUDA|NVIDIA driver", done.run["failure"]["error"])
     assert done.run["failure"]["frames"][-1]["line"] == 5
     (cause,) = done.report["causes"]
     assert cause["finding"]["code"] == "DF101" and "switched off" in cause["advice"]
@@ -352,6 +354,9 @@ if x.to('cpu') is not x:
     raise SystemExit(4)
 """
 
+# A build with CUDA that finds no GPU lets events, the default tensor type and nvtx pass.
+REQUESTS = set(range(12, 30)) - ({21, 27, 29} if torch.version.cuda else set())
+
 SAVE = """
 import torch
 
@@ -365,7 +370,7 @@ def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) ->
     folder.write(train=KINDS, save=SAVE)
     subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
     done = folder.verify("--select", "DF901", "--no-copies", "train.py")
-    wanted = [("train.py", 12, 3)] + [("train.py", line, 1) for line in range(13, 30)]
+    wanted = [("train.py", line, 3 if line == 12 else 1) for line in sorted(REQUESTS)]
     assert sorted(done.requests()) == wanted
     assert (done.status, done.report["verdict"]) == (1, "fail")
 
@@ -377,7 +382,7 @@ def test_keep_going_meets_them_all(folder: Folder) -> None:
     subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
     done = folder.verify("--select", "DF901", "--keep-going", "train.py")
     assert done.run["failure"] is None, (done.run["failure"], done.errors)
-    assert {line for _, line, _ in done.requests()} == set(range(12, 30))
+    assert {line for _, line, _ in done.requests()} == REQUESTS
 
 
 def test_a_librarys_own_requests_are_told_apart(folder: Folder) -> None:
@@ -547,7 +552,7 @@ def rewrite(folder: Folder, command: str, *arguments: str) -> subprocess.Complet
         text=True,
         stdin=subprocess.DEVNULL,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": ""},
+        env={**os.environ},
     )
 
 

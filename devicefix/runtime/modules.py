@@ -137,9 +137,10 @@ def _hook_run_path(modules: Modules) -> None:
 
     def rewritten(*arguments: str) -> Any:
         code = modules.code(arguments[-1])
+        found = get_code(*arguments)
         if code is None:
-            return get_code(*arguments)
-        return (code, arguments[-1]) if sys.version_info < (3, 12) else code
+            return found
+        return (code, *found[1:]) if isinstance(found, tuple) else code  # which it is differs by version
 
     runpy._get_code_from_file = rewritten  # type: ignore[attr-defined]
 

@@ -17,7 +17,7 @@ from devicefix.runtime.site import Sites
 # What PyTorch says where there is no CUDA: builds without it, and builds with it that find no GPU.
 _NO_CUDA = re.compile(
     r"not compiled with CUDA|CUDA enabled|No CUDA GPUs|NVIDIA driver|on a CUDA device|without ATen_cuda"
-    r"|not linked with support for cuda|accelerator device when none|pin memory|have NCCL|NCCL"
+    r"|not linked with support for cuda|accelerator device when none|pin memory|NCCL|CUDA error"
 )
 
 Function = Callable[..., Any]
