@@ -54,11 +54,9 @@ def read(path: str) -> Iterator[dict[str, Any]]:
     Args:
         path: the file; where there is none, nothing has happened.
     """
-    try:
-        file = open(path, encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    if not os.path.exists(path):
         return
-    with file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 yield json.loads(line)

@@ -1,7 +1,7 @@
 """The user's modules, rewritten in memory as they are run: imported, as a script, or by runpy.
 
-What is hooked is the place where Python's own loader turns a file into code, not the search for modules: so it
-works for `import`, for loaders that a program makes itself (`importlib.util.spec_from_file_location`), and
+What is hooked is the place where Python's own loader turns a file into code, not the search for modules: so
+it works for `import`, for loaders that a program makes itself (`importlib.util.spec_from_file_location`), and
 beside the import hooks of others.
 """
 
@@ -148,7 +148,7 @@ def _hook_run_path(modules: Modules) -> None:
 def _hook_script(script: str, modules: Modules, events: Events) -> None:
     """Let Python run its script with `_Script`, once.
 
-    Python asks `sys.path_hooks` first whether the script is a place to import `__main__` from, as a zip file is.
+    Python first asks `sys.path_hooks` whether the script is a place to import `__main__` from, as zip files are.
     """
 
     def hook(path: str) -> _Script:

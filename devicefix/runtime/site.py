@@ -60,7 +60,7 @@ class Sites:
         return (self._kinds[name] if name in self._kinds else self._kind(name)) == ""
 
     def _kind(self, name: str) -> str | None:
-        """Empty for the user's own, None for what never counts (torch, Python, devicefix), else a library's name."""
+        """Empty for the user's own, None for torch, Python and devicefix, else a library's name."""
         kind = self._kinds[name] = self._judge(name)
         return kind
 

@@ -1,4 +1,4 @@
-"""Python imports this as it starts, where its folder is on PYTHONPATH: so every process of a run is reached."""
+"""Python imports this as it starts, where its folder is on PYTHONPATH: this reaches every process."""
 
 import importlib.machinery
 import importlib.util

@@ -1,0 +1,133 @@
+"""What torch's functions do to memory, told by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum, auto
+from types import FunctionType
+from typing import Any
+
+import torch
+
+
+class Kind(IntEnum):
+    """What a function does to the memory of its arguments. Up to LOOKS, only watched memory matters."""
+
+    ASKS = auto()  # for anything but the content
+    READS = auto()
+    WRITES = auto()  # reads and changes in place
+    FILLS = auto()  # changes in place without reading
+    LOOKS = auto()  # at a tensor's form, and makes another of it
+    DETACHES = auto()
+    DEVICE = auto()  # asks for the device
+    MOVES = auto()
+    EXPORTS = auto()  # to NumPy
+    ALTERS = auto()  # changes the tensor, not its content
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_ASKS = frozenset(
+    _words("""
+        size stride dim ndimension numel nelement get_device element_size storage_offset data_ptr
+        __len__ __hash__ __dir__ shape dtype layout requires_grad grad_fn ndim names output_nr
+        retains_grad name itemsize nbytes register_hook register_post_accumulate_grad_hook
+        record_stream has_names storage_type _backward_hooks
+        _post_accumulate_grad_hooks _grad _grad_fn _base _cdata _version _set_grad_enabled
+        _has_compatible_shallow_copy_type _record_function_enter_new _RecordFunction
+        is_floating_point is_complex is_tensor is_storage is_same_size result_type can_cast
+        promote_types dim_order sparse_dim dense_dim _nnz _make_subclass
+    """)
+)
+_ALTERS = frozenset(
+    _words("""
+        requires_grad_ retain_grad detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_
+        swapaxes_ swapdims_ swap_dims_ as_strided_ rename_ data grad requires_grad
+    """)
+)
+_FILLS = frozenset(
+    _words("""
+        __setitem__ copy_ zero_ fill_ normal_ uniform_ random_ exponential_ bernoulli_ geometric_
+        cauchy_ log_normal_ _foreach_zero_ _foreach_copy_
+    """)
+)
+_OPERATORS = frozenset(
+    f"__i{name}__"
+    for name in _words("add sub mul div truediv floordiv mod pow matmul and or xor lshift rshift")
+)
+_MOVES = ("to", "cpu", "cuda", "type", "as_tensor", "asarray")
+_MADE_OF = (torch.as_tensor, torch.asarray)
+_kinds: dict[Any, Kind] = {}
+
+
+def kind_of(function: Callable[..., Any]) -> Kind:
+    """What a function does to memory.
+
+    Args:
+        function: as a TorchFunctionMode is given it.
+    """
+    try:
+        known = _kinds.get(function)
+    except TypeError:  # not hashable
+        return _judge(function)
+    if known is None:
+        known = _judge(function)
+        if len(_kinds) < 10_000:  # programs may hand over functions that they make as they run
+            _kinds[function] = known
+    return known
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """A function's name; of what reads or sets an attribute, the attribute's."""
+    name = getattr(function, "__name__", "")
+    if name in ("__get__", "__set__", "__delete__"):
+        return str(getattr(getattr(function, "__self__", None), "__name__", ""))
+    return str(name)
+
+
+def targets_of(
+    kind: Kind, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments that a call changes in place, as far as their versions need not tell.
+
+    Args:
+        kind: the function's kind.
+        function: the function.
+        args: its arguments.
+        kwargs: those by name.
+    """
+    out = kwargs.get("out")
+    if kind in (Kind.WRITES, Kind.FILLS):
+        return (out, *args[:1])
+    if name_of(function) in ("batch_norm", "instance_norm"):
+        by_name = kwargs.get("training", kwargs.get("use_input_stats"))
+        if by_name or (len(args) > 5 and args[5]):
+            # Statistics change without a new version. Python's functions take them first, those of C++ last.
+            return (out, *(args[1:3] if isinstance(function, FunctionType) else args[3:5]))
+    return (out,)
+
+
+def _judge(function: Callable[..., Any]) -> Kind:
+    name = name_of(function)
+    if getattr(function, "__name__", "") in ("__set__", "__delete__"):
+        return Kind.ALTERS if name in _ALTERS else Kind.ASKS
+    if name == "device":
+        return Kind.DEVICE
+    if name in _ASKS or (name.startswith("is_") and name != "is_set_to") or not name:
+        return Kind.ASKS
+    if name in _MOVES and (function in _MADE_OF or function is getattr(torch.Tensor, name, None)):
+        return Kind.MOVES
+    if name in ("detach", "data"):
+        return Kind.DETACHES
+    if name in ("numpy", "__array__"):
+        return Kind.EXPORTS
+    if name in _ALTERS and name.endswith("_"):
+        return Kind.ALTERS
+    if name in _FILLS:
+        return Kind.FILLS
+    if name == "grad" or name.startswith("new_") or name.endswith("_like"):
+        return Kind.LOOKS
+    in_place = name in _OPERATORS or (name.endswith("_") and not name.endswith("__"))
+    return Kind.WRITES if in_place else Kind.READS

@@ -1,0 +1,560 @@
+"""Copies that a CPU does not make: what is reported, what is not, and that the program never notices."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from running import run_program
+
+HEAD = """
+import copy, io, os, pickle, sys, threading
+import numpy as np
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+cases = []
+"""
+
+# The line that copies with CUDA ends in "# moved", the line of the change in "# changed" if it is known.
+HAZARDS = {
+    "tensor: the best weights": """
+        model = nn.Linear(2, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        best = {k: v.cpu() for k, v in model.state_dict().items()}  # moved
+        model(torch.ones(1, 2).to(device)).sum().backward()
+        optimizer.step()  # changed
+        model.load_state_dict(best)
+        """,
+    "tensor: the best weights, by Adam": """
+        model = nn.Linear(2, 2).cpu().to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1, foreach=True)
+        best = {k: v.to("cpu") for k, v in model.state_dict().items()}  # moved
+        model(torch.ones(1, 2).to(device)).sum().backward()
+        optimizer.step()  # changed
+        torch.save(best, io.BytesIO())
+        """,
+    "tensor: running statistics": """
+        norm = nn.BatchNorm1d(2).to(device)
+        mean = norm.running_mean.cpu()  # moved
+        norm(torch.randn(4, 2).to(device))  # changed
+        mean.tolist()
+        """,
+    "tensor: the host's side is changed": """
+        x = torch.ones(3)
+        y = x.to(device)  # moved
+        x.add_(1)  # changed
+        y.sum()
+        """,
+    "tensor: the accelerator's side is changed": """
+        x = torch.ones(3)
+        y = x.to(device)  # moved
+        y -= 1  # changed
+        x.sum()
+        """,
+    "tensor: part of a data set": """
+        data = torch.arange(12.0).view(4, 3)
+        for epoch in range(2):
+            batch = data[1:3].to(device)  # moved
+            batch.div_(2)  # changed
+        """,
+    "tensor: the changed side is gone": """
+        x = torch.ones(3)
+        y = x.to(device)  # moved
+        x.add_(1)  # changed
+        del x
+        y.sum()
+        """,
+    "tensor: by index": """
+        x = torch.ones(4, 3)
+        y = x[1].to(device)  # moved
+        x[:2] = 5  # changed
+        y + 1
+        """,
+    "tensor: by out=": """
+        x = torch.ones(3)
+        y = x.to(device)  # moved
+        torch.add(x, 1, out=x)  # changed
+        y + 1
+        """,
+    "tensor: by data": """
+        x = nn.Parameter(torch.ones(3).to(device))
+        y = x.data.cpu()  # moved
+        x.data.mul_(3)  # changed
+        y + 1
+        """,
+    "tensor: by relu in place": """
+        x = torch.full((3,), -1.0)
+        y = x.to(device)  # moved
+        nn.functional.relu(y, inplace=True)  # changed
+        x.sum()
+        """,
+    "tensor: through views": """
+        x = torch.ones(3, 2)
+        y = x.to(device).t()  # moved
+        x.view(-1)[3:].zero_()  # changed
+        y.reshape(-1)[-1].item()
+        """,
+    "tensor: from the device of another": """
+        w = torch.ones(3).to(device)
+        x = torch.ones(3)
+        y = x.to(w.device)  # moved
+        x.zero_()  # changed
+        y.sum()
+        """,
+    "tensor: at a second move": """
+        x = torch.ones(3).to(device)
+        y = x.cpu()  # moved
+        x.zero_()  # changed
+        z = y.to(device)
+        """,
+    "tensor: in a graph, detached": """
+        w = nn.Parameter(torch.ones(3)); m = nn.Module(); m.w = w; m.to(device)
+        before = w.cpu().detach()  # moved
+        with torch.no_grad():
+            w.add_(1)  # changed
+        before.sum()
+        """,
+    "tensor: gradients are summed up": """
+        w = nn.Parameter(torch.ones(3)); m = nn.Module(); m.w = w; m.to(device)
+        w.sum().backward()
+        grad = w.grad.cpu()  # moved
+        w.sum().backward()
+        grad.sum()
+        """,
+    "tensor: the object itself is altered": """
+        x = torch.ones(3)
+        y = x.to(device)  # moved
+        y.requires_grad_()  # changed
+        x * 2
+        """,
+    "tensor: the object is given other memory": """
+        x = torch.ones(3)
+        y = x.to(device)  # moved
+        y.data = torch.zeros(3).to(device)  # changed
+        x * 2
+        """,
+    "tensor: in another thread": """
+        x = torch.ones(3)
+        def work():
+            y = x.to(device)  # moved
+            y.add_(1)  # changed
+        thread = threading.Thread(target=work); thread.start(); thread.join()
+        x.sum()
+        """,
+    "tensor: read by a function of its own": """
+        class Double(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2
+        x = torch.ones(3)
+        y = x.to(device)  # moved
+        x.add_(1)  # changed
+        Double.apply(y)
+        """,
+    "numpy view: labels that are refilled": """
+        labels = torch.zeros(3, device=device)
+        y = []
+        for i in range(3):
+            labels.copy_(torch.full((3,), float(i)))  # changed
+            y += [labels.cpu().numpy()]  # moved
+        np.concatenate(y)
+        """,
+    "numpy view: two batches": """
+        labels = torch.zeros(3).to(device)
+        y = []
+        for i in range(2):
+            labels.fill_(i)  # changed
+            y.append(np.asarray(labels.detach().cpu()))  # moved
+        """,
+    "numpy view: before and after": """
+        model = nn.Linear(2, 2).to(device)
+        before = model.weight.detach().cpu().numpy()  # moved
+        torch.nn.init.ones_(model.weight)  # changed
+        after = model.weight.detach().cpu().numpy()
+        """,
+    "numpy view: changed by NumPy": """
+        x = torch.ones(3).to(device)
+        image = x.cpu().numpy()  # moved
+        image *= 255
+        x.sum()
+        """,
+    "numpy view: forced": """
+        x = torch.ones(3).to(device)
+        y = []
+        for i in range(3):
+            x.add_(1)  # changed
+            y.append(x.numpy(force=True))  # moved
+        """,
+    "numpy buffer: reused": """
+        buffer = np.zeros(3, dtype=np.float32)
+        xs = []
+        for i in range(2):
+            buffer[:] = i
+            xs.append(torch.from_numpy(buffer).to(device))  # moved
+        torch.stack(xs)
+        """,
+    "numpy buffer: of other shape": """
+        frames = np.zeros((2, 4, 4), dtype=np.float32)
+        x = torch.from_numpy(frames[0]).permute(1, 0).unsqueeze(0).to(device)  # moved
+        frames += 1
+        x.sum()
+        """,
+    "numpy buffer: as_tensor": """
+        buffer = np.zeros(3)
+        x = torch.as_tensor(buffer, device=device)  # moved
+        buffer[0] = 1
+        x.sum()
+        """,
+    "numpy buffer: changed by the tensor": """
+        data = np.ones((4, 3), dtype=np.float32)
+        for epoch in range(2):
+            for i in range(4):
+                x = torch.from_numpy(data[i]).to(device)  # moved
+                x.div_(2)  # changed
+        """,
+    "parameter: moved before it is registered": """
+        m = nn.Module()
+        m.w = nn.Parameter(torch.ones(3)).to(device)  # moved # changed
+        """,
+    "parameter: in two lines": """
+        m = nn.Module()
+        w = nn.Parameter(torch.ones(3)).to(device)  # moved
+        m.register_parameter("w", w)  # changed
+        """,
+}
+
+HARMLESS = {
+    "a loop variable": """
+        buffer = torch.zeros(3)
+        for i in range(5):
+            buffer.zero_()
+            buffer[0] = i
+            x = buffer.to(device)
+            x.sum()
+        """,
+    "an array in a loop": """
+        labels = torch.zeros(3).to(device)
+        for i in range(5):
+            labels.zero_()
+            labels[0] = i
+            y = labels.cpu().numpy()
+            y.sum()
+        """,
+    "a buffer of an environment": """
+        buffer = np.zeros(3, dtype=np.float32)
+        for i in range(5):
+            buffer += 1
+            x = torch.from_numpy(buffer).to(device)
+            x.sum()
+            buffer += 1
+        """,
+    "both on the accelerator": """
+        x = torch.ones(3).to(device)
+        h = (x + 1).to(device)
+        h2 = torch.zeros(3, device=device)
+        y, y2 = h.to(device), h2.cuda() if device.type == "cuda" else h2.to(device)
+        h.add_(1); h2.add_(1)
+        y.sum(); y2.sum()
+        """,
+    "both on the host": """
+        x = torch.ones(3)
+        y, z = x.cpu(), x.to("cpu")
+        a = y.numpy()
+        x.add_(1)
+        (y + z).sum()
+        """,
+    "a deliberate CPU": """
+        cpu_device = torch.device("cpu")
+        x = torch.ones(3)
+        y, z = x.to(cpu_device), x.to(torch.device("cpu"))
+        w = torch.zeros(3, device="cpu").cpu()
+        x.add_(1)
+        (y + z).sum()
+        """,
+    "other elements": """
+        data = torch.zeros(4, 3)
+        y, column = data[1].to(device), data[:, 0].to(device)
+        data[2, 1:] = 5
+        data[2:, 1] = 7
+        y.sum() + column.sum()
+        """,
+    "filled anew": """
+        x = torch.ones(3)
+        y = x.to(device)
+        x.add_(1)
+        y.copy_(torch.zeros(3))
+        y.sum()
+        """,
+    "a copy": """
+        x = torch.ones(3)
+        y, z, u = x.to(device).clone(), x.to(device, torch.float64), x.to(device, copy=True)
+        x.add_(1)
+        (y + z + u).sum()
+        """,
+    "only the shape": """
+        x = torch.ones(3)
+        y = x.to(device)
+        y.add_(1)
+        torch.zeros_like(x), x.shape, x.new_zeros(2), x.device, len(x), x.type()
+        """,
+    "training": """
+        head = nn.Sequential(nn.Flatten(), nn.Linear(8, 2))
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(True), head)
+        model = model.to(device)
+        optimizer = torch.optim.Adam(model.parameters())
+        data = torch.utils.data.TensorDataset(torch.randn(8, 1, 4, 4), torch.randint(2, (8,)))
+        losses, predicted = [], []
+        for epoch in range(2):
+            for x, y in torch.utils.data.DataLoader(data, 4, shuffle=True):
+                x, y = x.to(device), y.to(device)
+                loss = nn.functional.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.cpu().item())
+            with torch.no_grad():
+                predicted.append(model(x).argmax(1).cpu().numpy())
+            torch.save({k: v.cpu() for k, v in model.state_dict().items()}, io.BytesIO())
+            copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+            model.cpu(); model.to(device)
+        np.concatenate(predicted)
+        """,
+    "attacks": """
+        for i in range(3):
+            x = torch.rand(2, 3)
+            adversary = x.to(device)
+            adversary.requires_grad_()
+            (adversary ** 2).sum().backward()
+        """,
+    "what can't be watched": """
+        sparse = torch.eye(3).to_sparse().to(device)
+        sparse.cpu()
+        with torch.inference_mode():
+            x = torch.ones(3).to(device)
+            x.cpu().add_(1)
+        torch.vmap(lambda x: x.to(device).cpu() * 2)(torch.ones(2, 3))
+        torch.zeros(0).to(device).cpu()
+        torch.jit.trace(lambda x: x.to(device) + 1, torch.ones(3))
+        nn.utils.rnn.pack_sequence([torch.ones(3, 1)]).to(device)
+        nn.LSTM(2, 2).to(device)(torch.ones(3, 1, 2).to(device))
+        compiled = torch.compile(nn.Linear(2, 2).to(device))
+        compiled(torch.ones(1, 2).to(device))
+        assert list(compiled.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+        class Mine(torch.Tensor):
+            pass
+        torch.ones(3).as_subclass(Mine).to(device)
+        """,
+}  # fmt: skip
+
+
+def program(cases: dict[str, str]) -> str:
+    functions = []
+    for number, code in enumerate(cases.values()):
+        body = textwrap.indent(textwrap.dedent(code).strip("\n"), "    ")
+        functions.append(f"def case{number}():\n{body}\n\ncase{number}()\n")
+    return HEAD.lstrip("\n") + "\n".join(functions)
+
+
+def marked(lines: list[str], mark: str) -> int | None:
+    """The number of the line that bears a mark."""
+    return next((number for number, line in enumerate(lines, 1) if f"# {mark}" in line), None)
+
+
+@pytest.fixture(scope="module")
+def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+    """For each hazard, what was reported between its lines, and what should have been."""
+    source = program(HAZARDS)
+    ran = run_program(tmp_path_factory.mktemp("hazards"), source)
+    assert ran.status == 0, ran.errors
+    assert not ran.of("trouble")
+    lines = source.split("\n")
+    starts = [number for number, line in enumerate(lines, 1) if line.startswith("def case")] + [len(lines)]
+    found = {}
+    for name, (start, end) in zip(HAZARDS, pairwise(starts), strict=True):
+        found[name] = [
+            (e["what"], e["moved"]["line"], e["changed"] and e["changed"]["line"])
+            for e in ran.of("copy")
+            if start <= e["moved"]["line"] < end
+        ]
+        case = [""] * (start - 1) + lines[start - 1 : end - 1]
+        found[name].append((name.split(":")[0], marked(case, "moved"), marked(case, "changed")))
+    return found
+
+
+@pytest.mark.parametrize("name", HAZARDS)
+def test_a_hazard_is_reported_once_with_its_lines(
+    hazards: dict[str, list[tuple[object, ...]]], name: str
+) -> None:
+    *found, expected = hazards[name]
+    assert found == [expected]
+
+
+def test_what_is_harmless_is_not_reported(tmp_path: Path) -> None:
+    source = program(HARMLESS)
+    ran = run_program(tmp_path, source)
+    assert ran.status == 0, ran.errors
+    lines = source.split("\n")
+    assert [(e["what"], lines[e["moved"]["line"] - 1].strip(), e["changed"]) for e in ran.of("copy")] == []
+    assert not ran.of("trouble")
+
+
+def test_what_may_have_been_read_is_reported_at_exit_in_every_process(tmp_path: Path) -> None:
+    ran = run_program(
+        tmp_path,
+        """
+        import multiprocessing, sys
+        import numpy as np
+        import torch
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+        def work(name):
+            x = torch.ones(3).to(device)
+            kept[name] = x.cpu().numpy()
+            x.add_(1)
+            data = np.ones(3, dtype=np.float32)
+            torch.from_numpy(data).to(device).mul_(2)
+            kept[name + "data"] = data
+            return x
+
+        class Data(torch.utils.data.Dataset):
+            def __len__(self):
+                return 2
+            def __getitem__(self, i):
+                x = torch.ones(3)
+                y = x.to(device)
+                x += 1
+                return y
+
+        kept = {}
+        if __name__ == "__main__":
+            x = work("main")
+            for method in ("fork", "spawn"):
+                child = multiprocessing.get_context(method).Process(target=work, args=("child",))
+                child.start()
+                child.join()
+            list(torch.utils.data.DataLoader(Data(), num_workers=1))
+        """,
+    )
+    assert ran.status == 0, ran.errors
+    found = sorted(
+        (e["process"], e["what"], e["moved"]["line"], e["changed"]["line"]) for e in ran.of("copy")
+    )
+    kept = [("numpy buffer", 12, 12), ("numpy view", 9, 10)]
+    for process in ("MainProcess", "Process-1", "Process-2"):
+        assert [event[1:] for event in found if process in event[0]] == kept
+    assert [event[1:] for event in found if event[1] == "tensor"] == [("tensor", 21, 22)]
+    assert not ran.of("trouble")
+
+
+BEHAVIOUR = """
+import gc, io, os, pickle, sys, threading, weakref
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+
+encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).to(device).eval()
+with torch.no_grad():
+    print(encoder(torch.randn(2, 3, 8).to(device)).sum().item().hex())
+
+x = torch.ones(3).to(device)
+x.mine = 5
+print(pickle.loads(pickle.dumps(x)).__dict__, sorted(vars(torch.ones(3).to(device))))
+saved = io.BytesIO()
+torch.save(nn.Linear(2, 2).to(device).state_dict(), saved)
+print(len(saved.getvalue()))
+
+w = nn.Parameter(torch.ones(3).to(device))
+print(w.to(device) is w, w.to(device).is_leaf, w.to(device).requires_grad)
+h = (w * 2).to(device).cpu()
+h.sum().backward()
+print(h.grad_fn.name(), w.grad.tolist())
+
+gone = []
+for i in range(100):
+    y = torch.full((3,), float(i)).to(device).cpu()
+    a = y.numpy()
+    weakref.finalize(y, gone.append, i)
+del y, a
+gc.collect()
+print(len(gone))
+
+try:
+    torch.ones(3).to(device) + torch.ones(4).to(device)
+except RuntimeError as error:
+    print(error)
+
+script = torch.jit.script(nn.Linear(2, 2).to(device))
+print(tuple(script(torch.ones(1, 2).to(device)).shape))
+print(torch.func.grad(lambda t: (t.to(device) ** 2).sum())(torch.ones(2)))
+"""
+
+
+def test_the_program_does_not_notice(tmp_path: Path) -> None:
+    outputs = []
+    for copies in (False, True):
+        ran = run_program(tmp_path, BEHAVIOUR, copies=copies)
+        assert ran.status == 0, ran.errors
+        assert not ran.of("trouble") and not ran.of("copy")
+        outputs.append(ran.output)
+    assert outputs[0] == outputs[1]
+
+
+def test_nothing_stays_behind_in_the_ledger(tmp_path: Path) -> None:
+    ran = run_program(
+        tmp_path,
+        """
+        import gc, torch
+        from devicefix.runtime.copies.ledger import Ledger
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        ledger, = (thing for thing in gc.get_objects() if isinstance(thing, Ledger))
+        base = torch.ones(2000, 3)
+        tags = len(ledger.tags)
+        for i in range(2000):
+            x = base[i].to(device)
+            x.add_(1)
+            y = torch.zeros(3).to(device).cpu().numpy()
+            z = torch.zeros(3).to(device)
+        del x, y, z
+        gc.collect()
+        ledger._sweep()
+        print(len(ledger.tags) - tags, len(ledger.memories), len(ledger._of), len(ledger._arrays))
+        print(len(next(iter(ledger.memories.values())).root.behind) < 20)
+        del base
+        ledger._sweep()
+        print(len(ledger.memories))
+        """,
+    )
+    assert ran.output.split("\n") == ["0 1 0 0", "True", "0", ""], ran.errors
+
+
+def test_an_error_in_the_watch_is_told_once_and_never_reaches_the_program(tmp_path: Path) -> None:
+    ran = run_program(
+        tmp_path,
+        """
+        import torch
+        from devicefix.runtime.copies.ledger import Ledger
+
+        def fail(*args, **kwargs):
+            raise RuntimeError("a fault")
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        x = torch.ones(3).to(device)
+        y = x.cpu()
+        Ledger.link = Ledger.read = Ledger.write = Ledger.show = Ledger.side = fail
+        z = torch.ones(3).to(device)
+        x.add_(1)
+        print((x + y + z).sum().item())
+        """,
+    )
+    assert (ran.status, ran.output) == (0, "15.0\n"), ran.errors
+    assert [(e["where"], e["message"]) for e in ran.of("trouble")] == [("copies", "RuntimeError: a fault")]
