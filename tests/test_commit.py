@@ -64,6 +64,7 @@ def test_a_failure_on_the_way_restores_what_was_done(
     assert sorted(files[0].parent.iterdir()) == files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_ended_at_any_moment_all_files_are_old_or_all_are_new(
     files: list[Path], number: signal.Signals
@@ -97,6 +98,7 @@ def test_ended_at_any_moment_all_files_are_old_or_all_are_new(
     assert OLD in seen or number == signal.SIGINT
 
 
+@pytest.mark.slow
 def test_killed_in_the_midst_it_is_finished(tmp_path: Path) -> None:
     files = [tmp_path / f"{number:04}.py" for number in range(1000)]
     for file in files:

@@ -353,6 +353,7 @@ def test_many_events_in_a_moment() -> None:
     assert time.process_time() - start < 5
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_program(tmp_path: Path) -> None:
     program = """
         import os, sys, torch

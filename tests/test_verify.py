@@ -190,6 +190,7 @@ def test_every_way_of_running_a_file(folder: Folder) -> None:
     assert len(done.run["ran"]) == 4
 
 
+@pytest.mark.slow
 def test_commands_child_processes_and_pytest(folder: Folder) -> None:
     folder.write(
         net=NET,
@@ -238,6 +239,7 @@ if __name__ == '__main__':
 """
 
 
+@pytest.mark.slow
 def test_processes_that_are_spawned_and_forked(folder: Folder) -> None:
     folder.write(train=SPAWN)
     done = folder.verify("train.py")
@@ -248,11 +250,11 @@ def test_processes_that_are_spawned_and_forked(folder: Folder) -> None:
     assert swallowed.requests() == [("train.py", 9, 2)]
 
 
+@pytest.mark.slow
 def test_torchrun(folder: Folder) -> None:
     folder.write(
         train="""
         import os
-import re
         import torch
         import torch.distributed as dist
 
@@ -375,6 +377,7 @@ def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) ->
     assert (done.status, done.report["verdict"]) == (1, "fail")
 
 
+@pytest.mark.slow
 def test_keep_going_meets_them_all(folder: Folder) -> None:
     folder.write(
         train=KINDS.replace("    except Exception:\n        pass", "    finally:\n        pass"), save=SAVE
@@ -405,6 +408,7 @@ def test_steps_stop_the_program(folder: Folder) -> None:
     assert (done.status, done.report["verdict"], done.run["steps"]) == (3, "stopped", 3)
 
 
+@pytest.mark.slow
 def test_steps_stop_a_program_that_catches_everything(folder: Folder) -> None:
     folder.write(
         train="""
@@ -422,6 +426,7 @@ def test_steps_stop_a_program_that_catches_everything(folder: Folder) -> None:
     assert (done.status, done.report["verdict"], done.run["steps"]) == (3, "stopped", 3)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_running_after_the_timeout(folder: Folder) -> None:
     """Neither children nor what has left its parents and its group, as daemons do."""
     folder.write(
@@ -573,6 +578,7 @@ def test_rewrite_leaves_every_byte_where_it_fails(folder: Folder) -> None:
     assert {name: data for name, data in folder.content().items() if name in before} == before
 
 
+@pytest.mark.slow
 def test_rewrite_takes_the_steps_asked_for_as_enough(folder: Folder) -> None:
     folder.write(net=NET, train=TRAIN.replace("range(5)", "range(10**9)"))
     done = rewrite(folder, f"{sys.executable} train.py", "--steps", "2")

@@ -14,6 +14,8 @@ from devicefix.verify import session
 from devicefix.verify.session import Report, Task
 from devicefix.verify.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 ORIGINAL = """
 import torch
 

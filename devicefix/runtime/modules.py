@@ -148,7 +148,7 @@ def _hook_run_path(modules: Modules) -> None:
 def _hook_script(script: str, modules: Modules, events: Events) -> None:
     """Let Python run its script with `_Script`, once.
 
-    Python first asks `sys.path_hooks` whether the script is a place to import `__main__` from, as zip files are.
+    Python asks `sys.path_hooks` first whether the script is a place to import `__main__` from, like a zip.
     """
 
     def hook(path: str) -> _Script:

@@ -1,4 +1,4 @@
-"""Requests for CUDA on a machine without it: each is written down, also where the program catches the error."""
+"""Requests for CUDA on a machine without it: each is written down, also if the program catches the error."""
 
 from __future__ import annotations
 

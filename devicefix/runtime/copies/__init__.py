@@ -8,16 +8,15 @@ nothing fails. `install` makes that show.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from typing import Any
 
 import torch
 
 from devicefix.runtime.copies.watch import Watch
+from devicefix.runtime.eager import run_eagerly
 from devicefix.runtime.ending import at_end
 from devicefix.runtime.events import Events
-from devicefix.runtime.imported import when_imported
 from devicefix.runtime.plan import Plan
 from devicefix.runtime.site import Sites
 
@@ -34,24 +33,13 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
         events: where to write what is found.
         sites: what tells the program's own lines.
     """
-    _run_compiled_code_eagerly()
+    run_eagerly()
     watch = Watch(events, sites)
     _hook_what_modes_do_not_see(watch)
     _keep_fast_paths()
     _check_at_end(watch)
     _enter_in_threads(watch)
     watch.__enter__()  # type: ignore[no-untyped-call]
-
-
-def _run_compiled_code_eagerly() -> None:
-    """Compiled code would run past the watch, and TorchDynamo does not go with a mode that is always on."""
-    if hasattr(torch.compiler if hasattr(torch, "compiler") else None, "set_stance"):
-        when_imported("torch._dynamo", lambda: torch.compiler.set_stance("force_eager"))
-        return
-    os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    config = sys.modules.get("torch._dynamo.config")
-    if config is not None:
-        config.disable = True  # type: ignore[attr-defined]
 
 
 def _hook_what_modes_do_not_see(watch: Watch) -> None:

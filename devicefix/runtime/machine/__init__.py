@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from devicefix.runtime.eager import run_eagerly
 from devicefix.runtime.ending import at_end
 from devicefix.runtime.events import Events
 from devicefix.runtime.machine import cuda, making, parallel, places, saving, tensors
@@ -62,6 +63,7 @@ def round_alike() -> None:
     The backward passes of some operations, as that of `prod`, are computed in another way where operations
     are watched at all: a run that is compared with one on the machine has to be watched as well.
     """
+    run_eagerly()
     mode: Any = Transparent()  # type: ignore[no-untyped-call]
     _in_threads(mode, Patches())
     mode.__enter__()
