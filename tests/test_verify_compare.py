@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from devicefix.config import Settings
-from devicefix.verify import session
-from devicefix.verify.session import Report, Task
+from devicefix.verify import against_cuda, runs, session
+from devicefix.verify.program import Program
+from devicefix.verify.runs import Result, Task, Tick
+from devicefix.verify.session import Report
 from devicefix.verify.verdict import Verdict
 
 pytestmark = pytest.mark.slow
@@ -135,3 +137,26 @@ def test_an_original_that_fails_on_cuda_is_no_measure(
     task = Task([sys.executable, "program.py"], tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True)
     report = session.verify(task, Settings(), lambda what, seconds: None)
     assert report.verdict is Verdict.TROUBLE and "the original fails" in report.reason
+
+
+@pytest.mark.parametrize("name", ["a copy that a CPU does not make", "other numbers"])
+def test_with_a_gpu_its_numbers_are_not_held_against_the_cpus(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flow only: what stands for the GPU here is the simulation, with numbers of its own on the CPU."""
+    machines = []
+
+    def run(task: Task, made: Program, folder: Path, tick: Tick, what: str, machine: str = "cpu") -> Result:
+        machines.append(machine)
+        return real(task, made, folder, tick, what, "simulated" if machine == "cuda" else machine)
+
+    real = runs.run
+    monkeypatch.setattr(runs, "run", run)
+    monkeypatch.setattr(against_cuda, "has_cuda", lambda python: True)
+    monkeypatch.chdir(tmp_path)
+    old, new, where, words = WRONG[name]
+    report = compared(tmp_path, RIGHT.replace(old, new))
+    assert machines == ["cpu", "cuda", "cuda", "simulated"]
+    assert report.comparison is not None and report.comparison.machine == "cuda"
+    found = report.comparison.on_cuda if where == "cuda" else report.comparison.on_cpu
+    assert words[0] in "\n".join(found)

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from devicefix.report.concise import printable
-from devicefix.verify.session import Comparison, Report
+from devicefix.verify.against_cuda import Comparison
+from devicefix.verify.session import Report
 from devicefix.verify.verdict import Copy, Place, Request, Verdict
 
 _COLOURS = {Verdict.PASS: "green", Verdict.STOPPED: "yellow"}
@@ -77,7 +78,7 @@ def _fixes(report: Report) -> Iterator[str]:
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     machine = "a simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
-    if not comparison.on_cuda and not comparison.on_cpu:
+    if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "observation")
         yield _entry(
             "numbers", f"equal: the original on {machine}, the rewritten one there and on the CPU ({seen})"

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from devicefix.config import Settings
     from devicefix.runner import Outcome
     from devicefix.verify.program import New
-    from devicefix.verify.session import Report, Task
+    from devicefix.verify.runs import Task
+    from devicefix.verify.session import Report
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -128,12 +129,13 @@ def verify(
     """
     from devicefix.verify import session
     from devicefix.verify.launch import Limits
+    from devicefix.verify.runs import Task
 
     if as_module and as_command:
         raise click.UsageError("-m and -c do not go together")
     script = None if as_module or as_command else _script(program)
     root = session.root_of(script)
-    task = session.Task(
+    task = Task(
         command=_command(program, arguments, script, python, as_module, as_command),
         folder=Path.cwd(),
         root=root,
@@ -175,9 +177,10 @@ def perform_for(
     """
     from devicefix.verify import session
     from devicefix.verify.launch import Limits
+    from devicefix.verify.runs import Task
 
     changed = list(changed)
-    task = session.Task(
+    task = Task(
         command=_command(command, (), None, sys.executable, False, True),
         folder=Path.cwd(),
         root=session.root_of(None),
