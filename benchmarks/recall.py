@@ -47,7 +47,8 @@ from samples import (
 )
 
 from devicefix.config import Settings
-from devicefix.engine import parse, run
+from devicefix.engine import run
+from devicefix.facts import parse
 from devicefix.facts import Facts, dotted
 from devicefix.finding import Finding
 from devicefix.project import Project
@@ -207,7 +208,7 @@ def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes
         module = parse(source.text)
     except (DecodeError, SyntaxError, ValueError, RecursionError):
         return found  # one finding says so
-    facts = Facts(source, module, project.integer_options, project.flags)
+    facts = Facts(source, module, project.is_integer_option, project.is_flag)
     spans = list(covered(source, findings))
     listed: dict[int, Entry] = {}
     for category, node in occurrences(facts, module):

@@ -55,8 +55,16 @@ class Devices:
         self.definitions: dict[str, _Definition] = {}
         self.star_names = project.star_names(path)
         self.bound = BoundDevices(facts, self.star_names)
-        self.late = path_in(project.late, path) or bool(self._late)
-        self.lazy = self.late or path_in(project.forks, path) or self._torch_may_be_missing
+
+    @cached_property
+    def late(self) -> bool:
+        """Whether the module must not ask for CUDA as it is imported."""
+        return bool(self._late) or self.project.is_late(self.path)
+
+    @cached_property
+    def lazy(self) -> bool:
+        """Whether the device must be made where it is needed, and not as the module is imported."""
+        return self.late or self._torch_may_be_missing or self.project.is_forked(self.path)
 
     # -- what a rule asks for -----------------------------------------------------------------------
 
@@ -338,10 +346,3 @@ class Devices:
             if place is None or statement.lineno > place.lineno:
                 place = statement
         return place
-
-
-def path_in(paths: frozenset[str], path: str) -> bool:
-    """Whether a path is one of a set of normalized ones."""
-    import os.path
-
-    return os.path.normpath(path) in paths

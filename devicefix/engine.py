@@ -15,11 +15,14 @@ from devicefix.source import DecodeError, Source
 if TYPE_CHECKING:
     from devicefix.config import Settings
     from devicefix.device import Devices
+    from devicefix.facts import Facts
     from devicefix.project import Project
     from devicefix.rule import Context
 
 SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
 _NOQA = re.compile(r"#\s*noqa(?::\s?(?P<codes>[A-Z][A-Z0-9]+(?:[,\s]+[A-Z][A-Z0-9]+)*))?", re.I)
+
+UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
 
@@ -43,42 +46,43 @@ def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
         The findings, those of them that are fixed, and the new bytes where any change.
     """
     result = Result(path)
-    if not may_matter(data) or SKIP_FILE.search(data):
+    if not matters(data):
         return result
+    from devicefix.facts import Facts
+
     try:
-        source = Source(data)
-        module = parse(source.text)
-    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        facts = Facts.read(data)
+    except UNREADABLE as problem:
         from devicefix.rules.unparsable import explain
 
         finding = explain(data, problem)
         result.findings = [finding] if settings.enabled(finding.code) else []
         return result
-    found, devices = _find(source, module, path, settings, project)
+    return examine(facts, path, settings, project)
+
+
+def matters(data: bytes) -> bool:
+    """Whether a file's bytes may hold something to find, and do not ask to be left out."""
+    return may_matter(data) and not SKIP_FILE.search(data)
+
+
+def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Result:
+    """Check a module whose facts are known, and fix it where `settings.fix` says so; else as `run`."""
+    result = Result(path)
+    source = facts.source
+    found, devices = _find(facts, path, settings, project)
     result.findings = [finding for finding in found if not silenced(source, finding)]
     if settings.fix:
         _fix(source, devices, settings, result)
     return result
 
 
-def parse(text: str) -> ast.Module:
-    """The syntax tree of a module; warnings about its string literals are its author's affair."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text)
-
-
-def _find(
-    source: Source, module: ast.Module, path: str, settings: Settings, project: Project
-) -> tuple[list[Finding], Devices]:
-    from devicefix.facts import Facts
+def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
     from devicefix.rule import Context, visitors
     from devicefix.rules import RULES
 
-    facts = Facts(source, module, project.integer_options, project.flags)
-    context = Context(source, facts, project, path, settings)
+    facts = facts.informed(project.is_integer_option, project.is_flag)
+    context = Context(facts.source, facts, project, path, settings)
     table: dict[type[ast.AST], list[tuple[Visit, bool]]] = {}
     for code, rule in RULES.items():
         if settings.target in rule.targets and settings.enabled(code, rule.default):
@@ -142,6 +146,7 @@ def silenced(source: Source, finding: Finding) -> bool:
 
 
 def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -> None:
+    from devicefix.facts import parse
     from devicefix.rewriting import ConflictError, apply
 
     chosen: list[tuple[Finding, Fix]] = []
@@ -153,7 +158,7 @@ def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -
         if not any(_cross(edit, other) for edit in fix.edits for other in taken):
             chosen.append((finding, fix))
             taken.extend(fix.edits)
-    if not chosen:
+    if not taken:
         return
     needs = frozenset().union(*(fix.needs for _, fix in chosen))
     try:
@@ -162,7 +167,14 @@ def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -
         result.output = source.encode(text)
     except (SyntaxError, ValueError, ConflictError) as problem:
         raise SelfCheckError(f"{result.path}: the rewritten file would not parse: {problem}") from problem
-    result.fixed = [finding for finding, _ in chosen]
+    result.fixed = [finding for finding, fix in chosen if fix.edits or _inside(source, finding, taken)]
+
+
+def _inside(source: Source, finding: Finding, edits: list[Edit]) -> bool:
+    """Whether an edit sees to a finding that has none of its own."""
+    start = source.line_starts[finding.line - 1] + finding.column - 1
+    end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
+    return any(edit.start <= start and end <= edit.end for edit in edits)
 
 
 def _cross(one: Edit, other: Edit) -> bool:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
 
 from devicefix.facts import Facts, dotted
 from devicefix.facts.values import current_device, device_name, last_name
 from devicefix.gate import may_matter
-from devicefix.source import DecodeError, Source
+from devicefix.source import DecodeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,15 @@ def summarize(data: bytes, path: str) -> Summary | None:
         only what it imports and its classes, so that others can be followed through it.
     """
     if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
-        return _passed_through(data, path)
+        return passed_through(data, path)
     try:
-        source = Source(data)
-        module = ast.parse(source.text)
-        facts = Facts(source, module)
+        return summary_of(Facts.read(data), path)
     except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def summary_of(facts: Facts, path: str) -> Summary:
+    """Sum up a module whose facts are known."""
     root = facts.tree.root
     classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
     return Summary(
@@ -79,7 +82,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
         late=bool(late_settings(facts)),
-        forks=_forks(data),
+        forks=_forks(facts.source.text.encode()),
         options=facts.options,
         flags=_flags(facts),
         made=frozenset(_made(facts)),
@@ -93,7 +96,7 @@ _IMPORT = re.compile(
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)", re.M)
 
 
-def _passed_through(data: bytes, path: str) -> Summary | None:
+def passed_through(data: bytes, path: str) -> Summary | None:
     """What a file that does not matter itself imports, and its classes: found without parsing it."""
     imports: set[str] = set()
     for module, names, plain in _IMPORT.findall(data):
@@ -279,10 +282,34 @@ def candidates(path: str, module: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
+Question = tuple[str, ...]
+Answers = dict[Question, Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _remembered(method: Method) -> Method:
+    """A question to a project: it and its answer are written down."""
+
+    @wraps(method)
+    def ask(self: Project, *args: Any) -> Any:
+        question = (method.__name__, *args)
+        if question not in self.answers:
+            self.answers[question] = method(self, *args)
+        return self.answers[question]
+
+    return cast(Method, ask)
+
+
 class Project:
-    """The facts of all files together."""
+    """The facts of all files together.
+
+    Attributes:
+        answers: what was asked of the project, and what it answered. Where another project answers the
+            same, whoever asked comes to the same conclusion.
+    """
 
     def __init__(self, summaries: Iterable[Summary] = ()) -> None:
+        self.answers: Answers = {}
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
         self.cuda_classes = self._with_subclasses()
         made = (pair for summary in self.files.values() for pair in summary.made)
@@ -315,6 +342,55 @@ class Project:
         """Put the files' summaries together."""
         return cls(summary for summary in summaries if summary is not None)
 
+    def agrees(self, answers: Answers) -> bool:
+        """Whether this project gives the same answers as another did."""
+        return all(getattr(self, name)(*args) == answer for (name, *args), answer in answers.items())
+
+    @_remembered
+    def has_own_cuda(self) -> bool:
+        """Whether any class has a `cuda` of its own."""
+        return bool(self.cuda_classes)
+
+    @_remembered
+    def is_cuda_class(self, name: str) -> bool:
+        """Whether a class of this name has a `cuda` of its own."""
+        return name in self.cuda_classes
+
+    @_remembered
+    def holds_cuda_object(self, name: str) -> bool:
+        """Whether a name or attribute is assigned an object of such a class somewhere."""
+        return name in self.cuda_names
+
+    @_remembered
+    def is_integer_option(self, name: str) -> bool:
+        """Whether the command line's options of this name are ints."""
+        return name in self.integer_options
+
+    @_remembered
+    def is_flag(self, name: str) -> bool:
+        """Whether an attribute is set, and only to what is true only with CUDA."""
+        return name in self.flags
+
+    @_remembered
+    def is_late(self, path: str) -> bool:
+        """Whether a file must not ask for CUDA as it is imported: CUDA_VISIBLE_DEVICES is set later."""
+        return os.path.normpath(path) in self.late
+
+    @_remembered
+    def is_forked(self, path: str) -> bool:
+        """The same, since processes are forked later."""
+        return os.path.normpath(path) in self.forks
+
+    @_remembered
+    def has_module(self, path: str, module: str) -> bool:
+        """Whether an import in the file at `path` reads a file of the project."""
+        return self.find(path, module) is not None
+
+    @_remembered
+    def has_function(self, name: str) -> bool:
+        """Whether the project has a function of this name that takes a device."""
+        return name in self.functions
+
     def find(self, path: str, module: str) -> Summary | None:
         """The file that an import in the file at `path` reads, if it is one of the project's."""
         if module.rpartition(".")[2] not in self._stems:  # most imports are of other projects
@@ -327,16 +403,19 @@ class Project:
         parts = (os.path.splitext(path)[0].split(os.sep) for path in self.files)
         return frozenset(each[-2] if each[-1] == "__init__" and len(each) > 1 else each[-1] for each in parts)
 
+    @_remembered
     def takes_device(self, function: str, position: int) -> bool:
         """Whether all the project's functions of a name that take a device take it at a position."""
         known = self.functions.get(function, ())
         return bool(known) and all(position < len(names) and device_name(names[position]) for names in known)
 
+    @_remembered
     def takes_device_called(self, function: str, keyword: str) -> bool:
         """Whether all the project's functions of a name that take a device take one of this keyword."""
         known = self.functions.get(function, ())
         return bool(known) and all(keyword in names for names in known)
 
+    @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
         """Names that star imports bring into a file; true for those that are a device."""
         summary = self.files.get(os.path.normpath(path))
@@ -348,6 +427,7 @@ class Project:
                     names |= {name: name in target.devices for name in target.bound if name[0] != "_"}
         return names
 
+    @_remembered
     def carried(self, path: str, name: str) -> bool:
         """Whether a new name at the top of a file would travel to where it means something else."""
         if name.startswith("_"):

@@ -21,9 +21,12 @@ class Own(Enum):
 
 def own_cuda(context: Context, receiver: ast.expr) -> Own:
     """Whether an object is of a class that defines or inherits a `cuda` method of the project's own."""
-    classes = context.project.cuda_classes
-    if not classes:
-        return Own.NEVER
+    own = _own_cuda(context, receiver)
+    return own if own is not Own.NEVER and context.project.has_own_cuda() else Own.NEVER
+
+
+def _own_cuda(context: Context, receiver: ast.expr) -> Own:
+    """The same, if there is a class with such a method somewhere."""
     if isinstance(receiver, ast.Call):
         made = _made_by(context, receiver)
         if made is not None:
@@ -32,7 +35,7 @@ def own_cuda(context: Context, receiver: ast.expr) -> Own:
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
         owner = next((each for each in parents if isinstance(each, ast.ClassDef)), None)
-        return Own.ALWAYS if owner is not None and owner.name in classes else Own.NEVER
+        return Own.ALWAYS if owner is not None and context.project.is_cuda_class(owner.name) else Own.NEVER
     values = [binding.value for binding in context.facts.bindings(receiver)]
     # `x = x.cuda()` says nothing of what x is.
     values = [value for value in values if not _moves(value)]
@@ -41,7 +44,7 @@ def own_cuda(context: Context, receiver: ast.expr) -> Own:
         return answers.pop() or Own.NEVER
     if any(isinstance(value, ast.Call) and _by_function(context, value) for value in values):
         return Own.MAYBE
-    if Own.ALWAYS in answers or last_name(receiver) in context.project.cuda_names:
+    if Own.ALWAYS in answers or context.project.holds_cuda_object(last_name(receiver)):
         return Own.MAYBE
     return Own.MAYBE if _module(context, receiver) else Own.NEVER
 
@@ -53,7 +56,7 @@ def _moves(value: ast.expr | None) -> bool:
 def _made_by(context: Context, call: ast.Call) -> Own | None:
     """Whether a call makes an object of a class with a `cuda` of its own; None where that is not known."""
     names = (dotted(call.func) or "").split(".")
-    if not context.project.cuda_classes.isdisjoint(names):
+    if any(map(context.project.is_cuda_class, names)):
         return Own.ALWAYS  # also by a method of the class, such as `Model.load(path)`
     if names[-1][:1].isupper() or (context.facts.resolve(call.func) or "").startswith("torch."):
         return Own.NEVER

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from devicefix import statements
@@ -109,6 +110,8 @@ class Context:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node:
             return False
+        if isinstance(parent, ast.Dict) and node not in parent.keys:
+            return parent.keys[parent.values.index(node)] is not None  # `{**node}`
         return isinstance(parent, _ROOMY)
 
 
@@ -153,6 +156,11 @@ class Rule:
 
 def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Callable[[ast.AST], Iterator[Finding]]]]:
     """The node classes that a rule looks at, each with its method."""
-    for name in dir(rule):
-        if name.startswith("visit_"):
-            yield getattr(ast, name.removeprefix("visit_")), getattr(rule, name)
+    for kind, name in _visits(type(rule)):  # type: ignore[arg-type]  # mypy takes the class for an object
+        yield kind, getattr(rule, name)
+
+
+@cache
+def _visits(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
+    names = (name for name in dir(rule) if name.startswith("visit_"))
+    return tuple((getattr(ast, name.removeprefix("visit_")), name) for name in names)

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from traceback import extract_tb
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from devicefix.config import Settings
 from devicefix.finding import Finding, Result
+from devicefix.gate import may_matter
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from rich.progress import Progress
 
-    from devicefix.project import Project, Summary
+    from devicefix.project import Answers, Project, Summary
 
 POOL_FROM = 40  # files; below, starting processes takes longer than they save
 CHUNK = 16  # files that a process takes at a time
@@ -64,17 +65,14 @@ def run(files: list[Path], settings: Settings) -> list[Outcome]:
         pool = _pool(settings.jobs or _cores(), len(paths), stack)
         progress = _Progress(2 * len(paths), settings.quiet)
         stack.callback(progress.close)
-        summaries, outcomes, todo = [], {}, []
-        for path, seen in zip(paths, progress(_each(_summarize, paths, pool)), strict=True):
-            if seen.summary:
-                summaries.append(seen.summary)
-            if seen.error or not seen.matters:
-                outcomes[path] = Outcome(path, Result(path), error=seen.error)
-            else:
-                todo.append(path)
-        summaries += _imported(summaries)
-        project = _stored(Project.of(summaries), stack)
-        outcomes |= {o.path: o for o in progress(_each(partial(_examine, settings, project), todo, pool))}
+        seen = dict(zip(paths, progress(_each(partial(_look, settings), paths, pool)), strict=True))
+        summaries = [each.summary for each in seen.values() if each.summary]
+        known = Project.of(summaries + _imported(summaries))
+        outcomes = {path: each.outcome or Outcome(path, Result(path)) for path, each in seen.items()}
+        todo = [path for path, each in seen.items() if not known.agrees(each.answers)]
+        project = _stored(known, stack) if todo else ""
+        for outcome in progress(_each(partial(_examine, settings, project), todo, pool)):
+            outcomes[outcome.path] = outcome
     return [outcomes[path] for path in paths]
 
 
@@ -93,7 +91,7 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
     A commit's few files are checked with what they rest on: their base classes, star imports and flags.
     """
     from devicefix.files import work_tree
-    from devicefix.project import candidates
+    from devicefix.project import candidates, summarize
 
     if not summaries or len(summaries) > POOL_FROM:  # so many are a project by themselves
         return []
@@ -109,7 +107,7 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
                 if path in known or not (os.path.isfile(path) and Path(path).absolute().is_relative_to(top)):
                     continue
                 known.add(path)
-                summary = _summarize(path).summary
+                summary = summarize(Path(path).read_bytes(), path)
                 if summary is not None:
                     found.append(summary)
                     todo.append(summary)
@@ -137,31 +135,56 @@ def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a first look at a file gives: its facts, whether the engine has to look at it, or an error."""
+    """What a look at a file gives that knows of no other.
+
+    Attributes:
+        summary: its facts, for the others.
+        outcome: what is to say of it, None for nothing.
+        answers: what it asked of the project, and was told: where the others make no difference to that,
+            they make none to the outcome.
+    """
 
     summary: Summary | None = None
-    matters: bool = True
-    error: str | None = None
+    outcome: Outcome | None = None
+    answers: Answers = field(default_factory=dict)
 
 
-def _summarize(path: str) -> _Seen:
-    from devicefix.beside import is_beside
-    from devicefix.gate import may_matter
-    from devicefix.project import summarize
-
-    if is_beside(path):
-        return _Seen()
+def _look(settings: Settings, path: str) -> _Seen:
+    """Look at a file as if it were the whole project; mostly that is all there is to it."""
     try:
-        data = Path(path).read_bytes()
-        return _Seen(summarize(data, path), may_matter(data))
+        return _seen(settings, path)
     except OSError as problem:
-        return _Seen(error=problem.strerror or str(problem))
+        return _Seen(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
     except Exception as problem:
-        return _Seen(error=internal_error(problem))
+        return _Seen(outcome=Outcome(path, Result(path), error=internal_error(problem)))
+
+
+def _seen(settings: Settings, path: str) -> _Seen:
+    from devicefix import beside, engine
+    from devicefix.project import Project, passed_through, summary_of
+
+    data = Path(path).read_bytes()
+    if beside.is_beside(path):
+        return _Seen(outcome=Outcome(path, beside.run(data, path, settings)))
+    matters = engine.matters(data)
+    if not matters and b"CUDA_VISIBLE_DEVICES" not in data and not may_matter(data):
+        return _Seen(passed_through(data, path))
+    from devicefix.facts import Facts
+
+    try:
+        facts = Facts.read(data)
+    except engine.UNREADABLE:
+        return _Seen(outcome=_outcome(data, path, settings, Project()))
+    summary = summary_of(facts, path)
+    if not matters:
+        return _Seen(summary)
+    alone = Project.of([summary])
+    result = engine.examine(facts, path, settings, alone)
+    return _Seen(summary, _after(result, data, settings, alone), alone.answers)
 
 
 def _examine(settings: Settings, project: str, path: str) -> Outcome:
-    """What the engine makes of one file."""
+    """Look at a file with what the others say."""
     try:
         return _outcome(Path(path).read_bytes(), path, settings, _loaded(project))
     except OSError as problem:
@@ -171,11 +194,19 @@ def _examine(settings: Settings, project: str, path: str) -> Outcome:
 
 
 def _outcome(data: bytes, path: str, settings: Settings, project: Project) -> Outcome:
+    """What the engine makes of one file."""
     from devicefix import beside, engine
 
     if beside.is_beside(path):
         return Outcome(path, beside.run(data, path, settings))
-    result = engine.run(data, path, settings, project)
+    return _after(engine.run(data, path, settings, project), data, settings, project)
+
+
+def _after(result: Result, data: bytes, settings: Settings, project: Project) -> Outcome:
+    """The outcome of a file: where it was fixed, what remains is looked for in the new source."""
+    from devicefix import engine
+
+    path = result.path
     if result.output is None:
         return Outcome(path, _portable(path, result.remaining, result.fixed))
     after = engine.run(result.output, path, replace(settings, fix=False), project)

@@ -176,7 +176,7 @@ class Guards:
         """Whether every value that a flag is ever given is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
-            return node.attr in self.facts.flags
+            return self.facts.is_flag(node.attr)
         if not bindings or id(node) in self.asked:
             return False
         self.asked.add(id(node))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 
 from devicefix.facts.guards import Guards
 from devicefix.facts.scopes import Binding, Scope, Tree, dotted
 from devicefix.source import Source
+
+Question = Callable[[str], bool]
 
 
 class Facts:
@@ -17,22 +21,40 @@ class Facts:
     Args:
         source: the module's text.
         module: its syntax tree.
-        options: the command line's options that are ints, of other files of the project.
-        flags: the attributes that other files set, and only to what is true only with CUDA.
+        is_option: whether a name is that of an option that is an int in the other files.
+        is_flag: whether an attribute is one that other files set, and only to what is true only with CUDA.
     """
 
     def __init__(
         self,
         source: Source,
         module: ast.Module,
-        options: frozenset[str] = frozenset(),
-        flags: frozenset[str] = frozenset(),
+        is_option: Question = lambda name: False,
+        is_flag: Question = lambda name: False,
     ) -> None:
-        self._options = options
-        self.flags = flags
+        self._is_option = is_option
+        self.is_flag = is_flag
         self.source = source
         self.tree = Tree(module, source.text)
         self.guards = Guards(self)
+        self._resolved: dict[tuple[Scope, str, int], str | None] = {}
+        self._resolved_in = 0
+
+    @classmethod
+    def read(cls, data: bytes) -> Facts:
+        """The facts of a module, by its bytes.
+
+        Raises:
+            DecodeError, SyntaxError, ValueError, RecursionError, MemoryError: they are no module's.
+        """
+        source = Source(data)
+        return cls(source, parse(source.text))
+
+    def informed(self, is_option: Question, is_flag: Question) -> Facts:
+        """The facts of the same module where more is known of others; the tree is shared."""
+        more = copy(self)
+        more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
+        return more
 
     def bindings(self, node: ast.expr) -> Sequence[Binding]:
         """What a name, or a dotted path such as `args.cuda`, is bound to in this module.
@@ -66,6 +88,15 @@ class Facts:
             return f"{base}.{node.attr}" if base else None
         if not isinstance(node, ast.Name):
             return None
+        if self._resolved_in != self.tree.bound:  # what a name stands for can change with each one
+            self._resolved.clear()
+            self._resolved_in = self.tree.bound
+        key = self.tree.scope(node), node.id, depth
+        if key not in self._resolved:
+            self._resolved[key] = self._imported(node, depth)
+        return self._resolved[key]
+
+    def _imported(self, node: ast.Name, depth: int) -> str | None:
         found = self.tree.scope(node).lookup(node.id)
         if found is None:
             return "torch" if node.id == "torch" else None
@@ -119,11 +150,10 @@ class Facts:
         found = self.tree.scope(node).lookup(name)
         return None if found is None or found[0].is_module else found[0]
 
-    @cached_property
-    def integer_options(self) -> frozenset[str]:
-        """The names of the command line's options that are always ints, as attributes."""
-        other = {name for name, kind in self.options if kind != "int"}
-        return (self._options | {name for name, _ in self.options}) - other
+    def is_integer_option(self, name: str) -> bool:
+        """Whether an attribute is an option of the command line that is always an int."""
+        kinds = {kind for option, kind in self.options if option == name}
+        return kinds == {"int"} or (not kinds and self._is_option(name))
 
     @cached_property
     def options(self) -> frozenset[tuple[str, str]]:
@@ -155,3 +185,10 @@ def option_names(call: ast.Call) -> list[str]:
         if each.arg == "dest" and isinstance(each.value, ast.Constant)
     ]
     return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]
+
+
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a module; warnings about its string literals are its author's affair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)

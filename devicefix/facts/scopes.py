@@ -99,6 +99,7 @@ class Tree:
         star_imports: the modules named in `from x import *`, with their leading dots.
         loads: the names that are read, in the statements that matter.
         declared_elsewhere: the names in `global` and `nonlocal` statements.
+        bound: how many bindings are known.
     """
 
     def __init__(self, module: ast.Module, text: str) -> None:
@@ -113,6 +114,7 @@ class Tree:
         self.star_imports: list[str] = []
         self.loads: set[str] = set()
         self.declared_elsewhere: set[str] = set()
+        self.bound = 0
         self._walk = _Walk(self, lines_that_matter(text))
         self._walk.statements()
 
@@ -270,6 +272,7 @@ class _Walk:
     def add(self, scope: Scope, name: str, binding: Binding) -> None:
         target = self.tree.root if name in scope.elsewhere and scope.parent else scope
         target.bindings.setdefault(name, []).append(binding)
+        self.tree.bound += 1
 
     def target(self, target: ast.expr, node: ast.AST, value: ast.expr | None, scope: Scope) -> None:
         if isinstance(target, ast.Name):

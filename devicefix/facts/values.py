@@ -176,4 +176,4 @@ def _index_parameter(binding: Binding) -> bool:
 
 
 def _integer_option(facts: Facts, node: ast.Attribute) -> bool:
-    return node.attr in facts.integer_options
+    return facts.is_integer_option(node.attr)

@@ -137,13 +137,14 @@ class DeviceArgument(Rule):
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """The arguments that are devices: by their keyword, or by the parameter of the project's own function."""
         function = last_name(node.func)
-        own = function in self.context.project.functions
         for each in node.keywords:
             if each.arg is None or not takes_device(each.arg):
                 continue
             if name.startswith("torch.") or cuda_string(each.value):
                 yield each.value
-            elif own:
+            elif not (integer(each.value) or self._may_be_device(each.value)):
+                continue
+            elif self.context.project.has_function(function):
                 if self.context.project.takes_device_called(function, each.arg):
                     yield each.value
             elif each.arg == "device" and not gpu_number(each.value):
@@ -156,8 +157,14 @@ class DeviceArgument(Rule):
             and not any(isinstance(arg, ast.Starred) for arg in node.args)
         ):
             for position, value in enumerate(node.args):
-                if not integer(value) and self.context.project.takes_device(function, position):
+                if self._may_be_device(value) and self.context.project.takes_device(function, position):
                     yield value
+
+    def _may_be_device(self, value: ast.expr) -> bool:
+        """Whether a value is one that this rule has something to say about, where it is a device."""
+        if integer(value):
+            return False
+        return cuda_string(value) or gpu_number(value) or self.facts.call(value, "torch.device")
 
 
 def takes_device(keyword: str) -> bool:

@@ -105,8 +105,8 @@ class HardWiredFlag(Rule):
         ):
             return False
         parts = name.split(".")
-        find = self.context.project.find
-        return not any(find(self.devices.path, ".".join(parts[:end])) for end in range(1, len(parts) + 1))
+        found = self.context.project.has_module
+        return not any(found(self.devices.path, ".".join(parts[:end])) for end in range(1, len(parts) + 1))
 
     def _asked(self, node: ast.AST) -> bool:
         """Whether the user, or the machine, has been asked for CUDA before."""

@@ -60,7 +60,7 @@ class PinMemory(Rule):
     _MAKERS = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "tensor")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if self.facts.guarded(node) or self._called_by_loader(node):
+        if not self._pins(node) or self.facts.guarded(node) or self._called_by_loader(node):
             return
         name = self.facts.resolve(node.func) or ""
         if name.startswith("torch.") and name.count(".") == 1:
@@ -80,6 +80,11 @@ class PinMemory(Rule):
                 "" if fix else ": give the tensor a name, and pin it under `if torch.cuda.is_available():`"
             )
             yield self.finding(node, f"memory can't be pinned without CUDA{advice}", fix)
+
+    def _pins(self, node: ast.Call) -> bool:
+        """Whether a call may be one that pins memory, by its names alone."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return method == "pin_memory" or any(each.arg == "pin_memory" for each in node.keywords)
 
     def _fix(self, node: ast.Call, receiver: ast.expr) -> Fix | None:
         if dotted(receiver) is not None:

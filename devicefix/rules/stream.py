@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -8,6 +9,7 @@ from devicefix.facts import dotted
 from devicefix.finding import Finding, Fix
 from devicefix.rule import Changed, Context, Rule
 
+_WORDS = re.compile("tream|Event")
 _MAKERS = {
     f"torch.cuda.{name}"
     for name in (
@@ -106,15 +108,19 @@ class CudaStream(Rule):
         self.told: set[ast.AST] = set()
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if self.facts.guarded(node):
-            return
         if self._made(node):
+            if self.facts.guarded(node):
+                return
             fix = self.of_maker(node)
             name = self.facts.resolve(node.func)
             yield self.finding(
                 node, f"`{name}` needs CUDA" if fix else f"`{name}` needs CUDA, and {_ADVICE}", fix
             )
-        elif isinstance(node.func, ast.Attribute) and self._held(node.func.value):
+        elif (
+            isinstance(node.func, ast.Attribute)
+            and self._held(node.func.value)
+            and not self.facts.guarded(node)
+        ):
             fix = self._of_method(node)
             if fix is not None:
                 yield self.finding(node, "there is no stream or event without CUDA", fix)
@@ -171,11 +177,13 @@ class CudaStream(Rule):
         return None
 
     def _held(self, node: ast.expr) -> bool:
-        return dotted(node) in self.followed
+        return bool(self.followed) and dotted(node) in self.followed
 
     @cached_property
     def followed(self) -> set[str]:
         """The variables and attributes that hold a stream or event, all of whose uses can be fixed."""
+        if not _WORDS.search(self.context.source.text):
+            return set()
         makers = [node for node in self.facts.tree.nodes if isinstance(node, ast.Call) and self._made(node)]
         targets = {dotted(target) for target in map(self._target, makers) if target is not None} - {None}
         if targets:

@@ -71,18 +71,21 @@ class UncalledCuda(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if self.facts.guarded(node):
+        called = self.facts.resolve(node.func) in _METHODS
+        getattr_called = isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1)
+        if not (called or getattr_called or _names_cuda(node, "methodcaller", 0)) or self.facts.guarded(node):
             return
-        if self.facts.resolve(node.func) in _METHODS:
+        if called:
             fix = self._moved(node, node.args)
             parent = self.facts.tree.parents.get(node)
             if fix is None and isinstance(parent, ast.Expr):
                 fix = self.context.guarded(parent)
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", fix)
-        elif isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1):
+        elif getattr_called:
+            assert isinstance(node.func, ast.Call)
             fix = None if node.args or node.keywords else self._moved(node, node.func.args[:1])
             yield self.finding(node, '`getattr(..., "cuda")` needs CUDA: use `.to(device)`', fix)
-        elif _names_cuda(node, "methodcaller", 0):
+        else:
             device = self.devices.current(node)
             text = self.context.source.quoted(f'"to", {device.text}')
             fix = self.context.edit(node.args[0], text, device) if len(node.args) == 1 else None

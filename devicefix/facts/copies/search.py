@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from devicefix.facts.copies.bodies import Bodies
 from devicefix.facts.copies.changes import Changes, changes_numbers
@@ -66,7 +67,7 @@ class _Search:
         for owner in self._bodies.owners:
             if self._may_copy(owner):
                 flow = self._bodies.flow(owner)
-                for point in flow.points:
+                for point in filter(self._copies_at, flow.points):
                     self._facts.tree.look_into(point.node)
                     yield from self._kept(flow, point)
                     yield from self._changed_at_once(flow, point)
@@ -75,6 +76,22 @@ class _Search:
         source = self._facts.source
         text = source.text if isinstance(owner, ast.Module) else source.code(owner)
         return bool(_COPYING.search(text)) or any(name in text for name in self._copies.returning)
+
+    def _copies_at(self, point: Point) -> bool:
+        """Whether the lines of a point hold what may be a copy."""
+        for part in point.parts:
+            first, last = getattr(part, "lineno", 0), getattr(part, "end_lineno", 0)
+            at = bisect_left(self._lines, first)
+            if at < len(self._lines) and self._lines[at] <= last:
+                return True
+        return False
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """The lines that hold what may be a copy, in order."""
+        source = self._facts.source
+        words = [_COPYING.pattern, *map(re.escape, self._copies.returning)]
+        return [source.position(match.start())[0] for match in re.finditer("|".join(words), source.text)]
 
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:
         """The copies that are made and kept at a point."""
