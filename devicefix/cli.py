@@ -19,7 +19,7 @@ from devicefix.options import STDIN, common, common_folder, complete_codes, sett
 from devicefix.verify.command import limit_options, verify
 
 if TYPE_CHECKING:
-    from devicefix.runner import Outcome
+    from devicefix.outcome import Outcome
 
 CLEAN, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 

@@ -26,7 +26,7 @@ class Settings:
     in .gitignore, relative to the folder `root`. `fix` asks the engine for the new source.
     `config_files` looks for configuration files and scripts in folders, too. `target` is what the
     result is to run on besides the CPU, and `torch_version` the oldest torch that it is to run with;
-    None is the newest that devicefix knows.
+    None is the newest that devicefix knows. `cache_dir` keeps what was found; None for no cache.
     """
 
     select: tuple[str, ...] = ()
@@ -41,6 +41,7 @@ class Settings:
     config_files: bool = False
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
+    cache_dir: Path | None = None
 
     def enabled(self, code: str, default: bool = True) -> bool:
         """Whether a rule is on: where `select` and `ignore` both name it, the longer name wins.

@@ -11,6 +11,7 @@ from pathlib import Path
 SUFFIXES = (".py", ".pyi")
 EXCLUDED = frozenset(
     {
+        ".devicefix_cache",
         ".eggs",
         ".git",
         ".hg",

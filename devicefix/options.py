@@ -106,6 +106,13 @@ def common(command: Command) -> Command:
             help="The oldest torch that the result must run with: what --target accelerator may use.",
         ),
         click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
+        click.option(
+            "--cache-dir",
+            type=click.Path(file_okay=False, path_type=Path),
+            envvar="DEVICEFIX_CACHE_DIR",
+            help="Where to keep what was found; by default .devicefix_cache beside the configuration.",
+        ),
+        click.option("--no-cache", is_flag=True, default=None, help="Neither use nor write the cache."),
         click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core."),
         click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 also when there are findings."),
         click.option("--verbose", "-v", is_flag=True, default=None, help="Tell what is looked at."),
@@ -144,10 +151,13 @@ def settings_for(
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
     file = config_file or config.find(start)
     settings = config.load(Settings(), file) if file else Settings()
+    beside = (file.parent if file else Path()) / ".devicefix_cache"
+    kept = None if given.pop("no_cache", True) else given.pop("cache_dir", None) or beside
     options = {name: value for name, value in given.items() if value not in (None, ())}
     if "exclude" in options:
         options["root"] = Path()
-    settings = config.checked(replace(settings, **options))
+    options.pop("cache_dir", None)
+    settings = config.checked(replace(settings, **options, cache_dir=kept))
     if settings.verbose:
         click.echo(f"configuration: {file or 'none'}", err=True)
     return settings

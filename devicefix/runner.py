@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from traceback import extract_tb
@@ -19,32 +19,21 @@ from typing import TYPE_CHECKING, TypeVar
 from devicefix.config import Settings
 from devicefix.finding import Finding, Result
 from devicefix.gate import may_matter
+from devicefix.outcome import Outcome, Seen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from rich.progress import Progress
 
-    from devicefix.project import Answers, Project, Summary
+    from devicefix.cache import Cache
+    from devicefix.project import Project, Summary
 
 POOL_FROM = 40  # files; below, starting processes takes longer than they save
 CHUNK = 16  # files that a process takes at a time
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of one file: a result, or an error that says why there is none.
-
-    `before` is the file's content, kept where the result holds a new one.
-    """
-
-    path: str
-    result: Result
-    before: bytes = b""
-    error: str | None = None
 
 
 def run(files: list[Path], settings: Settings) -> list[Outcome]:
@@ -58,22 +47,48 @@ def run(files: list[Path], settings: Settings) -> list[Outcome]:
         One outcome a file, in the order of `files`. With `settings.fix`, the findings that remain
         stand where they are in the new source.
     """
-    from devicefix.project import Project
-
     paths = [os.fspath(path) for path in files]
+    cache = _cache(settings)
+    known = cache.outcomes(paths) if cache and len(paths) >= POOL_FROM else None
+    if known is not None:  # of fewer files, the outcomes rest on what they import as well
+        return known
     with ExitStack() as stack:
         pool = _pool(settings.jobs or _cores(), len(paths), stack)
         progress = _Progress(2 * len(paths), settings.quiet)
         stack.callback(progress.close)
-        seen = dict(zip(paths, progress(_each(partial(_look, settings), paths, pool)), strict=True))
-        summaries = [each.summary for each in seen.values() if each.summary]
-        known = Project.of(summaries + _imported(summaries))
-        outcomes = {path: each.outcome or Outcome(path, Result(path)) for path, each in seen.items()}
-        todo = [path for path, each in seen.items() if not known.agrees(each.answers)]
-        project = _stored(known, stack) if todo else ""
-        for outcome in progress(_each(partial(_examine, settings, project), todo, pool)):
-            outcomes[outcome.path] = outcome
-    return [outcomes[path] for path in paths]
+        seen = cache.seen(paths) if cache else {}
+        todo = [path for path in paths if path not in seen]
+        seen |= zip(todo, progress(_each(partial(_look, settings), todo, pool)), strict=True)
+        seen = {path: seen[path] for path in paths}
+        outcomes = _together(seen, settings, progress, pool, stack)
+    if cache and (todo or len(paths) >= POOL_FROM):
+        cache.save(seen, outcomes)
+    return outcomes
+
+
+def _cache(settings: Settings) -> Cache | None:
+    """What earlier runs have found; a run that fixes needs more than that."""
+    if settings.cache_dir is None or settings.fix:
+        return None
+    from devicefix.cache import Cache
+
+    return Cache(settings.cache_dir, settings)
+
+
+def _together(
+    seen: dict[str, Seen], settings: Settings, progress: _Progress, pool: Executor | None, stack: ExitStack
+) -> list[Outcome]:
+    """What comes of files, each of which has been looked at alone."""
+    from devicefix.project import Project
+
+    outcomes = {path: each.outcome or Outcome(path, Result(path)) for path, each in seen.items()}
+    summaries = [each.summary for each in seen.values() if each.summary]
+    project = Project.of(summaries + _imported(summaries))
+    todo = [path for path, each in seen.items() if not project.agrees(each.answers)]
+    stored = _stored(project, stack) if todo else ""
+    for outcome in progress(_each(partial(_examine, settings, stored), todo, pool)):
+        outcomes[outcome.path] = outcome
+    return list(outcomes.values())
 
 
 def _stored(project: Project, stack: ExitStack) -> str:
@@ -133,54 +148,40 @@ def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
         return Outcome(path, Result(path), data, internal_error(problem))
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a look at a file gives that knows of no other.
-
-    Attributes:
-        summary: its facts, for the others.
-        outcome: what is to say of it, None for nothing.
-        answers: what it asked of the project, and was told: where the others make no difference to that,
-            they make none to the outcome.
-    """
-
-    summary: Summary | None = None
-    outcome: Outcome | None = None
-    answers: Answers = field(default_factory=dict)
-
-
-def _look(settings: Settings, path: str) -> _Seen:
+def _look(settings: Settings, path: str) -> Seen:
     """Look at a file as if it were the whole project; mostly that is all there is to it."""
     try:
         return _seen(settings, path)
     except OSError as problem:
-        return _Seen(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
+        return Seen(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
     except Exception as problem:
-        return _Seen(outcome=Outcome(path, Result(path), error=internal_error(problem)))
+        return Seen(outcome=Outcome(path, Result(path), error=internal_error(problem)))
 
 
-def _seen(settings: Settings, path: str) -> _Seen:
+def _seen(settings: Settings, path: str) -> Seen:
     from devicefix import beside, engine
+    from devicefix.cache import digest
     from devicefix.project import Project, passed_through, summary_of
 
     data = Path(path).read_bytes()
+    known = digest(data) if settings.cache_dir else ""
     if beside.is_beside(path):
-        return _Seen(outcome=Outcome(path, beside.run(data, path, settings)))
+        return Seen(known, outcome=Outcome(path, beside.run(data, path, settings)))
     matters = engine.matters(data)
     if not matters and b"CUDA_VISIBLE_DEVICES" not in data and not may_matter(data):
-        return _Seen(passed_through(data, path))
+        return Seen(known, passed_through(data, path))
     from devicefix.facts import Facts
 
     try:
         facts = Facts.read(data)
     except engine.UNREADABLE:
-        return _Seen(outcome=_outcome(data, path, settings, Project()))
+        return Seen(known, outcome=_outcome(data, path, settings, Project()))
     summary = summary_of(facts, path)
     if not matters:
-        return _Seen(summary)
+        return Seen(known, summary)
     alone = Project.of([summary])
     result = engine.examine(facts, path, settings, alone)
-    return _Seen(summary, _after(result, data, settings, alone), alone.answers)
+    return Seen(known, summary, _after(result, data, settings, alone), alone.answers)
 
 
 def _examine(settings: Settings, project: str, path: str) -> Outcome:

@@ -17,7 +17,7 @@ from devicefix.options import common_folder, rule_options, settings_for, unsafe_
 
 if TYPE_CHECKING:
     from devicefix.config import Settings
-    from devicefix.runner import Outcome
+    from devicefix.outcome import Outcome
     from devicefix.verify.program import New
     from devicefix.verify.runs import Task
     from devicefix.verify.session import Report

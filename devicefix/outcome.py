@@ -1,0 +1,42 @@
+"""What a look at a file gives: what is to say of it, and what the look at others needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from devicefix.finding import Result
+
+if TYPE_CHECKING:
+    from devicefix.project import Answers, Summary
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one file: a result, or an error that says why there is none.
+
+    `before` is the file's content, kept where the result holds a new one.
+    """
+
+    path: str
+    result: Result
+    before: bytes = b""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at a file gives that knows of no other.
+
+    Attributes:
+        digest: of the file's content.
+        summary: its facts, for the others.
+        outcome: what is to say of it, None for nothing.
+        answers: what it asked of the project, and was told: where the others make no difference to that,
+            they make none to the outcome.
+    """
+
+    digest: str = ""
+    summary: Summary | None = None
+    outcome: Outcome | None = None
+    answers: Answers = field(default_factory=dict)

@@ -1,0 +1,183 @@
+"""The cache changes how long a run takes, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from devicefix import cache, runner
+from devicefix.config import Settings
+from devicefix.rules import RULES
+
+FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Modules that hold every pattern of the rules, and one whose findings rest on another."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    examples = [
+        each if isinstance(each, str) else each.before
+        for rule in RULES.values()
+        for each in (*rule.MATCHES, *rule.LEAVES)
+    ]
+    for number in range(FILES):
+        some = examples[number :: FILES * 4]
+        (folder / f"m{number}.py").write_text("\n".join(some), encoding="utf-8")
+    (folder / "batch.py").write_text("class Batch:\n    def cuda(self):\n        return self\n")
+    (folder / "use.py").write_text("import torch\nfrom batch import Batch\n\nb = Batch().cuda()\n")
+    old(folder.iterdir())
+    return folder
+
+
+def old(files: Iterable[Path]) -> None:
+    """Let files be older than what a cache does not trust yet."""
+    for file in files:
+        os.utime(file, (1e9, 1e9))
+
+
+def found(folder: Path, settings: Settings) -> list[str]:
+    outcomes = runner.run(sorted(folder.glob("*.py")), settings)
+    assert not any(outcome.error for outcome in outcomes)
+    return [
+        f"{outcome.path} {each.line} {each.column} {each.code} {each.message} {each.safety}"
+        for outcome in outcomes
+        for each in outcome.result.findings
+    ]
+
+
+def test_all_ways_of_running_find_the_same(tree: Path, tmp_path: Path) -> None:
+    """In one process and in eight, with no cache, with a fresh one, and with a warm one."""
+    plain = found(tree, Settings(jobs=1, quiet=True))
+    assert len(plain) > 50
+    cached = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    for settings in (
+        Settings(jobs=8, quiet=True),
+        cached,
+        cached,
+        replace(cached, jobs=1),
+        replace(cached, cache_dir=tmp_path / "other", jobs=8),
+    ):
+        assert found(tree, settings) == plain
+
+
+def test_a_warm_run_looks_at_nothing(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    plain = found(tree, settings)
+    monkeypatch.setattr(runner, "_look", None)
+    monkeypatch.setattr(runner, "_together", None)
+    assert found(tree, settings) == plain
+
+
+def test_only_what_has_changed_is_looked_at(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(quiet=True, jobs=1, cache_dir=tmp_path / "cache")
+    found(tree, settings)
+    (tree / "m1.py").write_text("import torch\n\nx = x.cuda()\n")
+    (tree / "m2.py").touch()  # another time, the same content
+    looked, look = [], runner._look
+    monkeypatch.setattr(
+        runner, "_look", lambda settings, path: (looked.append(path), look(settings, path))[1]
+    )
+    changed = found(tree, settings)
+    assert looked == [str(tree / "m1.py")]
+    assert changed == found(tree, Settings(quiet=True, jobs=1))
+
+
+def test_what_one_file_says_of_another_is_not_forgotten(tree: Path, tmp_path: Path) -> None:
+    """`Batch().cuda()` must not become `.to(device)`, as long as Batch has a `cuda` of its own."""
+    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    before = [line for line in found(tree, settings) if "use.py" in line]
+    (tree / "batch.py").write_text("class Batch:\n    pass\n")
+    after = [line for line in found(tree, settings) if "use.py" in line]
+    assert before != after
+    assert after == [line for line in found(tree, Settings(quiet=True)) if "use.py" in line]
+    (tree / "batch.py").unlink()
+    assert found(tree, settings) == found(tree, Settings(quiet=True))
+
+
+def test_a_change_within_the_clocks_tick_is_seen(tree: Path, tmp_path: Path) -> None:
+    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    file = tree / "m1.py"
+    file.write_text("import torch\n\nx = x.cuda()\n")
+    found(tree, settings)
+    status = file.stat()
+    file.write_text("import torch\n\nx = y.numpy()\n"[: status.st_size])
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert found(tree, settings) == found(tree, Settings(quiet=True))
+
+
+@pytest.mark.parametrize(
+    "change", [{"select": ("DF101",)}, {"ignore": ("DF1",)}, {"target": "accelerator"}], ids=str
+)
+def test_other_settings_are_another_cache(change: dict[str, object], tree: Path, tmp_path: Path) -> None:
+    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    found(tree, settings)
+    other = replace(settings, **change)  # type: ignore[arg-type]
+    assert found(tree, other) == found(tree, replace(other, cache_dir=None))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"saved": "x"}\n', b"null\nnull", b"\x00" * 10],
+)
+def test_a_broken_cache_is_no_cache(content: bytes, tree: Path, tmp_path: Path) -> None:
+    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    plain = found(tree, settings)
+    (file,) = (tmp_path / "cache").glob("*/*.json")
+    file.write_bytes(content)
+    assert found(tree, settings) == plain
+    first, rest = file.read_bytes().split(b"\n", 1)  # it has been written anew
+    file.write_bytes(first.replace(b'"paths":[', b'"paths":["x",') + b"\n" + rest[: len(rest) // 2])
+    assert found(tree, settings) == plain
+    file.write_bytes(
+        first.replace(b'"paths":[', b'"paths":["x",')
+        + b"\n"
+        + rest.replace(b'"imports":[', b'"imports":[[],')
+    )
+    assert found(tree, settings) == plain
+
+
+def test_where_no_cache_can_be_written_there_is_none(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings = Settings(quiet=True, cache_dir=tmp_path / "file" / "cache")
+    assert found(tree, settings) == found(tree, settings)
+
+
+def test_runs_at_the_same_time_do_no_harm(tree: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "devicefix",
+        "check",
+        "-q",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+        str(tree),
+    ]
+
+    def run(_: int) -> str:
+        return subprocess.run(command, capture_output=True, text=True).stdout
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(run, range(8)))) == 1
+    assert [file.suffix for file in (tmp_path / "cache").glob("*/*")] == [".json"]
+
+
+def test_the_command_line(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-m", "devicefix", "check", "-q", str(tree)]
+    monkeypatch.delenv("DEVICEFIX_CACHE_DIR", raising=False)
+    plain = subprocess.run([*command, "--no-cache"], cwd=tmp_path, capture_output=True)
+    assert not (tmp_path / cache.NAME).exists()
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).stdout == plain.stdout
+    assert (tmp_path / cache.NAME / ".gitignore").read_text() == "*\n"
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).stdout == plain.stdout
