@@ -90,14 +90,14 @@ def summary_of(facts: Facts, path: str) -> Summary:
     )
 
 
-_IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))", re.M
-)
-_CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)", re.M)
+# They begin with a line end, which is found several times as fast as the beginning of a line.
+_IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))")
+_CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
 
 
 def passed_through(data: bytes, path: str) -> Summary | None:
     """What a file that does not matter itself imports, and its classes: found without parsing it."""
+    data = b"\n" + data
     imports: set[str] = set()
     for module, names, plain in _IMPORT.findall(data):
         if plain:
@@ -393,15 +393,31 @@ class Project:
 
     def find(self, path: str, module: str) -> Summary | None:
         """The file that an import in the file at `path` reads, if it is one of the project's."""
-        if module.rpartition(".")[2] not in self._stems:  # most imports are of other projects
+        named = self._named.get(module.rpartition(".")[2])
+        if named is None:  # most imports are of other projects
             return None
-        return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
+        if module.startswith("."):
+            return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
+        # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
+        folder = os.path.join(os.path.dirname(os.path.normpath(path)), "")
+        stem = module.replace(".", os.sep)
+        found = [
+            (len(file) - len(end), file)
+            for end in (f"{stem}.py", os.path.join(stem, "__init__.py"))
+            for file in named
+            if file.endswith(end) and folder.startswith(file[: len(file) - len(end)])
+            if len(file) == len(end) or file[-len(end) - 1] == os.sep
+        ]
+        return self.files[max(found, key=lambda each: each[0])[1]] if found else None
 
     @cached_property
-    def _stems(self) -> frozenset[str]:
-        """The last parts of the names of the project's modules."""
-        parts = (os.path.splitext(path)[0].split(os.sep) for path in self.files)
-        return frozenset(each[-2] if each[-1] == "__init__" and len(each) > 1 else each[-1] for each in parts)
+    def _named(self) -> dict[str, list[str]]:
+        """The project's files by the last parts of their modules' names."""
+        named: dict[str, list[str]] = {}
+        for path in self.files:
+            *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
+            named.setdefault(folder if name == "__init__" and folder else name, []).append(path)
+        return named
 
     @_remembered
     def takes_device(self, function: str, position: int) -> bool:
