@@ -10,6 +10,7 @@ largest single process. To add a row, add it to `rows`.
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import platform
 import shutil
@@ -29,27 +30,71 @@ LIMITS = str(Path(__file__).with_name("limits.py"))
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a command, which may end with status 0 or 1."""
+    """One line of the table: a command, which may end with status 0 or 1.
+
+    Attributes:
+        name: what is measured.
+        command: the words of the command.
+        before: a command that is run each time before, and not timed.
+        rounds: how many rounds take part in it at most.
+    """
 
     name: str
     command: list[str]
+    before: list[str] | None = None
+    rounds: int = 1000
 
 
-def rows(corpus: Path) -> list[Row]:
+def rows(corpus: Path, scratch: Path) -> list[Row]:
     """What is measured. The ratios are against the first two."""
     python, ruff, folder = sys.executable, executable("ruff"), str(corpus)
+    devicefix = executable("devicefix")
+    check = [devicefix, "check", "--cache-dir", str(scratch / "devicefix"), folder]
+    cold = [devicefix, "check", "--no-cache"]
     plain = [ruff, "check", "--no-cache", "--isolated"]
     some = [str(path) for name in ("fairseq-*", "fastai-*") for path in sorted(corpus.glob(name))]
+    copy, tenth, one = scratch / "copy", scratch / "tenth", scratch / "one.py"
+    fresh = ["sh", "-c", f"rm -rf '{copy}' && cp -r '{folder}' '{copy}'"]
+    sample(corpus, tenth, one)
     return [
-        Row("devicefix check", [python, "-m", "devicefix", "check", folder]),
+        Row("devicefix check", [*cold, folder]),
         Row("ruff check", [*plain, folder]),
         Row("ruff check, only E4, E7, E9, F", [*plain, "--select=E4,E7,E9,F", folder]),
-        Row("devicefix rewrite", [python, "-m", "devicefix", "rewrite", folder]),
         Row("ast.parse of every file", [python, LIMITS, "parse", folder]),
         Row("reading every file", [python, LIMITS, "read", folder]),
-        Row("devicefix check, fairseq and fastai", [python, "-m", "devicefix", "check", *some]),
-        Row("torchfix, fairseq and fastai", [executable("torchfix"), "--select=ALL", *some]),
+        Row("LibCST's parse of the files that change", [python, LIMITS, "libcst", folder], rounds=2),
+        Row("devicefix check, warm", check),
+        Row("ruff check, warm", [ruff, "check", "--isolated", "--cache-dir", str(scratch / "ruff"), folder]),
+        Row("devicefix rewrite --in-place", [devicefix, "rewrite", "-q", "--in-place", str(copy)], fresh),
+        Row("devicefix check, a tenth of the files", [*cold, str(tenth)]),
+        Row("devicefix check, one file of 500 lines", [*cold, str(one)]),
+        Row("python -c 'import libcst'", [python, "-c", "import libcst"]),
+        Row("devicefix --version", [devicefix, "--version"]),
+        Row("python -c 'import click'", [python, "-c", "import click"]),
+        Row("devicefix check, fairseq and fastai", [*cold, *some]),
+        Row("torchfix, fairseq and fastai", [executable("torchfix"), "--select=ALL", *some], rounds=1),
     ]
+
+
+def sample(corpus: Path, tenth: Path, one: Path) -> None:
+    """Copy every tenth file of the corpus, and 500 lines of one with many ties to CUDA."""
+    files = sorted(corpus.rglob("*.py"))
+    for path in files[::10]:
+        target = tenth / path.relative_to(corpus)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    enough = (path for path in files if path.read_bytes().count(b"\n") >= 500)
+    lines = max(enough, key=lambda path: path.read_bytes().count(b"cuda")).read_text().splitlines(True)
+    whole = next(end for end in range(500, 0, -1) if _parses("".join(lines[:end])))
+    one.write_text("".join(lines[:whole]) + "\n" * (500 - whole))
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 def executable(name: str) -> str:
@@ -60,6 +105,8 @@ def executable(name: str) -> str:
 
 def measure(row: Row, results: Path) -> None:
     """Run a row's command once and append its time and memory to a file."""
+    if row.before:
+        subprocess.run(row.before, check=True)
     once = ["--quiet", "--processes=1", "--values=1", "--loops=1", "--warmups=0"]
     pyperf_command = [
         sys.executable,
@@ -108,15 +155,21 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], help="rows whose name holds this text")
     arguments = parser.parse_args()
     corpus = arguments.dir.resolve()
-    chosen = [
-        row for row in rows(corpus) if not arguments.only or any(text in row.name for text in arguments.only)
-    ]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        chosen = [
+            row
+            for row in rows(corpus, scratch)
+            if not arguments.only or any(text in row.name for text in arguments.only)
+        ]
         for number in range(arguments.runs + 1):
             for row in chosen:
-                measure(row, Path(folder, "results.json" if number else "warm-up.json"))
-        suite = pyperf.BenchmarkSuite.load(str(Path(folder, "results.json")))
-    print(f"{about(corpus)}; medians of {arguments.runs} rounds\n\n{table(suite)}")
+                if number <= row.rounds and (number or row.rounds > 1):  # slow ones need no round to warm up
+                    measure(row, scratch / ("results.json" if number else "warm-up.json"))
+        suite = pyperf.BenchmarkSuite.load(str(scratch / "results.json"))
+    limit = [sys.executable, LIMITS, "libcst", str(corpus)]
+    print(f"{about(corpus)}; medians of {arguments.runs} rounds\n\n{table(suite)}\n")
+    print(subprocess.run(limit, capture_output=True, text=True, cwd=ROOT, check=True).stdout, end="")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 SUFFIXES = (".py", ".pyi")
@@ -56,7 +57,8 @@ def find(
     """The files to look at, sorted, each once, whatever links lead to it.
 
     A path that is named is never left out. In a folder, the excluded are left out, and inside a git
-    work tree what git ignores, which is never a file that it tracks. Links to folders are not followed.
+    work tree what git ignores, which is never a file that it tracks. Links to folders
+    are not followed, nor links to files outside of the folder.
 
     Args:
         paths: files and folders.
@@ -70,9 +72,18 @@ def find(
     """
     excluded = _matcher(exclude, root)
     found: dict[str, str] = {}
+    real_folder = cache(os.path.realpath)  # asked once for many files
     for path in map(os.fspath, paths):
-        for file in _inside(path, excluded, onerror, wanted) if os.path.isdir(path) else [path]:
-            real = os.path.realpath(file)
+        folder = os.path.isdir(path)
+        top = os.path.join(os.path.realpath(path), "")
+        for file in _inside(path, excluded, onerror, wanted) if folder else [path]:
+            real = (
+                os.path.realpath(file)
+                if os.path.islink(file)
+                else os.path.join(real_folder(os.path.dirname(file)), os.path.basename(file))
+            )
+            if folder and not real.startswith(top):  # a link leads out of what was named
+                continue
             if real not in found or os.path.islink(found[real]):  # rather the file than a link to it
                 found[real] = file
     return sorted(map(Path, found.values()))
@@ -80,7 +91,7 @@ def find(
 
 def work_tree(folder: Path) -> Path | None:
     """The top of the git work tree that a folder is in, None if there is none or no git."""
-    top = _git(os.fspath(folder), "rev-parse", "--show-toplevel")
+    top = git(os.fspath(folder), "rev-parse", "--show-toplevel")
     return Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
 
 
@@ -157,17 +168,22 @@ def _git_files(folder: str) -> list[str] | None:
     None where git has no say: outside a work tree, without git, and where the folder itself is
     ignored, since it was named.
     """
-    listed = _git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
-    if listed is None or _git(folder, "check-ignore", "--quiet", "--no-index", ".") is not None:
+    listed = git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    if listed is None or git(folder, "check-ignore", "--quiet", "--no-index", ".") is not None:
         return None
     return [os.fsdecode(name) for name in dict.fromkeys(listed.split(b"\0")) if name]
 
 
-def _git(folder: str, *arguments: str) -> bytes | None:
-    """What git prints, None where it fails. It runs no program that the repository names."""
+def git(folder: str, *arguments: str) -> bytes | None:
+    """What git prints, None where it fails. It runs no program that the repository names.
+
+    That holds for commands that neither look into files nor run hooks.
+    """
     # In a git hook these speak of the hook's repository, with paths relative to another folder.
     hook = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
     environment = {name: value for name, value in os.environ.items() if name not in hook}
+    # What a partial clone lacks is not fetched, for the repository says how.
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
     try:
         return subprocess.run(
             ["git", "-c", "core.fsmonitor=false", "-C", folder, *arguments],

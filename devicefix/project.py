@@ -308,7 +308,8 @@ class Project:
             same, whoever asked comes to the same conclusion.
     """
 
-    def __init__(self, summaries: Iterable[Summary] = ()) -> None:
+    def __init__(self, summaries: Iterable[Summary] = (), supposed_own_cuda: bool = False) -> None:
+        self._supposed_own_cuda = supposed_own_cuda
         self.answers: Answers = {}
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
         self.cuda_classes = self._with_subclasses()
@@ -342,6 +343,17 @@ class Project:
         """Put the files' summaries together."""
         return cls(summary for summary in summaries if summary is not None)
 
+    @classmethod
+    def alone(cls, summary: Summary, among: int) -> Project:
+        """One file by itself, before the others are known.
+
+        Args:
+            summary: the file's.
+            among: how many files there are. In so many, some class mostly has a `cuda` of its own; where
+                that turns out to be wrong, the file is looked at again.
+        """
+        return cls([summary], supposed_own_cuda=among > 500)
+
     def agrees(self, answers: Answers) -> bool:
         """Whether this project gives the same answers as another did."""
         return all(getattr(self, name)(*args) == answer for (name, *args), answer in answers.items())
@@ -349,7 +361,7 @@ class Project:
     @_remembered
     def has_own_cuda(self) -> bool:
         """Whether any class has a `cuda` of its own."""
-        return bool(self.cuda_classes)
+        return self._supposed_own_cuda or bool(self.cuda_classes)
 
     @_remembered
     def is_cuda_class(self, name: str) -> bool:

@@ -59,7 +59,7 @@ def run(files: list[Path], settings: Settings) -> list[Outcome]:
         stack.callback(progress.close)
         seen = cache.seen(paths) if cache else {}
         todo = [path for path in paths if path not in seen]
-        seen |= zip(todo, progress(_each(partial(_look, settings), todo, pool)), strict=True)
+        seen |= zip(todo, progress(_each(partial(_look, settings, len(paths)), todo, pool)), strict=True)
         seen = {path: seen[path] for path in paths}
         outcomes = _together(seen, settings, progress, pool, stack)
     if cache and (todo or len(paths) >= POOL_FROM):
@@ -149,17 +149,17 @@ def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
         return Outcome(path, Result(path), data, internal_error(problem))
 
 
-def _look(settings: Settings, path: str) -> Seen:
+def _look(settings: Settings, among: int, path: str) -> Seen:
     """Look at a file as if it were the whole project; mostly that is all there is to it."""
     try:
-        return _seen(settings, path)
+        return _seen(settings, among, path)
     except OSError as problem:
         return Seen(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
     except Exception as problem:
         return Seen(outcome=Outcome(path, Result(path), error=internal_error(problem)))
 
 
-def _seen(settings: Settings, path: str) -> Seen:
+def _seen(settings: Settings, among: int, path: str) -> Seen:
     from devicefix import beside, engine
     from devicefix.cache import digest
     from devicefix.project import Project, passed_through, summary_of
@@ -175,12 +175,12 @@ def _seen(settings: Settings, path: str) -> Seen:
 
     try:
         facts = Facts.read(data)
+        summary = summary_of(facts, path)
     except engine.UNREADABLE:
         return Seen(known, outcome=_outcome(data, path, settings, Project()))
-    summary = summary_of(facts, path)
     if not matters:
         return Seen(known, summary)
-    alone = Project.of([summary])
+    alone = Project.alone(summary, among)
     result = engine.examine(facts, path, settings, alone)
     return Seen(known, summary, _after(result, data, settings, alone), alone.answers)
 

@@ -86,7 +86,7 @@ def test_only_what_has_changed_is_looked_at(
     (tree / "m2.py").touch()  # another time, the same content
     looked, look = [], runner._look
     monkeypatch.setattr(
-        runner, "_look", lambda settings, path: (looked.append(path), look(settings, path))[1]
+        runner, "_look", lambda settings, among, path: (looked.append(path), look(settings, among, path))[1]
     )
     changed = found(tree, settings)
     assert looked == [str(tree / "m1.py")]
