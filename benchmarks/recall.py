@@ -48,8 +48,7 @@ from samples import (
 
 from devicefix.config import Settings
 from devicefix.engine import run
-from devicefix.facts import parse
-from devicefix.facts import Facts, dotted
+from devicefix.facts import Facts, dotted, parse
 from devicefix.finding import Finding
 from devicefix.project import Project
 from devicefix.source import DecodeError, Source

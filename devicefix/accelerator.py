@@ -165,6 +165,8 @@ class Accelerator:
             case ast.Call(func=ast.Attribute(value=receiver, attr="cuda")):
                 return self.facts.resolve(receiver) is None
             case ast.Name() | ast.Attribute():
+                if (self.facts.resolve(node) or "").endswith(".SyncBatchNorm"):
+                    return True
                 short = self.reference(node)
                 if short is not None:
                     return short not in _HARMLESS and self.counterpart(node) is None
@@ -186,7 +188,8 @@ class Accelerator:
         if isinstance(index, int):
             return lambda text: f"f{text[-1]}{{{kind}}}:{index}{text[-1]}"
         if isinstance(node, ast.JoinedStr):
-            return lambda text: text.replace("cuda", f"{{{kind}}}", 1)
+            literal = re.match(r"(f|rf|fr)['\"]+cuda", self.facts.source.code(node), re.I)
+            return (lambda text: text.replace("cuda", f"{{{kind}}}", 1)) if literal else None
         if cuda_string(node):
             # `"cuda:%d" % i`, `"cuda:" + i` and `"cuda:{}".format(i)` go on behind the first word.
             return lambda text: f"{kind} + {text.replace('cuda', '', 1)}"
@@ -226,9 +229,14 @@ class Accelerator:
         if change is None:
             return None
         source = self.facts.source
-        start = source.span(call)[0]
-        first, last = (at - start for at in source.span(call.args[0]))
-        return lambda text: text[:first] + change(text[first:last]) + text[last:]
+        (start, end), (first, last) = source.span(call), source.span(call.args[0])
+        head, tail = first - start, end - last  # what is between them may have been changed
+
+        def new(text: str) -> str:
+            middle = len(text) - tail
+            return text[:head] + change(text[head:middle]) + text[middle:]
+
+        return new
 
     # -- streams and events --------------------------------------------------------------------------
 

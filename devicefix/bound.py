@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from devicefix.facts import Binding, Facts, Scope
-from devicefix.facts.values import cpu, current_device
+from devicefix.facts.values import cpu, cuda_string, current_device, device_name
 
 
 class BoundDevices:
@@ -48,6 +48,8 @@ class BoundDevices:
             values = [binding.value for binding in bindings]
             if any(value is None for value in values):
                 continue
+            if any(value and cuda_string(value) for value in values) and not device_name(name):
+                continue  # a string that may never become a device
             if (len(values) == 1 and current_device(self.facts, values[0])) or (
                 len(values) == 2 and self._arms(bindings) is not None
             ):

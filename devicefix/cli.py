@@ -20,6 +20,7 @@ from devicefix.verify.command import limit_options, verify
 
 if TYPE_CHECKING:
     from devicefix.outcome import Outcome
+    from devicefix.writing import Change
 
 CLEAN, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 
@@ -120,6 +121,9 @@ def check(
     help="With --in-place: run this first, as `devicefix verify -c`, and write only if it passes.",
 )
 @limit_options
+@click.option(
+    "--require-clean", is_flag=True, help="With --in-place: only write files that are committed in git."
+)
 @click.pass_context
 def rewrite(
     ctx: click.Context,
@@ -134,6 +138,7 @@ def rewrite(
     timeout: float,
     memory: int | None,
     steps: int | None,
+    require_clean: bool,
     **given: Any,
 ) -> None:
     """Rewrite PATHS to run on any device: files, folders, or - for the standard input.
@@ -145,8 +150,9 @@ def rewrite(
 
     if STDIN in paths and in_place:
         raise click.UsageError("the standard input (-) is no file to write --in-place")
-    if verification is not None and not in_place:
-        raise click.UsageError("--verify goes with --in-place")
+    for option, wanted in (("--verify", verification is not None), ("--require-clean", require_clean)):
+        if wanted and not in_place:
+            raise click.UsageError(f"{option} goes with --in-place")
     settings = replace(settings_for(paths, config_file, stdin_filename, given), fix=True)
     outcomes, failed = look(paths, stdin_filename, settings)
     piped = STDIN in paths and not diff
@@ -155,12 +161,14 @@ def rewrite(
             click.echo(outcome.result.output or outcome.before, nl=False)
     elif diff or not in_place:
         print_patch(outcomes, common_folder(paths))
+    if in_place:
+        warn_of(outcomes, require_clean)
     if in_place and verification is not None:
         written_if_verified(outcomes, verification, settings, (timeout, memory, steps))
     elif in_place:
-        written = [outcome for outcome in outcomes if write(outcome)]
-        failed += len(outcomes) - len(written)
-        outcomes = written
+        unwritten = write(outcomes)
+        failed += len(unwritten)
+        outcomes = [outcome for outcome in outcomes if outcome.path not in unwritten]
     if in_place or piped:
         tell(outcomes, settings, err=piped)
     results = [outcome.result for outcome in outcomes]
@@ -217,6 +225,7 @@ def look(
     from devicefix import runner
 
     trouble: list[OSError] = []
+    runner.collect_less()
     if STDIN not in paths:
         outcomes = runner.run(listed(paths, settings, trouble), settings)
     elif len(paths) > 1:
@@ -254,17 +263,52 @@ def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) 
     return found
 
 
-def write(outcome: Outcome) -> bool:
-    """Write the new source of a file, if it has one; false after an error, which is told."""
-    from devicefix import source
+def changes_of(outcomes: Iterable[Outcome]) -> list[Change]:
+    """What is to be written."""
+    from devicefix.writing import Change
 
-    if outcome.result.output is not None:
-        try:
-            source.write(Path(outcome.path), outcome.result.output)
-        except OSError as problem:
-            complain(outcome.path, problem.strerror or str(problem))
-            return False
-    return True
+    return [
+        Change(outcome.path, outcome.before, outcome.result.output)
+        for outcome in outcomes
+        if outcome.result.output is not None
+    ]
+
+
+def warn_of(outcomes: Iterable[Outcome], require_clean: bool) -> None:
+    """Tell which files can't be had back from git, or end the program; and which have other names."""
+    from devicefix import worktree, writing
+
+    changes = changes_of(outcomes)
+    dirty, outside = worktree.uncommitted(changes)
+    if require_clean and (unsafe := dirty + outside):
+        raise Trouble(f"nothing was written: {some(unsafe)} not committed in git (--require-clean)")
+    if dirty:
+        click.echo(f"Warning: {some(dirty)} not committed in git", err=True)
+    for change in changes:
+        if writing.other_names(change.path):
+            warn(change.path, "it has other names (hard links), which keep the old content")
+
+
+def some(paths: list[str]) -> str:
+    """Some paths as the subject of a sentence."""
+    from devicefix.report.concise import printable
+
+    names = ", ".join(map(printable, paths[:3])) + (", …" if len(paths) > 3 else "")
+    return f"{len(paths)} files ({names}) are" if len(paths) > 1 else f"1 file ({names}) is"
+
+
+def write(outcomes: Iterable[Outcome]) -> set[str]:
+    """Write the new sources of files; tell which can't be written, and return them."""
+    from devicefix import writing
+
+    unwritten: set[str] = set()
+
+    def onerror(path: str, problem: OSError) -> None:
+        complain(path, problem.strerror or str(problem))
+        unwritten.add(path)
+
+    writing.write_each(changes_of(outcomes), onerror)
+    return unwritten
 
 
 def written_if_verified(
@@ -293,9 +337,7 @@ def written_if_verified(
         click.echo("Nothing was written: all files are as they were.")
         click.get_current_context().exit(STATUSES[report.verdict.value])
     try:
-        commit.commit(
-            commit.Change(outcome.path, outcome.before, outcome.result.output or b"") for outcome in changed
-        )
+        commit.commit(changes_of(changed))
     except commit.CommitError as problem:
         raise Trouble(f"{problem}\nNothing was written: all files are as they were.") from None
 
@@ -338,6 +380,13 @@ def complain(path: str, problem: str) -> None:
     from devicefix.report.concise import printable
 
     click.echo(f"{printable(path)}: {click.style('error:', fg='red')} {printable(problem)}", err=True)
+
+
+def warn(path: str, problem: str) -> None:
+    """Print what is odd about a file."""
+    from devicefix.report.concise import printable
+
+    click.echo(f"{printable(path)}: {click.style('warning:', fg='yellow')} {printable(problem)}", err=True)
 
 
 def status(failed: int, findings: bool) -> int:

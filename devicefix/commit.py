@@ -13,20 +13,11 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import NamedTuple
 
-from devicefix.source import stage, write
+from devicefix.writing import Change, Staged, folders_of, refuse_changed, settle, stage, sweep, write
 
+_START = "import sys; sys.path[:] = sys.argv[2:]; from devicefix.commit import main; main()"
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-
-
-class Change(NamedTuple):
-    """A file, its content, and what it is to become."""
-
-    path: str
-    before: bytes
-    after: bytes
 
 
 class CommitError(Exception):
@@ -45,7 +36,8 @@ def commit(changes: Iterable[Change]) -> None:
     changes = [Change(os.path.abspath(change.path), change.before, change.after) for change in changes]
     with _uninterrupted():
         done = subprocess.run(
-            [sys.executable, "-m", __name__],
+            # Isolated, for the current folder may hold a json.py; the name is there for who lists processes.
+            [sys.executable, "-I", "-c", _START, __name__, *filter(None, sys.path)],
             input=pickle.dumps(changes),
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -73,13 +65,15 @@ def _uninterrupted() -> Iterator[None]:
 
 def replace_all(changes: list[Change]) -> str:
     """Replace files; all of them, or none and the reason is returned."""
-    staged: list[tuple[str, Path]] = []
+    staged: list[Staged] = []
     done: list[Change] = []
+    folders = folders_of(changes)
+    sweep(folders)
     try:
         for change in changes:
-            if Path(change.path).read_bytes() != change.before:
-                raise OSError(0, "it has been changed in the meantime", change.path)
-            staged.append(stage(Path(change.path), change.after))
+            staged.append(stage(change))
+        for change in changes:
+            refuse_changed(change)
         for change, (temporary, target) in zip(changes, staged, strict=True):
             os.replace(temporary, target)
             done.append(change)
@@ -92,12 +86,14 @@ def replace_all(changes: list[Change]) -> str:
             f"; rewritten all the same, since they could not be restored: {', '.join(kept)}" if kept else ""
         )
         return f"{problem.filename}: {problem.strerror or problem}{left}"
+    for folder in folders:
+        settle(folder)
     return ""
 
 
 def _restored(change: Change) -> bool:
     try:
-        write(Path(change.path), change.before)
+        write(Change(change.path, change.after, change.before))
     except OSError:
         return False
     return True
@@ -118,7 +114,3 @@ def main() -> None:
         print(f"devicefix: {error or f'all {len(changes)} files are rewritten'}", file=sys.stderr)
     with suppress(OSError):
         print(json.dumps(error), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -229,8 +229,10 @@ class Devices:
             for child, parent in ((statement, None), *self.facts.tree.ancestors(statement))
             if child in owner.body
         )
-        if after is not None and owner.body.index(after) >= owner.body.index(top):
-            return None
+        place = after or owner.body[0]
+        if after is not None or self.layout.last_on_line(place) is not place:
+            if owner.body.index(self.layout.last_on_line(place)) >= owner.body.index(top):
+                return None
         if owner.body[0].lineno == owner.lineno:
             return None
         return after, owner
@@ -242,7 +244,7 @@ class Devices:
         """Whether code that runs as the module is imported stands behind the place of the definition."""
         if place is None:
             return True
-        return self._top(site).lineno > (place.end_lineno or 0)
+        return self._top(site).lineno > (self.layout.last_on_line(place).end_lineno or 0)
 
     def _top(self, site: ast.AST) -> ast.stmt:
         top = site

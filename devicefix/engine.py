@@ -29,10 +29,6 @@ Visit = Callable[[ast.AST], Iterator[Finding]]
 _INNER = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
 
 
-class SelfCheckError(Exception):
-    """A rewritten file would not parse: a bug of devicefix. The file is left as it was."""
-
-
 def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
     """Check one file, and fix it where `settings.fix` says so.
 
@@ -70,7 +66,14 @@ def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Re
     """Check a module whose facts are known, and fix it where `settings.fix` says so; else as `run`."""
     result = Result(path)
     source = facts.source
-    found, devices = _find(facts, path, settings, project)
+    try:
+        found, devices = _find(facts, path, settings, project)
+    except RecursionError as problem:
+        from devicefix.rules.unparsable import explain
+
+        finding = explain(b"", problem)
+        result.findings = [finding] if settings.enabled(finding.code) else []
+        return result
     result.findings = [finding for finding in found if not silenced(source, finding)]
     if settings.fix:
         _fix(source, devices, settings, result)
@@ -146,9 +149,6 @@ def silenced(source: Source, finding: Finding) -> bool:
 
 
 def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -> None:
-    from devicefix.facts import parse
-    from devicefix.rewriting import ConflictError, apply
-
     chosen: list[tuple[Finding, Fix]] = []
     taken: list[Edit] = []
     for finding in result.findings:
@@ -160,14 +160,66 @@ def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -
             taken.extend(fix.edits)
     if not taken:
         return
-    needs = frozenset().union(*(fix.needs for _, fix in chosen))
+    from devicefix.selfcheck import SelfCheckError
+
     try:
-        text = apply(source.text, [*taken, *devices.insertions(needs)])
-        parse(text)
-        result.output = source.encode(text)
-    except (SyntaxError, ValueError, ConflictError) as problem:
-        raise SelfCheckError(f"{result.path}: the rewritten file would not parse: {problem}") from problem
+        result.output = _rewritten(source, devices, chosen)
+    except RecursionError:
+        why = "(not fixed: the code is nested too deeply)"
+        result.findings = [
+            replace(each, message=f"{each.message} {why}", fix=None) for each in result.findings
+        ]
+        return
+    except Exception as problem:
+        raise SelfCheckError(_told(source, devices, settings, result.path, chosen, problem)) from problem
     result.fixed = [finding for finding, fix in chosen if fix.edits or _inside(source, finding, taken)]
+
+
+def _rewritten(source: Source, devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
+    """The file with some fixes made, and checked.
+
+    Raises:
+        Exception: one of them, or how they go together, is wrong.
+    """
+    from devicefix.rewriting import apply
+    from devicefix.selfcheck import check
+
+    edits = [edit for _, fix in fixes for edit in fix.edits]
+    edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
+    text = apply(source.text, edits)
+    check(source.text, devices.facts.tree.module, text, [(edit.start, edit.end) for edit in edits])
+    return source.encode(text)
+
+
+def _told(
+    source: Source,
+    devices: Devices,
+    settings: Settings,
+    path: str,
+    fixes: list[tuple[Finding, Fix]],
+    problem: Exception,
+) -> str:
+    """What to say of fixes that fail: why, which of them do, and how to see it again."""
+    import shlex
+
+    from devicefix.selfcheck import SelfCheckError
+
+    for fix in tuple(fixes):
+        fewer = [each for each in fixes if each is not fix]
+        try:
+            _rewritten(source, devices, fewer)
+        except Exception as other:
+            fixes, problem = fewer, other
+    findings = [finding for finding, _ in fixes]
+    options = ["--select", ",".join(sorted({finding.code for finding in findings}))]
+    options += ["--unsafe-fixes"] if settings.unsafe_fixes else []
+    options += ["--target", settings.target] if settings.target != "cuda" else []
+    places = ", ".join(f"{each.code} in line {each.line}, column {each.column}" for each in findings)
+    kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
+    return (
+        f"the file is left as it was, since rewritten it {kind}{problem}. This comes of {places}; to see it"
+        f" again: {shlex.join(['devicefix', 'rewrite', *options, '--', path])}"
+    )
 
 
 def _inside(source: Source, finding: Finding, edits: list[Edit]) -> bool:

@@ -72,7 +72,7 @@ class Layout:
         if statement is None:
             at = self._prologue_end
             return at, f"{line}{newline}" + (newline if group else "")
-        end = source.line_end(source.span(statement)[1])
+        end = self._line_end(statement)
         if not group:
             return end, f"{newline}{line}"
         rest = source.text[end:].splitlines()[1:2]
@@ -89,6 +89,16 @@ class Layout:
             at += len(line)
         return at
 
+    def last_on_line(self, statement: ast.stmt) -> ast.stmt:
+        """The statement that ends the lines of a statement: after a semicolon others may follow it."""
+        for each in self.facts.tree.block(statement):
+            if each.lineno == statement.end_lineno:
+                statement = each
+        return statement
+
+    def _line_end(self, statement: ast.stmt) -> int:
+        return self.facts.source.line_end(self.facts.source.span(self.last_on_line(statement))[1])
+
     def line_in(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, after: ast.stmt | None, line: str
     ) -> tuple[int, str]:
@@ -99,7 +109,7 @@ class Layout:
         indentation = source.indentation(start)
         after = after or (first if _docstring(first) else None)
         if after is not None:
-            return source.line_end(source.span(after)[1]), f"{newline}{indentation}{line}"
+            return self._line_end(after), f"{newline}{indentation}{line}"
         if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and first.decorator_list:
             start = source.span(first.decorator_list[0])[0] - 1
         return start - len(indentation), f"{indentation}{line}{newline}"
@@ -117,14 +127,20 @@ def imports_something(statement: ast.stmt) -> bool:
     """An import, or a `try` or `if` that holds nothing but imports and plain settings."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return True
-    if isinstance(statement, (ast.Try, ast.If)):
-        inner = [*statement.body, *statement.orelse, *getattr(statement, "finalbody", [])]
-        for handler in getattr(statement, "handlers", []):
-            inner += handler.body
-        return any(map(imports_something, inner)) and all(
-            imports_something(each) or _among_imports(each) for each in inner
+    chain: list[ast.stmt] = []
+    todo = [statement]
+    while len(todo) == 1 and isinstance(todo[0], (ast.Try, ast.If)):  # `elif` may go on for long
+        chain += todo
+        todo = todo[0].orelse
+    known: dict[ast.stmt, bool] = {}
+    for outer in reversed(chain):
+        inner = [each for name in ("body", "orelse", "finalbody") for each in getattr(outer, name, ())]
+        inner += [each for handler in getattr(outer, "handlers", ()) for each in handler.body]
+        answers = [known[each] if each in known else imports_something(each) for each in inner]
+        known[outer] = any(answers) and all(
+            answer or _among_imports(each) for answer, each in zip(answers, inner, strict=True)
         )
-    return False
+    return known.get(statement, False)
 
 
 def _among_imports(statement: ast.stmt) -> bool:

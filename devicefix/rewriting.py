@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from devicefix.finding import Edit
 
 
-_NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)[ \t]*")
+_NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)(?P<indentation>[ \t]*)")
+_DEEP = 300  # LibCST's parser overflows its stack, which is the end of the process, somewhere behind 2,000
 
 
 class ConflictError(Exception):
@@ -28,7 +30,10 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     """
     ordered = _joined(text, sorted(edits, key=lambda edit: (edit.start, -edit.end, edit.start == edit.end)))
     new, used = _apply(text, ordered, 0, 0, len(text))
-    assert used == len(ordered)
+    for edit in ordered[used:]:  # insertions at the end
+        if edit.start < len(text):
+            raise ConflictError
+        new += edit.new if isinstance(edit.new, str) else edit.new("")
     return new
 
 
@@ -38,11 +43,7 @@ def _joined(text: str, edits: list[Edit]) -> list[Edit]:
     before: Edit | None = None
     for edit in edits:
         if edit.guard is not None:
-            if (
-                before is not None
-                and before.guard == edit.guard
-                and _NEXT_LINE.fullmatch(text[before.end : edit.start])
-            ):
+            if before is not None and before.guard == edit.guard and _follows(text, before, edit):
                 assert edit.under is not None
                 edit = replace(edit, new=edit.under)
             before = edit
@@ -50,12 +51,17 @@ def _joined(text: str, edits: list[Edit]) -> list[Edit]:
     return joined
 
 
+def _follows(text: str, before: Edit, edit: Edit) -> bool:
+    """Whether an edit's statement stands on the line after another's, in the same block."""
+    between = _NEXT_LINE.fullmatch(text, before.end, edit.start)
+    line = max(text.rfind("\n", 0, before.start), text.rfind("\r", 0, before.start)) + 1
+    return between is not None and between["indentation"] == text[line : before.start]
+
+
 def _apply(text: str, edits: list[Edit], index: int, start: int, end: int) -> tuple[str, int]:
     parts = []
     at = start
-    while (index < len(edits) and edits[index].start < end) or (
-        index < len(edits) and edits[index].start == end == len(text)
-    ):
+    while index < len(edits) and edits[index].start < end:
         edit = edits[index]
         if edit.start < at or edit.end > end:
             raise ConflictError
@@ -73,18 +79,40 @@ def on_call(change: Callable[[cst.Call], cst.Call]) -> Callable[[str], str]:
     def rewrite(text: str) -> str:
         import libcst as cst
 
-        # Inside parentheses a call may span lines; they are taken off again.
-        module = cst.parse_module(f"({text}\n)")
-        statement = module.body[0]
-        assert isinstance(statement, cst.SimpleStatementLine)
-        expression = statement.body[0]
-        assert isinstance(expression, cst.Expr)
-        call = expression.value
+        module, call = _parsed(text)
         assert isinstance(call, cst.Call)
-        call = call.with_changes(lpar=call.lpar[1:], rpar=call.rpar[:-1])
         return module.code_for_node(change(call))
 
     return rewrite
+
+
+def _parsed(text: str) -> tuple[cst.Module, cst.BaseExpression]:
+    """An expression, which may span lines, and a module that holds it and has its line ends.
+
+    Raises:
+        RecursionError: it is nested so deeply that LibCST could end the process.
+    """
+    import libcst as cst
+
+    if len(text) > _DEEP and _depth(text) > _DEEP:
+        raise RecursionError("nested too deeply for LibCST")
+    # Inside parentheses it may span lines; they are taken off again.
+    try:
+        module = cst.parse_module(f"({text}\n)")
+    except cst.ParserSyntaxError as problem:  # thousands of strings in a row
+        raise RecursionError from problem
+    statement = cst.ensure_type(module.body[0], cst.SimpleStatementLine)
+    expression = cst.ensure_type(statement.body[0], cst.Expr).value
+    return module, expression.with_changes(lpar=expression.lpar[1:], rpar=expression.rpar[:-1])
+
+
+def _depth(text: str) -> int:
+    """How deeply an expression is nested for LibCST, where each `and` is a level of its own."""
+    depth, level = 0, list[ast.AST](ast.parse(f"({text}\n)").body)
+    while level and depth <= _DEEP:
+        depth += max(len(node.values) if isinstance(node, ast.BoolOp) else 1 for node in level)
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return depth
 
 
 def receiver_of(text: str) -> str:
@@ -109,7 +137,7 @@ def moved(device: str) -> Callable[[str], str]:
     def change(call: cst.Call) -> cst.Call:
         import libcst as cst
 
-        target = cst.parse_expression(device)
+        _, target = _parsed(device)
         given = next((arg for i, arg in enumerate(call.args) if _is(arg, i, 0, "device")), None)
         rest = [arg for arg in call.args if arg is not given]
         rest = [_named(arg, "non_blocking") if arg.keyword is None and not arg.star else arg for arg in rest]
@@ -153,7 +181,7 @@ def with_keyword(name: str, value: str) -> Callable[[str], str]:
     def change(call: cst.Call) -> cst.Call:
         import libcst as cst
 
-        added = _named(cst.Arg(cst.parse_expression(value)), name)
+        added = _named(cst.Arg(_parsed(value)[1]), name)
         args = list(call.args)
         at = next((i for i, arg in enumerate(args) if arg.star == "**"), len(args))
         separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

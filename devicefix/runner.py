@@ -120,7 +120,7 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
         importer = todo.pop()
         for module in importer.imports:
             for path in candidates(importer.path, module):
-                if path in known or not (os.path.isfile(path) and Path(path).absolute().is_relative_to(top)):
+                if path in known or not (os.path.isfile(path) and Path(path).resolve().is_relative_to(top)):
                     continue
                 known.add(path)
                 summary = summarize(Path(path).read_bytes(), path)

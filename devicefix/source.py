@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import codecs
 import io
-import os
 import re
-import tempfile
 import tokenize
 from bisect import bisect_right
 from functools import cached_property
-from pathlib import Path
 
+_FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # what decodes gives the same bytes when it is encoded
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -38,7 +36,9 @@ class Source:
                 self.encoding = "utf-8"
                 data = data[len(codecs.BOM_UTF8) :]
             self.text = data.decode(self.encoding)
-        except (SyntaxError, UnicodeDecodeError, LookupError) as problem:
+            if self.encoding not in _FAITHFUL and self.text.encode(self.encoding) != data:
+                raise DecodeError(f"the bytes would change when they are written again in {self.encoding}")
+        except (SyntaxError, UnicodeError, LookupError) as problem:
             raise DecodeError(str(problem)) from None
 
     def encode(self, text: str) -> bytes:
@@ -100,51 +100,3 @@ class Source:
         start = self.line_starts[bisect_right(self.line_starts, offset) - 1]
         match = re.compile(r"[ \t\f]*").match(self.text, start)
         return match.group() if match else ""
-
-
-def write(path: Path, data: bytes) -> None:
-    """Replace a file's content at once: whoever reads it sees the old bytes or the new ones.
-
-    Symbolic links are written through; mode and, where the system allows, owner are kept.
-
-    Raises:
-        OSError: the file or its folder can't be written; the file is as it was.
-    """
-    temporary, target = stage(path, data)
-    try:
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def stage(path: Path, data: bytes) -> tuple[str, Path]:
-    """Write what is to become a file's content beside it.
-
-    Args:
-        path: the file.
-        data: its content to be.
-
-    Returns:
-        The file with the content, and the one that it is to replace by `os.replace`.
-
-    Raises:
-        OSError: the file or its folder can't be written; nothing is left behind.
-    """
-    target = path.resolve(strict=True)
-    status = target.stat()
-    if not os.access(target, os.W_OK):
-        raise PermissionError(13, "Permission denied", str(path))
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-    try:
-        with os.fdopen(handle, "wb") as temporary:
-            temporary.write(data)
-            temporary.flush()
-            os.fchmod(temporary.fileno(), status.st_mode & 0o7777)
-            if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(temporary.fileno(), status.st_uid, status.st_gid)
-            os.fsync(temporary.fileno())
-    except BaseException:
-        os.unlink(name)
-        raise
-    return name, target

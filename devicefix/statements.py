@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from devicefix.finding import Edit
 from devicefix.source import Source
+
+_LINE = re.compile(r"[^\r\n]+")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def alone(source: Source, statement: ast.stmt) -> bool:
@@ -32,7 +36,7 @@ def under_guard(source: Source, statement: ast.stmt, test: str) -> Edit:
     verbatim = _holds_long_string(statement)
 
     def under(text: str) -> str:
-        return deeper + (text if verbatim else text.replace(newline, newline + deeper))
+        return deeper + (text if verbatim else _LINE_END.sub(rf"\g<0>{deeper}", text))
 
     def new(text: str) -> str:
         return f"if {test}:{newline}{indentation}{under(text)}"
@@ -63,7 +67,7 @@ def elif_without(source: Source, node: ast.If, branch: list[ast.stmt]) -> tuple[
         colon = _colon(source, node)
         return Edit(start, colon, "else"), Edit(source.line_end(source.span(node.body[-1])[1]), end, "")
     if not node.orelse:
-        before = source.line_starts[source.position(start)[0] - 1] - len(source.newline)
+        before = source.line_end(source.line_starts[source.position(start)[0] - 2])
         return (Edit(before, end, ""),)
     following = source.span(node.orelse[0])[0]
     if not source.text.startswith("elif", following):
@@ -83,25 +87,27 @@ def can_unwrap(source: Source, node: ast.If, body: list[ast.stmt]) -> bool:
     """Whether a branch of an `if` can take the place of the whole: it stands on lines of its own."""
     if is_elif(source, node) or not alone(source, body[0]):
         return False
+    if "#" in source.text[source.span(node.test)[1] : _colon(source, node)]:
+        return False  # a comment inside the header, which would be lost
     return body[0].lineno > node.lineno and not any(_holds_long_string(each) for each in body)
 
 
 def unwrapped(source: Source, node: ast.If, body: list[ast.stmt]) -> tuple[Edit, ...]:
     """The edits that put a branch of an `if` in the place of the whole; edits inside it go along."""
     start, end = source.span(node)
-    colon = source.line_end(source.span(node.test)[1])
+    colon = _colon(source, node)
+    header_end = source.line_end(colon)
     first = source.line_starts[body[0].lineno - 1]
     last = source.line_end(source.span(body[-1])[1])
-    comment = source.text[source.span(node.test)[1] : colon].partition("#")[2] if body is node.body else ""
+    comment = source.text[colon:header_end].partition("#")[2] if body is node.body else ""
     outer, inner = source.indentation(start), source.indentation(source.span(body[0])[0])
-    newline = source.newline
     # What stands between the header and the body are comments: they stay.
-    head = colon + len(newline) if body is node.body else first
+    head = source.line_starts[source.position(header_end)[0]] if body is node.body else first
 
     def new(text: str) -> str:
-        lines = [_dedented(line, inner, outer) for line in text.split(newline)]
-        lines = [f"{outer}#{comment}", *lines] if comment else lines
-        return newline.join(lines)[len(outer) :]
+        text = _LINE.sub(lambda line: _dedented(line.group(), inner, outer), text)
+        remark = f"{outer}#{comment}{source.newline}" if comment else ""
+        return (remark + text)[len(outer) :]
 
     edits = [Edit(start, end, new), Edit(start, head, "")]
     if last < end:  # the other branch

@@ -117,5 +117,4 @@ def tensors_place(context: Context, target: ast.expr) -> Use | None:
         or last_name(target.func.value) == "self"
     ):
         return None
-    code = context.source.code(target)
-    return Use(code[: code.rindex(".get_device")].rstrip() + ".device")
+    return Use(context.source.code(target.func).removesuffix("get_device") + "device")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from devicefix import __version__, engine, runner, source
+from devicefix import __version__, engine, runner, writing
 from devicefix.cli import main
 from devicefix.rules import RULES
 
@@ -255,14 +255,14 @@ def test_a_file_that_cannot_be_written_is_told_and_the_rest_goes_on(
 ) -> None:
     for name in ("full.py", "tied.py"):
         (tmp_path / name).write_text(TIED)
-    write = source.write
+    write = writing.write
 
-    def full(path: Path, data: bytes) -> None:
-        if path.name == "full.py":
+    def full(change: writing.Change) -> None:
+        if change.path == "full.py":
             raise OSError(28, "No space left on device")
-        write(path, data)
+        write(change)
 
-    monkeypatch.setattr(source, "write", full)
+    monkeypatch.setattr(writing, "write", full)
     done = run("rewrite", "--in-place")
     assert done.exit_code == 2
     assert done.stderr == "full.py: error: No space left on device\n"

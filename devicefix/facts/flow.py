@@ -141,8 +141,7 @@ class Flow:
     def _statement(self, node: ast.stmt, before: list[Point]) -> list[Point]:
         match node:
             case ast.If():
-                test = self._add(node, before, node.test)
-                return self._block(node.body, [test]) + self._block(node.orelse, [test])
+                return self._if(node, before)
             case ast.While():
                 return self._while(node, before)
             case ast.For() | ast.AsyncFor():
@@ -183,6 +182,15 @@ class Flow:
                 point.binds = tuple(node.targets)
                 return [point]
         return [self._add(node, before, node)]
+
+    def _if(self, node: ast.If, before: list[Point]) -> list[Point]:
+        test = self._add(node, before, node.test)
+        ends = self._block(node.body, [test])
+        while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):  # `elif` may go on for long
+            node = node.orelse[0]
+            test = self._add(node, [test], node.test)
+            ends += self._block(node.body, [test])
+        return ends + self._block(node.orelse, [test])
 
     def _while(self, node: ast.While, before: list[Point]) -> list[Point]:
         head = self._add(node, before, node.test)

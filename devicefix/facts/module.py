@@ -84,8 +84,12 @@ class Facts:
         no import, or an attribute of one.
         """
         if isinstance(node, ast.Attribute):
-            base = self.resolve(node.value, depth)
-            return f"{base}.{node.attr}" if base else None
+            inner = node
+            while isinstance(inner.value, ast.Attribute):
+                inner = inner.value
+            base = self.resolve(inner.value, depth)
+            path = dotted(node) if base else None
+            return path and f"{base}.{path.partition('.')[2]}"
         if not isinstance(node, ast.Name):
             return None
         if self._resolved_in != self.tree.bound:  # what a name stands for can change with each one

@@ -351,7 +351,9 @@ class CudaApi(Rule):
             if isinstance(parent, ast.Call):
                 if self.facts.call(parent, *_LOADS):
                     return parent
-                if self.accelerator.reference(parent.func) and not self.accelerator.counterpart(parent.func):
+                chosen = parent.func
+                function = chosen.body if isinstance(chosen, ast.IfExp) else chosen
+                if self.accelerator.reference(function) and not self.accelerator.counterpart(function):
                     return parent
         return None
 

@@ -86,7 +86,7 @@ class DeviceIds(Rule):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "device_ids" and isinstance(value, ast.List):
                 if not self.facts.guarded(value):
-                    fix = self.context.conditional(value, "None", of_cuda=True)
+                    fix = self.context.conditional(value, "None")
                     yield self.finding(value, "on a CPU `device_ids` has to be None", fix)
 
     def _settled(self, value: ast.expr) -> bool:

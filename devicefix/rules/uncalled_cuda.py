@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.device import Use
 from devicefix.facts.values import last_name
-from devicefix.finding import Finding, Fix
+from devicefix.finding import Edit, Finding, Fix
 from devicefix.rule import Changed, Rule
 
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
@@ -122,11 +122,13 @@ class UncalledCuda(Rule):
         if len(arguments) != 1 or isinstance(arguments[0], ast.Starred) or node.keywords:
             return None
         (argument,) = arguments
-        code = self.context.source.code(argument)
+        (start, end), (first, last) = map(self.context.source.span, (node, argument))
         simple = isinstance(argument, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+        alone = simple and argument.lineno == argument.end_lineno
+        before, after = ("", "") if alone else ("(", ")")
         device = self.devices.current(node)
-        self.context.claim(argument)
-        return self.context.edit(node, f"{code if simple else f'({code})'}.to({device.text})", device)
+        edits = Edit(start, first, before), Edit(last, end, f"{after}.to({device.text})")
+        return Fix(edits, needs=device.needs)
 
 
 def _names_cuda(node: ast.Call, function: str, position: int) -> bool:

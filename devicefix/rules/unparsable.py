@@ -60,7 +60,7 @@ def _hint(data: bytes, line: int) -> str:
     try:
         encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         text = data.decode(encoding, errors="replace").splitlines()[line - 1]
-    except (SyntaxError, LookupError, IndexError):
+    except (SyntaxError, UnicodeError, LookupError):
         return ""
     if "async" in text:
         return " (`async` is a keyword since Python 3.7: write `non_blocking`)"

@@ -1,0 +1,249 @@
+"""Whatever bytes a file holds, they come back unchanged but for the fix, or there is a clear finding."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from devicefix.cli import main
+from devicefix.rewriting import on_call
+
+TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
+_LINE_END = rb"(?:\r\n|\r|\n)"
+_CHOICE = rb"(['\"])cuda\1 if torch\.cuda\.is_available\(\) else \1cpu\1"
+DEVICE = re.compile(_LINE_END + rb"device = torch\.device\(" + _CHOICE + rb"\)" + _LINE_END)
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner(catch_exceptions=False).invoke(main, arguments)
+
+
+def undone(data: bytes) -> bytes:
+    """A rewritten file as it was."""
+    return DEVICE.sub(b"", data, count=1).replace(b".to(device)", b".cuda()")
+
+
+def encoded(encoding: str, text: str) -> bytes:
+    return f"# -*- coding: {encoding} -*-\n{TIED}{text}y = x.cuda()\n".encode(encoding)
+
+
+KEPT = {
+    "utf-8": f"{TIED}s = 'é中😀'; y = x.cuda()\n".encode(),
+    "BOM": codecs.BOM_UTF8 + TIED.encode(),
+    "BOM and declaration": codecs.BOM_UTF8 + b"# coding: utf-8\n" + TIED.encode(),
+    "utf-8-sig": b"# coding: utf-8-sig\n" + TIED.encode(),
+    "latin-1": encoded("latin-1", "s = 'é\x85'; "),
+    "cp1252": encoded("cp1252", "s = '€'; "),
+    "gbk": encoded("gbk", "s = '中文'; "),
+    "gb18030": encoded("gb18030", "s = '中😀'; "),
+    "shift_jis": encoded("shift_jis", "s = 'ソ表'; "),  # whose second bytes are backslashes
+    "euc-jp": encoded("euc-jp", "s = '日本'; "),
+    "iso2022_jp": encoded("iso2022_jp", "s = '日本'; "),
+    "big5hkscs": encoded("big5hkscs", "s = '功'; "),
+    "koi8-r": encoded("koi8-r", "s = 'привет'; "),
+    "declared twice": b"# coding: utf-8\n# coding: latin-1\n" + TIED.encode() + "s = 'é'\n".encode(),
+    "CRLF": TIED.replace("\n", "\r\n").encode(),
+    "CR": TIED.replace("\n", "\r").encode(),
+    "mixed line ends": b"import torch\r\n\rx = torch.ones(2).cuda()\n\r\ny = x.cuda()\r",
+    "form feeds": TIED.encode() + b"\f\nclass A:\n\f    def f(self):\n        return x.cuda()\n\f",
+    "tabs": TIED.encode() + b"def f():\n\tif x:\n\t\treturn x.cuda()\t\n",
+    "tabs and spaces": TIED.encode() + b"if x:\n        x.cuda()\nif x:\n\tx.cuda()\n",
+    "no final newline": TIED.encode() + b"y = x.cuda()",
+    "white space at the end": TIED.encode() + b"y = x.cuda()  \n  \n\t",
+    "what str.splitlines splits":
+        f"{TIED}s = '\u2028 \x1c \x85 \x0b'; x.cuda()\n# \x1c\x85\u2029\ny = x.cuda()\n".encode(),
+    "combining identifiers": f"{TIED}e\u0301 = é\nﬁ = e\u0301.cuda()\n".encode(),
+    "written surrogates": TIED.encode() + b"y = '\\ud800'; x.cuda()\n",
+    "continued lines": TIED.encode() + b"y = x \\\r\n  .cuda()\\\n\n",
+    "a long line": TIED.encode() + b"z = [" + b"1, " * 350_000 + b"x.cuda()]\n",
+    "a long string": TIED.encode() + b"z = '" + b"a" * 1_000_000 + b"'; x.cuda()\n",
+}  # fmt: skip
+
+REPORTED = {
+    "wrong declaration": b"# coding: ascii\n" + TIED.encode() + "s = 'é'\n".encode(),
+    "BOM and another declaration": codecs.BOM_UTF8 + b"# coding: latin-1\n" + TIED.encode(),
+    "no utf-8": TIED.encode() + b"s = '\xe9'\n",
+    "unknown encoding": b"# coding: klingon\n" + TIED.encode(),
+    "no text encoding": b"# coding: zlib\n" + TIED.encode(),
+    "undefined": b"# coding: undefined\n" + TIED.encode(),
+    "utf-16": b"# coding: utf-16\n" + TIED.encode(),
+    "escapes that would be resolved": b"# coding: unicode_escape\n" + TIED.encode() + b"s = '\\\\x41'\n",
+    "utf-7 written unusually": b"# coding: utf-7\n" + TIED.encode() + b"s = '+AGE-'\n",
+    "hole in the code page": b"# coding: cp1252\n" + TIED.encode() + b"s = '\x81'\n",
+    "encoded surrogate": TIED.encode() + b"s = '\xed\xa0\x80'\n",
+    "NUL": TIED.encode() + b"y = '\0'\n",
+    "NUL at the end": TIED.encode() + b"\0",
+    "Ctrl-Z": TIED.encode() + b"\x1a",
+    "inconsistent tabs": TIED.encode() + b"if x:\n        y\n\tx.cuda()\n",
+    "ends in a backslash": TIED.encode() + b"y = x.cuda() \\",
+    "unterminated": TIED.encode() + b"y = '''abc\n",
+}
+
+
+SLOW = {"a long line"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in KEPT])
+def test_bytes_are_kept_but_for_the_fix(run: Run, name: str) -> None:
+    file = Path("a.py")
+    file.write_bytes(KEPT[name])
+    assert run("check").exit_code == 1
+    patch = run("rewrite", "--diff")
+    assert patch.exit_code == 1
+    assert file.read_bytes() == KEPT[name]
+    assert run("rewrite", "-i").exit_code == 0
+    new = file.read_bytes()
+    assert DEVICE.search(new)
+    assert b".cuda()" not in new
+    assert undone(new) == KEPT[name]
+    assert run("rewrite", "-i").stdout.startswith("Nothing found")
+    assert file.read_bytes() == new
+    file.write_bytes(KEPT[name])
+    subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], input=patch.stdout_bytes, check=True)
+    assert file.read_bytes() == new
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_what_cannot_be_read_is_reported(run: Run, name: str) -> None:
+    file = Path("a.py")
+    file.write_bytes(REPORTED[name])
+    assert re.match(r"a\.py:\d+:\d+: DF901 can't be parsed, ", run("check").stdout)
+    for option in ("--diff", "-i"):
+        done = run("rewrite", option)
+        assert done.exit_code == 1
+        assert "Nothing to fix; 1 finding remains" in done.output
+        assert file.read_bytes() == REPORTED[name]
+
+
+def nested(kind: str, depth: int) -> str:
+    """Code that is nested deeply, with a tie inside."""
+    blocks = "".join(f"{' ' * level}{{0}}\n" for level in range(depth))
+    string = "x.cuda()"
+    for _ in range(depth if kind == "strings" else 0):
+        string = 'f"{' + string + '}"'
+    return {
+        "parentheses": "y = " + "(" * depth + "x.cuda()" + ")" * depth,
+        "calls": "y = " + "f(" * depth + "x.cuda()" + ")" * depth,
+        "lists": "y = " + "[" * depth + "x.cuda()" + "]" * depth,
+        "dictionaries": "y = " + "{1: " * depth + "x.cuda()" + "}" * depth,
+        "functions": blocks.replace("{0}", "def f():") + " " * depth + "x.cuda()",
+        "ifs": blocks.replace("{0}", "if a:") + " " * depth + "import b\nx.cuda()",
+        "signs": "y = " + "-" * depth + "x.cuda()",
+        "not": "y = " + "not " * depth + "x.cuda()",
+        "lambda": "y = " + "lambda: " * depth + "x.cuda()",
+        "conditions": "y = " + "1 if a else " * depth + "x.cuda()",
+        "powers": "y = " + "2 ** " * depth + "x.cuda()",
+        "sum": "y = " + "a + " * depth + "x.cuda()",
+        "sum inside": "y = x.cuda(" + "a + " * depth + "a)",
+        "and inside": "y = x.cuda(" + "a and " * depth + "a)",
+        "strings inside": "y = x.cuda(" + "'a' " * depth + ")",
+        "attributes": "y = x" + ".a" * depth + ".cuda()",
+        "attributes behind": "y = x.cuda()" + ".a" * depth,
+        "subscripts": "y = x" + "[0]" * depth + ".cuda()",
+        "moves": "y = x" + ".cuda()" * min(depth, 40),
+        "elif": "if a: pass\n" + "elif a: pass\n" * depth + "elif a: x.cuda()",
+        "comparisons": "y = " + "a < " * depth + "x.cuda()",
+        "targets": "a = " * depth + "x.cuda()",
+        "decorators": "@a\n" * depth + "def f(): x.cuda()",
+        "strings": f"y = {string}",
+        "await": "async def f(): " + "await " * min(depth, 1) + "(" + "yield " * min(depth, 1) + "x.cuda())",
+        "cases": "match x:\n case " + "[" * depth + "]" * depth + ": x.cuda()",
+        "slices": "y = x" + "[0:x" * depth + ".cuda()" + "]" * depth,
+    }[kind]
+
+
+KINDS = [
+    "parentheses", "calls", "lists", "dictionaries", "functions", "ifs", "signs", "not", "lambda",
+    "conditions", "powers", "sum", "sum inside", "and inside", "strings inside", "attributes",
+    "attributes behind",
+    "moves", "subscripts", "elif", "comparisons", "targets", "decorators", "strings", "await", "cases",
+    "slices",
+]  # fmt: skip
+
+
+def clear(done: Result) -> bool:
+    return done.exit_code in (0, 1) and "internal" not in done.output and "Recursion" not in done.output
+
+
+@pytest.mark.parametrize("depth", [90, 2_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_deep_nesting_is_fixed_or_reported(run: Run, kind: str, depth: int) -> None:
+    data = f"{TIED}{nested(kind, depth)}\n".encode()
+    file = Path("a.py")
+    file.write_bytes(data)
+    checked = run("check")
+    assert checked.exit_code == 1, checked.output
+    assert clear(checked), checked.output
+    assert clear(run("rewrite", "--diff"))
+    done = run("rewrite", "-i")
+    assert clear(done), done.output
+    new = file.read_bytes()
+    # What has an argument becomes a condition around it, and is not as easily undone.
+    assert new == data or undone(new) == data or (kind.endswith("inside") and depth == 90)
+    assert new != data or "remain" in done.stdout
+    if depth == 90 and kind not in ("strings", "strings inside"):
+        assert new != data, done.output
+
+
+@pytest.mark.parametrize(
+    ("kind", "length"), [("sum", 450), ("attributes behind", 900), ("comparisons", 5_000), ("elif", 900)]
+)
+def test_chains_of_a_plain_length_are_fixed(run: Run, kind: str, length: int) -> None:
+    data = f"{TIED}{nested(kind, length)}\n"
+    Path("a.py").write_text(data)
+    assert run("rewrite", "-i").exit_code == 0
+    new = Path("a.py").read_bytes()
+    assert DEVICE.search(new)
+    assert undone(new).decode() == data
+
+
+def test_deep_nesting_does_not_end_the_process_of_libcst() -> None:
+    """Its parser has no bound of its own: a call of 20,000 `and` is the end of it."""
+    code = (
+        "from devicefix.rewriting import on_call\n"
+        "try: on_call(lambda call: call)('f(' + 'a and ' * 20_000 + 'a)')\n"
+        "except RecursionError: print('too deep')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "too deep\n")
+    assert on_call(lambda call: call)("f(" + "a, " * 20_000 + "a)") == "f(" + "a, " * 20_000 + "a)"
+
+
+@pytest.mark.slow
+def test_what_is_nested_deeply_does_not_keep_others_from_being_fixed(tmp_path: Path) -> None:
+    for number in range(48):
+        (tmp_path / f"plain{number}.py").write_text(TIED)
+    deep = {
+        tmp_path / f"deep{number}.py": f"{TIED}{nested(kind, 2_000)}\n" for number, kind in enumerate(KINDS)
+    }
+    deep[tmp_path / "nul.py"] = TIED + "\0"
+    for file, text in deep.items():
+        file.write_text(text)
+    for arguments in (["check"], ["rewrite", "--diff"], ["rewrite", "-i"]):
+        command = [sys.executable, "-m", "devicefix", *arguments, "-j", "2", "."]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "error" not in done.stderr
+    assert all(DEVICE.search(file.read_bytes()) for file in tmp_path.glob("plain*.py"))
+    assert all(undone(file.read_bytes()).decode() == text for file, text in deep.items())
+
+
+@pytest.mark.slow
+def test_a_file_of_10_megabytes(run: Run) -> None:
+    data = TIED.encode() + b"def f(a):\n    return a * 2 + 1  # as any other\n" * 220_000 + b"y = x.cuda()\n"
+    assert len(data) > 10_000_000
+    Path("a.py").write_bytes(data)
+    assert run("check").stdout.startswith("a.py:3:")
+    assert run("rewrite", "-i").exit_code == 0
+    assert undone(Path("a.py").read_bytes()) == data

@@ -1,0 +1,94 @@
+"""Random programs, and those that failed once: the properties that hold for every file.
+
+`DEVICEFIX_FUZZ=20000 pytest -m slow tests/test_fuzz.py` tries so many programs a test, and others each time.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from random import Random
+
+import patterns
+import properties
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from devicefix.config import Settings
+
+MANY = int(os.environ.get("DEVICEFIX_FUZZ", "0"))
+PROFILE = settings(
+    max_examples=MANY or 200, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+IDS = [f"{each.target}-{'unsafe' if each.unsafe_fixes else 'safe'}" for each in properties.SETTINGS]
+
+# The smallest programs of what has been found; each once broke a property, with some settings at least.
+FAILED = {
+    "an f-string that is no device": 'import torch\ntorch.cuda.set_device(f"on {a.cuda}")\n',
+    "a device inside a device": "import torch\ntorch.cuda.set_device(torch.device('cuda:0'))\n",
+    "devices in a dictionary": "import torch\noptions = {'device_ids': [a]}\nx.cuda\n",
+    "SyncBatchNorm": "import torch\nwith torch.nn.SyncBatchNorm.convert_sync_batchnorm(a) as c:\n    pass\n",
+    "a called choice": "import torch\ntorch.cuda.FloatTensor(a if torch.cuda.is_available() else a)\n",
+    "a fix that relies on another": "x = x.cuda(torch.cuda.current_device())\n",
+    "spaces in an attribute": "import torch\nx += a.cuda(a . get_device())\n",
+    "a continued attribute": "import torch\nx = torch.zeros(3, device=y \\\n    .get_device())\n",
+    "a continued argument": "import torch\na = a.cuda(a \\\n    .get_device())\n",
+    "a choice behind two stars": 'import torch\nx = {**"torch.cuda.FloatTensor"}\n',
+    "guards of two blocks": "import torch\nwith a:\n    torch.cuda.set_device(a)\ntorch.cuda.synchronize()\n",
+    "an insertion behind a semicolon": 'import os; x = "nccl" if a(\n) else "gloo"\n',
+    "a device behind a semicolon": "import torch; x = a \\\n  (); x.cuda(\n)",
+    "mixed line ends in a guard that goes": "import torch\n\ndef f(x):\r\n"
+    "    if torch.cuda.is_available():\r\n        x = x.cuda()\r\n    return x\r\n",
+    "a header of several lines": "import torch\nif (torch.cuda.is_available()\n):\n    a()\nelse: raise a\n",
+    "a remark in a header": "import torch\nif (torch.cuda.is_available()  #:\n):\n    a()\nelse: raise a\n",
+    "a string that is no device yet": "import torch\na = 'cuda'\nx.cuda()\n",
+    "a fix inside another's argument": "import torch\nx = torch.Tensor.cuda(torch.load(p))\n",
+}
+
+
+@pytest.mark.parametrize("options", properties.SETTINGS, ids=IDS)
+@pytest.mark.parametrize("program", FAILED.values(), ids=FAILED)
+def test_what_failed_once(program: str, options: Settings) -> None:
+    properties.hold(program.encode(), options)
+
+
+def test_no_device_is_defined_behind_its_use() -> None:
+    program = b"import torch; x = a(\n); y.cuda(\n)"
+    output = properties.run_one(program, Settings(fix=True)).output
+    assert output is not None and b"device =" not in output
+
+
+@pytest.mark.parametrize("options", properties.SETTINGS, ids=IDS)
+def test_the_same_programs_each_time(options: Settings) -> None:
+    for seed in range(60):
+        properties.hold(patterns.program(Random(seed)), options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", properties.SETTINGS, ids=IDS)
+@PROFILE
+@given(random=st.randoms(use_true_random=False), size=st.integers(1, 4))
+def test_random_programs(random: Random, size: int, options: Settings) -> None:
+    program = patterns.program(random, size=size)
+    if options.target == "accelerator":
+        with suppress(properties.NotSettled):  # known: what becomes the accelerator's may let more become so
+            properties.hold(program, options)
+    else:
+        properties.hold(program, options)
+
+
+@pytest.mark.slow
+@PROFILE
+@given(data=st.binary(max_size=200), at=st.integers(0, 10**6), seed=st.integers(0, 10**6))
+def test_random_bytes(data: bytes, at: int, seed: int) -> None:
+    """In the middle of a program: mostly it is none any more, which is a finding."""
+    program = patterns.program(Random(seed))
+    at %= len(program) + 1
+    properties.hold(program[:at] + data + program[at:])
+
+
+def test_most_random_programs_are_rewritten() -> None:
+    programs = [patterns.program(Random(seed)) for seed in range(100)]
+    assert sum(properties.hold(each) for each in programs) > 50
+    assert len({*programs}) > 90

@@ -1,0 +1,498 @@
+"""What is guaranteed of writing, and of trees that nobody vouches for."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from devicefix import commit, files, worktree, writing
+from devicefix.cli import main
+from devicefix.writing import Change
+
+TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
+FIXED = (
+    'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+    "x = torch.ones(2).to(device)\n"
+)
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The program, in a folder of its own."""
+    (tmp_path / "tree").mkdir()
+    monkeypatch.chdir(tmp_path / "tree")
+    return lambda *arguments: CliRunner(catch_exceptions=False).invoke(main, arguments)
+
+
+def tied(*names: str) -> list[Path]:
+    made = [Path(name) for name in names]
+    for file in made:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(TIED)
+    return made
+
+
+def git(*arguments: str) -> None:
+    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", *identity, *arguments], env={**os.environ, **own}, check=True, capture_output=True)
+
+
+def names(folder: str = ".") -> set[str]:
+    return set(os.listdir(folder))
+
+
+# Writing
+
+
+def test_what_is_fixed(run: Run) -> None:
+    [file] = tied("a.py")
+    assert run("rewrite", "-i").exit_code == 0
+    assert file.read_text() == FIXED
+    assert names() == {"a.py"}
+
+
+def test_mode_owner_and_extended_attributes_are_kept(run: Run) -> None:
+    [file] = tied("a.py")
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 1234, 2345)
+    try:
+        os.setxattr(file, "user.note", b"mine")
+    except (AttributeError, OSError):
+        pytest.skip("no extended attributes here")
+    before = file.stat()
+    assert run("rewrite", "-i").exit_code == 0
+    after = file.stat()
+    assert file.read_text() == FIXED
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert os.getxattr(file, "user.note") == b"mine"
+    assert after.st_mtime_ns > before.st_mtime_ns
+
+
+def test_an_owner_that_cannot_be_kept_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    [file] = tied("a.py")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refused)
+    other = os.stat_result((0o100644, 0, 0, 1, 4321, 4321, 0, 0, 0, 0))
+    with file.open("rb") as opened, pytest.raises(PermissionError, match="its owner could not be kept"):
+        writing._be_like(file, other, opened.fileno())
+
+
+def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Run) -> None:
+    tied("a.py")
+    os.link("a.py", "../other")
+    done = run("rewrite", "-i")
+    assert done.exit_code == 0
+    assert done.stderr == "a.py: warning: it has other names (hard links), which keep the old content\n"
+    assert Path("a.py").read_text() == FIXED
+    assert Path("../other").read_text() == TIED
+
+
+def test_a_file_that_is_changed_meanwhile_is_left_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    tied("a.py", "b.py")
+    write_each = writing.write_each
+
+    def late(*arguments: object) -> None:
+        Path("a.py").write_text("mine\n")
+        write_each(*arguments)
+
+    monkeypatch.setattr(writing, "write_each", late)
+    done = run("rewrite", "-i")
+    assert done.exit_code == 2
+    assert done.stderr == "a.py: error: it has been changed in the meantime\n"
+    assert Path("a.py").read_text() == "mine\n"
+    assert Path("b.py").read_text() == FIXED
+    assert names() == {"a.py", "b.py"}
+
+
+def test_a_file_that_is_changed_while_the_disk_is_waited_for_is_left_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tied("a.py")
+    fsync = os.fsync
+
+    def slow(handle: int) -> None:
+        fsync(handle)
+        Path("a.py").write_text("mine\n")
+
+    monkeypatch.setattr(os, "fsync", slow)
+    assert run("rewrite", "-i").exit_code == 2
+    assert Path("a.py").read_text() == "mine\n"
+    assert names() == {"a.py"}
+
+
+def test_the_file_is_on_the_disk_before_it_is_in_place_and_the_folder_after(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tied("a.py")
+    seen = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        seen.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def replaced(*arguments: str) -> None:
+        seen.append("replace")
+        replace(*arguments)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    run("rewrite", "-i")
+    assert seen == ["file", "replace", "folder"]
+
+
+def test_a_full_disk(run: Run) -> None:
+    """A limit on the size of files stands in for the disk: writing fails half way."""
+    small, large = tied("small.py", "large.py")
+    large.write_text(TIED + "# more\n" * 20_000)
+    before = large.read_text()
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from devicefix.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))\n"
+        "main(['rewrite', '-i', '--no-config-files', '.'])"
+    )
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] in (resource.RLIM_INFINITY, 2**63 - 1)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "large.py: error: File too large\n"
+    assert large.read_text() == before
+    assert small.read_text() == FIXED
+    assert names() >= {"small.py", "large.py"}
+    assert not [name for name in names() if name.endswith(".tmp")]
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "setuid") or os.geteuid() != 0, reason="only root can become someone else"
+)
+def test_read_only_files_and_folders(run: Run, tmp_path: Path) -> None:
+    tied("free.py", "locked.py", "inside/b.py")
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    for path in (Path(), Path("free.py"), Path("locked.py"), Path("inside"), Path("inside/b.py")):
+        os.chown(path, 12345, 12345)
+    Path("locked.py").chmod(0o444)
+    Path("inside").chmod(0o555)
+    warm = tied("../warm/a.py")[0].parent  # afterwards all modules are loaded, which may be root's alone
+    code = (
+        "import os; from devicefix.cli import main\n"
+        f"main(['rewrite', '-i', '-q', '-j', '1', {str(warm)!r}], standalone_mode=False)\n"
+        "os.setgroups([]); os.setgid(12345); os.setuid(12345)\n"
+        "main(['rewrite', '-i', '-q', '-j', '1', '.'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines() == [
+        "inside/b.py: error: Permission denied",
+        "locked.py: error: Permission denied",
+    ]
+    assert done.returncode == 2
+    assert [Path(name).read_text() for name in ("free.py", "locked.py", "inside/b.py")] == [FIXED, TIED, TIED]
+    assert not [name for name in names() | names("inside") if name.endswith(".tmp")]
+
+
+def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Run) -> None:
+    tied("a.py")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = Path(f".devicefix-{ended.pid}-abc.tmp")
+    others = {f".devicefix-{os.getppid()}-abc.tmp", ".devicefix-x-abc.tmp", "notes.tmp"}
+    for name in (left, *others):
+        Path(name).touch()
+    assert not files.is_python(str(left))
+    run("rewrite", "-i")
+    assert names() == {"a.py"} | others
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    with pytest.raises(OSError, match="no regular file"):
+        writing.stage(Change(str(tmp_path / "pipe.py"), b"", b""))
+    assert os.listdir(tmp_path) == ["pipe.py"]
+
+
+KILLS = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+import libcst
+from devicefix import engine, rules, runner, selfcheck, worktree, writing
+from devicefix.cli import main
+from devicefix.report import concise, summary
+
+tree, kills = Path(sys.argv[1]), int(sys.argv[2])
+files = sorted(tree.rglob("*.py"))
+old = {file: file.read_bytes() for file in files}
+random.seed(5)
+
+def start():
+    child = os.fork()
+    if not child:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1); os.dup2(null, 2)
+        try:
+            main(["rewrite", "-i", "-q", "-j", "1", str(tree)], standalone_mode=False)
+        finally:
+            os._exit(0)
+    return child
+
+def left():
+    return set(tree.rglob("*.tmp"))
+
+def restore():
+    for file, content in old.items():
+        if file.read_bytes() != content:
+            file.write_bytes(content)
+
+began = time.monotonic()
+os.waitpid(start(), 0)
+whole = time.monotonic() - began
+new = {file: file.read_bytes() for file in files}
+changed = [file for file in files if new[file] != old[file]]
+counts = {"kills": 0, "writing": 0, "left": 0, "torn": 0, "files": len(changed)}
+for number in range(kills):
+    restore()
+    first = {file: file.stat().st_ino for file in changed}
+    before = left()
+    began = time.monotonic()
+    child = start()
+    if number % 2:  # as it writes: wait for its first file
+        inode = first[changed[0]]
+        while changed[0].stat().st_ino == inode and left() <= before and time.monotonic() - began < 9:
+            pass
+        time.sleep(random.uniform(0, 0.01))
+    else:
+        time.sleep(random.uniform(0, whole))
+    os.kill(child, signal.SIGKILL)
+    counts["kills"] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    now = {file: file.read_bytes() for file in files}
+    counts["torn"] += sum(now[file] not in (old[file], new[file]) for file in files)
+    done = sum(now[file] == new[file] for file in changed)
+    counts["left"] += not left() <= before
+    counts["writing"] += not left() <= before or 0 < done < len(changed)
+restore()
+os.waitpid(start(), 0)
+counts["end"] = len(left()) + sum(file.read_bytes() != new[file] for file in files)
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_every_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
+    sources = sorted(Path(__file__).parent.parent.glob("fixtures/**/*.py"))[:20]
+    for number, file in enumerate(sources):
+        copied = tmp_path / f"part{number % 3}" / f"{number}.py"
+        copied.parent.mkdir(exist_ok=True)
+        copied.write_bytes(file.read_bytes() + TIED.encode())
+    command = [sys.executable, "-c", KILLS, str(tmp_path), "230"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    counts = json.loads(done.stdout)
+    print(counts)
+    assert counts["kills"] >= 200
+    assert counts["writing"] >= 50
+    assert counts["files"] >= 20
+    assert counts["torn"] == counts["end"] == 0
+
+
+# git
+
+
+def test_uncommitted_changes_are_warned_of(run: Run) -> None:
+    tied("clean.py", "changed.py", "staged.py")
+    Path("free.py").write_text("x = 1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "all")
+    with open("changed.py", "a") as file:
+        file.write("y = 2\n")
+    with open("staged.py", "a") as file:
+        file.write("y = 3\n")
+    Path("free.py").write_text("x = 2\n")
+    tied("new file.py")
+    git("add", "staged.py")
+    done = run("rewrite", "-i", "-q", "--require-clean")
+    told = "3 files (changed.py, new file.py, staged.py) are not committed in git"
+    assert (done.exit_code, done.stderr) == (2, f"Error: nothing was written: {told} (--require-clean)\n")
+    assert Path("clean.py").read_text() == TIED
+    done = run("rewrite", "-i", "-q")
+    assert (done.exit_code, done.stderr) == (0, f"Warning: {told}\n")
+    assert Path("clean.py").read_text() == FIXED
+
+
+@pytest.mark.parametrize("autocrlf", ["false", "true"])
+def test_committed_files_are_clean(run: Run, autocrlf: str) -> None:
+    tied("a.py", "sub/b.py", "é\n.py")
+    if autocrlf == "true":
+        Path("a.py").write_bytes(TIED.replace("\n", "\r\n").encode())
+    git("init", "-q")
+    git("config", "core.autocrlf", autocrlf)
+    git("add", ".")
+    git("commit", "-qm", "all")
+    done = run("rewrite", "-i", "-q", "--require-clean", "sub", ".")
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_nothing_is_clean_without_git_or_a_commit(run: Run) -> None:
+    [file] = tied("a.py")
+    assert worktree.uncommitted([Change("a.py", file.read_bytes(), b"")]) == ([], ["a.py"])
+    assert run("rewrite", "-i", "--require-clean").exit_code == 2
+    git("init", "-q")
+    git("add", ".")
+    assert worktree.uncommitted([Change("a.py", file.read_bytes(), b"")]) == (["a.py"], [])
+    assert file.read_text() == TIED
+
+
+def test_require_clean_goes_with_in_place(run: Run) -> None:
+    assert "--require-clean goes with --in-place" in run("rewrite", "--require-clean").stderr
+
+
+# Hostile trees
+
+TRAPS = """
+conftest sitecustomize usercustomize setup click libcst ast json pickle torch tomllib tomli pathspec rich stat
+multiprocessing concurrent tempfile tokenize difflib inspect hashlib codecs
+"""
+
+
+@pytest.mark.parametrize("program", [["-m", "devicefix"], ["-c", "script"]], ids=["module", "script"])
+def test_nothing_of_the_tree_runs(run: Run, tmp_path: Path, program: list[str]) -> None:
+    mark = tmp_path / "mark"
+    trap = f"open({str(mark)!r}, 'a').write(__file__ + ' ')\n"
+    for name in TRAPS.split():
+        Path(f"{name}.py").write_text(trap + TIED)
+    for number in range(40):
+        Path(f"more{number}.py").write_text(TIED)
+    evil = tmp_path / "evil.sh"
+    evil.write_text(f"#!/bin/sh\necho $0 $* >> {mark}\ncat\n")
+    evil.chmod(0o755)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "all")
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for hook in ("post-index-change", "fsmonitor-watchman", "pre-commit", "post-checkout"):
+        (hooks / hook).symlink_to(evil)
+    Path(".gitattributes").write_text("*.py filter=evil diff=evil\n")
+    keys = "core.fsmonitor filter.evil.clean filter.evil.smudge filter.evil.process diff.evil.textconv"
+    for key in f"{keys} diff.external core.pager core.sshCommand core.editor".split():
+        git("config", key, str(evil))
+    git("config", "core.hooksPath", str(hooks))
+    Path("pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n[tool.devicefix]\n'
+    )
+    for file in Path().glob("*.py"):
+        os.utime(file, (1, 1))  # so that git would have to look into them
+    if program[0] == "-c":
+        program = ["-I", "-c", "from devicefix.cli import main; main()"]
+    for arguments in (["check"], ["rewrite", "--diff"], ["rewrite", "-i"]):
+        done = subprocess.run(
+            [sys.executable, *program, *arguments, "-j", "2", "."], capture_output=True, text=True
+        )
+        assert done.returncode in (0, 1), done.stderr
+        assert "more39.py" in done.stdout
+    assert not mark.exists(), mark.read_text()
+
+
+def test_the_process_that_commits_imports_nothing_of_the_current_folder(run: Run, tmp_path: Path) -> None:
+    for name in TRAPS.split():
+        Path(f"{name}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'a').write(__file__)\n")
+    Path("x").write_bytes(b"old")
+    commit.commit([Change("x", b"old", b"new")])
+    assert Path("x").read_bytes() == b"new"
+    assert not (tmp_path / "mark").exists()
+
+
+def test_links_out_of_the_tree_are_not_followed_unless_named(run: Run) -> None:
+    tied("../outside/a.py", "inside.py")
+    Path("link.py").symlink_to("../outside/a.py")
+    Path("folder").symlink_to("../outside")
+    Path("again.py").symlink_to("inside.py")
+    assert "outside" not in run("check").stdout
+    assert run("rewrite", "-i").stdout.count("fixed:") == 1
+    assert Path("../outside/a.py").read_text() == TIED
+    assert run("rewrite", "-i", "link.py").exit_code == 0
+    assert Path("../outside/a.py").read_text() == FIXED
+
+
+def test_a_folder_that_git_knows_and_that_is_a_link_now_leads_nowhere(run: Run) -> None:
+    tied("../outside/a.py", "folder/a.py", "b.py")
+    git("init", "-q")
+    git("add", ".")
+    os.rename("folder", "../was")
+    Path("folder").symlink_to("../outside")
+    run("rewrite", "-i")
+    assert Path("../outside/a.py").read_text() == TIED
+    assert Path("b.py").read_text() == FIXED
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+def test_odd_names_are_names(run: Run, in_git: bool) -> None:
+    odd = [
+        "new\nline.py",
+        "\x1b[31mred.py",
+        "-i.py",
+        "--config=x.py",
+        "100%s%n.py",
+        " .py",
+        "a\tb.py",
+        "'\"$(x).py",
+    ]
+    made = [Path(name) for name in odd] + [Path(os.fsdecode(b"invalid\xff.py"))]
+    for file in made:
+        file.write_text(TIED)
+    if in_git:
+        git("init", "-q")
+    checked = run("check", ".")
+    assert checked.stdout.count("DF101") == len(made)
+    assert "\x1b" not in checked.stdout
+    assert "new\\nline.py:3" in checked.stdout
+    patch = run("rewrite", "--diff")
+    assert patch.stdout.count("\ndiff --git ") + 1 == len(made)
+    assert "\x1b" not in patch.stdout
+    done = run("rewrite", "-i")
+    assert done.exit_code == 0
+    assert {file.read_text() for file in made} == {FIXED}
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_the_patch_of_odd_names_applies(run: Run) -> None:
+    made = tied("new\nline.py", '"quoted".py', "-i.py", "tab\t.py")
+    git("init", "-q")
+    done = subprocess.run(
+        [sys.executable, "-m", "devicefix", "rewrite", "."], capture_output=True, check=False
+    )
+    subprocess.run(["git", "apply", "-"], input=done.stdout, check=True)
+    assert {file.read_text() for file in made} == {FIXED}
+
+
+@pytest.mark.parametrize("exclude", ["!../outside", "../outside", "/", "!*", "**/../.."])
+def test_a_configuration_leads_nowhere_else(run: Run, exclude: str) -> None:
+    tied("../outside/a.py", "b.py")
+    Path("pyproject.toml").write_text(f'[tool.devicefix]\nexclude = ["{exclude}"]\n')
+    run("rewrite", "-i", ".")
+    assert Path("../outside/a.py").read_text() == TIED
+
+
+def test_no_key_of_the_configuration_names_what_is_written() -> None:
+    from devicefix.config import _READERS
+
+    paths = {"exclude"}  # which only takes away
+    assert {key for key in _READERS if any(word in key for word in ("path", "file", "dir", "include"))} <= {
+        "config-files"
+    }
+    assert paths <= set(_READERS)
