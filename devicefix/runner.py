@@ -112,7 +112,7 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
     if not summaries or len(summaries) > POOL_FROM:  # so many are a project by themselves
         return []
     folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(each.path)) for each in summaries]))
-    top = work_tree(folder) or folder
+    top = (work_tree(folder) or folder).resolve()
     known = {os.path.normpath(each.path) for each in summaries}
     found: list[Summary] = []
     todo = list(summaries)
