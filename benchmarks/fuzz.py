@@ -50,7 +50,8 @@ class Mutator:
     def __init__(self, contents: list[bytes]) -> None:
         texts = [data.decode(errors="ignore") for data in contents]
         real, own = patterns.fragments_of(texts), patterns.fragments()
-        self.pieces = patterns.Fragments(*(tuple({*a, *b}) for a, b in zip(real, own, strict=True)))
+        pairs = zip(real, own, strict=True)
+        self.pieces = patterns.Fragments(*(tuple(dict.fromkeys((*a, *b))) for a, b in pairs))
         self.ways = (self.fresh, self.formed, self.with_statement, self.with_expression, self.shorter)
 
     def __call__(self, data: bytes, longest: int, seed: int) -> bytes:
@@ -170,7 +171,8 @@ def main() -> None:
         for number, data in enumerate(contents):
             (Path(folder) / f"{number:05}").write_bytes(data)
         seconds = f"-max_total_time={given.minutes * 60:.0f}"
-        limits = [seconds, f"-max_len={LONGEST}", "-timeout=300", "-rss_limit_mb=6000"]
+        limits = [seconds, f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=6000"]
+        limits.append(f"-artifact_prefix={given.out}/")  # for what hangs, or ends the process
         atheris.Setup([sys.argv[0], folder, *limits], Target(given.out), custom_mutator=Mutator(contents))
         atheris.Fuzz()
 

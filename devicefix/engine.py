@@ -204,12 +204,14 @@ def _told(
 
     from devicefix.selfcheck import SelfCheckError
 
-    for fix in tuple(fixes):
-        fewer = [each for each in fixes if each is not fix]
-        try:
-            _rewritten(source, devices, fewer)
-        except Exception as other:
-            fixes, problem = fewer, other
+    size = len(fixes)
+    while size := size // 2:  # ever smaller parts are left out, if it fails without them
+        for at in range(len(fixes) - size, -1, -size):
+            fewer = fixes[:at] + fixes[at + size :]
+            try:
+                _rewritten(source, devices, fewer)
+            except Exception as other:
+                fixes, problem = fewer, other
     findings = [finding for finding, _ in fixes]
     options = ["--select", ",".join(sorted({finding.code for finding in findings}))]
     options += ["--unsafe-fixes"] if settings.unsafe_fixes else []

@@ -99,8 +99,10 @@ def _parsed(text: str) -> tuple[cst.Module, cst.BaseExpression]:
     # Inside parentheses it may span lines; they are taken off again.
     try:
         module = cst.parse_module(f"({text}\n)")
-    except cst.ParserSyntaxError as problem:  # thousands of strings in a row
-        raise RecursionError from problem
+    except cst.ParserSyntaxError as problem:
+        if len(text) <= _DEEP:
+            raise
+        raise RecursionError from problem  # thousands of strings in a row
     statement = cst.ensure_type(module.body[0], cst.SimpleStatementLine)
     expression = cst.ensure_type(statement.body[0], cst.Expr).value
     return module, expression.with_changes(lpar=expression.lpar[1:], rpar=expression.rpar[:-1])

@@ -118,6 +118,8 @@ class _Text:
                 if kind == tokenize.NEWLINE or (kind == tokenize.NL and not code):
                     lines.end = at + row
                     break
+            else:
+                lines.end = len(self.lines)
         except (tokenize.TokenError, SyntaxError) as problem:
             raise SelfCheckError(f"does not end what line {at + 1} begins: {problem}") from problem
         if code:

@@ -42,6 +42,7 @@ FAILED = {
     "    if torch.cuda.is_available():\r\n        x = x.cuda()\r\n    return x\r\n",
     "a header of several lines": "import torch\nif (torch.cuda.is_available()\n):\n    a()\nelse: raise a\n",
     "a remark in a header": "import torch\nif (torch.cuda.is_available()  #:\n):\n    a()\nelse: raise a\n",
+    "a type that is replaced": "import torch\ntorch.cuda.HalfTensor = a\n",
     "a string that is no device yet": "import torch\na = 'cuda'\nx.cuda()\n",
     "a fix inside another's argument": "import torch\nx = torch.Tensor.cuda(torch.load(p))\n",
 }

@@ -89,7 +89,8 @@ class TypedTensor(Rule):
     )
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        yield from self._look(node)
+        if isinstance(node.ctx, ast.Load):
+            yield from self._look(node)
 
     def visit_Name(self, node: ast.Name) -> Iterator[Finding]:
         if isinstance(node.ctx, ast.Load) and node.id.endswith("Tensor"):
