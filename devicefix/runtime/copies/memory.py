@@ -272,7 +272,7 @@ def watchable(tensor: torch.Tensor) -> bool:
         return False
     try:
         return bool(address_of(tensor))
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         return False
 
 

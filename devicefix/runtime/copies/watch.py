@@ -117,7 +117,7 @@ class Watch(TorchFunctionMode):
                     memory = memories.get(address_of(value))
                     if memory is not None and not self.ledger.settled(memory):
                         return True
-                except (RuntimeError, NotImplementedError):  # it has no storage, as sparse tensors
+                except RuntimeError:  # it has no storage, as sparse tensors
                     continue
             elif type(value) in (list, tuple) and self._touches(value):
                 return True
@@ -163,7 +163,7 @@ class Watch(TorchFunctionMode):
         for tensor in tensors((*args, *kwargs.values())):
             try:
                 memory = self._memories.get(address_of(tensor))
-            except (RuntimeError, NotImplementedError):
+            except RuntimeError:
                 continue
             if memory is not None:
                 found.append((tensor, memory, version_of(tensor)))

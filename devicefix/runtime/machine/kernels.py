@@ -136,7 +136,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
                                 if place != _LACKING:
                                     return self._mixed(facts, func, args, kwargs or {})
                                 place = here
-        except (NotImplementedError, RuntimeError):  # tensors without a storage of their own
+        except RuntimeError:  # tensors without a storage of their own
             return self._mixed(facts, func, args, kwargs or {})
         out = func(*args, **kwargs) if kwargs else func(*args)
         if place == HOST:

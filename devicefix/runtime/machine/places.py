@@ -53,7 +53,7 @@ def place_of(tensor: torch.Tensor) -> int:
     """Where a tensor is: the index of its GPU, HOST or FREE."""
     try:
         place: int = tensor.untyped_storage()._devicefix_place  # type: ignore[attr-defined]
-    except (NotImplementedError, RuntimeError):
+    except RuntimeError:
         parts = _parts(tensor)
         return place_of(parts[0]) if parts else HOST
     return place
@@ -63,7 +63,7 @@ def put(tensor: torch.Tensor, place: int) -> torch.Tensor:
     """Say where a tensor, and whatever shares its memory, is."""
     try:
         tensor.untyped_storage()._devicefix_place = place  # type: ignore[attr-defined]
-    except (NotImplementedError, RuntimeError):
+    except RuntimeError:
         for part in _parts(tensor):
             put(part, place)
     return tensor
