@@ -15,14 +15,23 @@ import click
 
 from devicefix import __version__
 from devicefix.config import ConfigError, Settings, nearest
-from devicefix.options import STDIN, common, common_folder, complete_codes, settings_for, unsafe_option
+from devicefix.options import (
+    STDIN,
+    TROUBLE,
+    Trouble,
+    common,
+    common_folder,
+    complete_codes,
+    settings_for,
+    unsafe_option,
+)
 from devicefix.verify.command import limit_options, verify
 
 if TYPE_CHECKING:
     from devicefix.outcome import Outcome
     from devicefix.writing import Change
 
-CLEAN, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
+CLEAN, FINDINGS, INTERRUPTED = 0, 1, 130
 
 EPILOG = """\
 Exit status: 0 nothing is left to do, 1 findings remain, 2 devicefix could not do its work.
@@ -37,12 +46,6 @@ Completion, in the start-up file of the shell:
   zsh   eval "$(_DEVICEFIX_COMPLETE=zsh_source devicefix)"
   fish  _DEVICEFIX_COMPLETE=fish_source devicefix | source
 """
-
-
-class Trouble(click.ClickException):
-    """An error that ends the run, told in one line."""
-
-    exit_code = TROUBLE
 
 
 class Program(click.Group):

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 STDIN = Path("-")
+TROUBLE = 2  # the exit status of a run that could not do its work
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Trouble(click.ClickException):
+    """An error that ends the run, told in one line."""
+
+    exit_code = TROUBLE
 
 
 def _codes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -522,6 +522,26 @@ def test_bad_arguments_are_trouble(arguments: list[str], message: str, folder: F
     assert done.status == 2 and message in done.errors, done.errors
 
 
+@pytest.mark.parametrize("package", ["psutil", "torch"])
+@pytest.mark.parametrize(
+    "arguments", [["verify", "train.py"], ["rewrite", "-i", "--verify", "python train.py"]]
+)
+def test_what_only_verify_needs_is_asked_for_in_one_line(
+    package: str, arguments: list[str], folder: Folder
+) -> None:
+    folder.write(train="import torch\nx = y.cuda()\n")
+    code = f"import sys; sys.modules[{package!r}] = None; from devicefix.cli import main; main({arguments!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder.path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Error: verify needs {package}: pip install 'devicefix[verify]'\n"
+
+
+def test_a_python_that_is_not_there_is_trouble(folder: Folder) -> None:
+    folder.write(train="pass\n")
+    done = folder.verify("--python", "/not/there", "train.py")
+    assert (done.status, done.errors) == (2, "Error: /not/there: No such file or directory\n")
+
+
 def test_a_command_without_python_is_trouble(folder: Folder) -> None:
     done = folder.verify("-c", "true")
     assert (done.status, done.report["verdict"]) == (2, "trouble")

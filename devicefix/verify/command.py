@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.options import common_folder, rule_options, settings_for, unsafe_option
+from devicefix.options import Trouble, common_folder, rule_options, settings_for, unsafe_option
 
 if TYPE_CHECKING:
     from devicefix.config import Settings
@@ -127,6 +127,7 @@ def verify(
     No file is changed but by the program itself. The verdict is pass, fail or stopped; every request for
     CUDA that is left is listed, and so is memory that CUDA would have copied.
     """
+    _need(python)
     from devicefix.verify import session
     from devicefix.verify.launch import Limits
     from devicefix.verify.runs import Task
@@ -151,7 +152,7 @@ def verify(
         to_stderr=output_format == "json",
     )
     settings = settings_for(task.sources, config_file, None, given)
-    report = perform(task, settings, python)
+    report = perform(task, settings)
     show(report, output_format)
     ctx.exit(STATUSES[report.verdict.value])
 
@@ -175,6 +176,7 @@ def perform_for(
     Returns:
         What has come of it, and whether it counts: it has passed, or taken the steps asked for.
     """
+    _need(sys.executable)
     from devicefix.verify import session
     from devicefix.verify.launch import Limits
     from devicefix.verify.runs import Task
@@ -198,17 +200,17 @@ def perform_for(
     )
 
 
-def perform(
-    task: Task, settings: Settings, python: str = sys.executable, rewritten: list[New] | None = None
-) -> Report:
+def perform(task: Task, settings: Settings, rewritten: list[New] | None = None) -> Report:
     """Do what a task asks for, with a word now and then of how far it is."""
+    from devicefix.report.concise import printable
     from devicefix.verify import session
 
-    _need("psutil")
-    if python == sys.executable:
-        _need("torch")
-    with progress(task) as tick:
-        return session.verify(task, settings, tick, rewritten)
+    try:
+        with progress(task) as tick:
+            return session.verify(task, settings, tick, rewritten)
+    except OSError as problem:
+        what = problem.filename or task.command[0]
+        raise Trouble(f"{printable(str(what))}: {problem.strerror or problem}") from None
 
 
 def show(report: Report, output_format: str = "text") -> None:
@@ -238,9 +240,11 @@ def _command(
     return [python, *(["-m", program] if module else [str(script)]), *arguments]
 
 
-def _need(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise click.ClickException(f"verify needs {package}: pip install 'devicefix[verify]'")
+def _need(python: str) -> None:
+    """End the program where a package is missing that only verify needs."""
+    for package in ("psutil", "torch") if python == sys.executable else ("psutil",):
+        if importlib.util.find_spec(package) is None:
+            raise Trouble(f"verify needs {package}: pip install 'devicefix[verify]'")
 
 
 @contextmanager
