@@ -33,8 +33,9 @@ from traceback import extract_tb
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.finding import Edit, Finding, Result
-from devicefix.project import Project, Summary, summarize
+from devicefix.project import Project
 from devicefix.source import Source
+from devicefix.summary import Summary, summarize
 
 CRASH, BROKEN, UNSTABLE, STRAY, COMMENT = FAULTS = (
     "crashes",

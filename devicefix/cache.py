@@ -183,7 +183,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def _seen(path: str, entry: Any) -> Seen:
-    from devicefix.project import Summary
+    from devicefix.summary import Summary
 
     known, summary, findings, answers = entry
     return Seen(

@@ -12,7 +12,8 @@ from devicefix.bound import BoundDevices
 from devicefix.facts import ASKS, Facts, Scope, dotted
 from devicefix.finding import Edit, Safety
 from devicefix.layout import IMPORT, Layout, imports_something
-from devicefix.project import Project, late_settings
+from devicefix.project import Project
+from devicefix.summary import late_settings
 
 _NAMES = ("device", "default_device", "_device", "torch_device", "_default_device")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from devicefix.finding import Result
 
 if TYPE_CHECKING:
-    from devicefix.project import Answers, Summary
+    from devicefix.project import Answers
+    from devicefix.summary import Summary
 
 
 @dataclass(slots=True)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from devicefix.cache import Cache
-    from devicefix.project import Project, Summary
+    from devicefix.project import Project
+    from devicefix.summary import Summary
 
 POOL_FROM = 40  # files; below, starting processes takes longer than they save
 CHUNK = 16  # files that a process takes at a time
@@ -107,7 +108,8 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
     A commit's few files are checked with what they rest on: their base classes, star imports and flags.
     """
     from devicefix.files import work_tree
-    from devicefix.project import candidates, summarize
+    from devicefix.project import candidates
+    from devicefix.summary import summarize
 
     if not summaries or len(summaries) > POOL_FROM:  # so many are a project by themselves
         return []
@@ -139,7 +141,8 @@ def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
         settings: as for the engine.
     """
     from devicefix.beside import is_beside
-    from devicefix.project import Project, summarize
+    from devicefix.project import Project
+    from devicefix.summary import summarize
 
     try:
         summary = None if is_beside(path) else summarize(data, path)
@@ -162,7 +165,8 @@ def _look(settings: Settings, among: int, path: str) -> Seen:
 def _seen(settings: Settings, among: int, path: str) -> Seen:
     from devicefix import beside, engine
     from devicefix.cache import digest
-    from devicefix.project import Project, passed_through, summary_of
+    from devicefix.project import Project
+    from devicefix.summary import passed_through, summary_of
 
     data = Path(path).read_bytes()
     known = digest(data) if settings.cache_dir else ""

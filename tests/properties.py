@@ -12,8 +12,9 @@ from devicefix.config import TARGETS, Settings
 from devicefix.engine import run
 from devicefix.finding import Edit, Finding, Result
 from devicefix.gate import may_matter
-from devicefix.project import Project, summarize
+from devicefix.project import Project
 from devicefix.source import Source
+from devicefix.summary import summarize
 
 SETTINGS = tuple(
     Settings(unsafe_fixes=unsafe, target=target) for target in TARGETS for unsafe in (False, True)

@@ -10,8 +10,9 @@ import pytest
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.finding import Finding, Safety
-from devicefix.project import Project, summarize
+from devicefix.project import Project
 from devicefix.rules import RULES
+from devicefix.summary import summarize
 
 PATTERNS = (Path(__file__).parents[1] / "docs" / "patterns.md").read_text()
 ROW = re.compile(

@@ -9,7 +9,8 @@ import pytest
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.finding import Result
-from devicefix.project import Project, summarize
+from devicefix.project import Project
+from devicefix.summary import summarize
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
 

@@ -26,8 +26,9 @@ import torch
 
 from devicefix.config import Settings
 from devicefix.engine import run
-from devicefix.project import Project, summarize
+from devicefix.project import Project
 from devicefix.runtime.machine import Machine, Played
+from devicefix.summary import summarize
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))

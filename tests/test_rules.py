@@ -7,9 +7,10 @@ import pytest
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.finding import Result
-from devicefix.project import Project, summarize
+from devicefix.project import Project
 from devicefix.rule import Changed, Rule
 from devicefix.rules import RULES
+from devicefix.summary import summarize
 
 SECTIONS = ("## What it does", "## Why it matters", "## Example", "## Use instead", "## Fix safety")
 MATCHES = [pytest.param(rule, example, id=f"{code}-{i}")

@@ -15,8 +15,9 @@ from devicefix.cli import main
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.finding import Edit
-from devicefix.project import Project, summarize
+from devicefix.project import Project
 from devicefix.selfcheck import SelfCheckError, check
+from devicefix.summary import summarize
 
 BEFORE = """\
 import torch

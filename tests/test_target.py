@@ -10,7 +10,8 @@ import pytest
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.finding import Result
-from devicefix.project import Project, summarize
+from devicefix.project import Project
+from devicefix.summary import summarize
 
 DEVICE = (
     'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")'
