@@ -21,13 +21,11 @@ from typing import Any
 from devicefix import __version__
 from devicefix.config import Settings
 from devicefix.finding import Finding, Fix, Result, Safety
-from devicefix.outcome import Outcome, Seen
+from devicefix.outcome import Outcome, Seen, Stamp
 
 NAME = ".devicefix_cache"
 _RACY = 2_000_000_000  # ns; what has just been changed may be changed again without a new time
 _WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError)  # what a broken file may lead to
-
-Stamp = list[int]  # time of the last change in ns, and size
 
 
 class Cache:
@@ -41,15 +39,16 @@ class Cache:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._file = folder / __version__ / f"{_key(settings)}.json"
         self._paths: list[str] = []
-        self._stamps: dict[str, Stamp] = {}
+        self._stamps: dict[str, Any] = {}
         self._outcomes: list[Any] = []
-        self._saved = 0
+        self._begun = time.time_ns()
+        self._saved_from = 0  # when the run began that has saved this
         self._rest = ""
         self._entries: dict[str, Any] | None = None
         with suppress(OSError, *_WRONG):
             first, self._rest = self._file.read_text(encoding="utf-8").split("\n", 1)
             content = json.loads(first)
-            self._saved, self._paths = int(content["saved"]), content["paths"]
+            self._saved_from, self._paths = int(content["begun"]), content["paths"]
             self._stamps, self._outcomes = dict(content["stamps"]), content["outcomes"]
 
     def outcomes(self, paths: list[str]) -> list[Outcome] | None:
@@ -74,13 +73,14 @@ class Cache:
         for path in paths:
             entry = self._entries.get(path)
             with suppress(OSError, *_WRONG):
+                now = stamp(path)
                 if entry and (self._unchanged(path) or digest(Path(path).read_bytes()) == entry[0]):
-                    found[path] = _seen(path, entry)
+                    found[path] = _seen(path, now, entry)
         return found
 
     def _unchanged(self, path: str) -> bool:
         known = self._stamps.get(path)
-        return known is not None and known == _stamp(path) and known[0] < self._saved - _RACY
+        return known is not None and known == stamp(path) and known[0] < self._saved_from - _RACY
 
     def save(self, seen: Mapping[str, Seen], outcomes: Iterable[Outcome]) -> None:
         """Keep what a run has found; where that can't be written, there is no cache.
@@ -89,11 +89,10 @@ class Cache:
             seen: what each file gives by itself.
             outcomes: what came of them together.
         """
-        saved = time.time_ns()
         first = {
-            "saved": saved,
+            "begun": self._begun,
             "paths": list(seen),
-            "stamps": {path: stamp for path in seen if (stamp := _stamp(path))},
+            "stamps": {path: each.stamp for path, each in seen.items() if each.stamp},
             "outcomes": [_plain_outcome(each) for each in outcomes if each.result.findings],
         }
         rest = {path: _plain(each) for path, each in seen.items() if each.digest}
@@ -110,7 +109,8 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _stamp(path: str) -> Stamp | None:
+def stamp(path: str) -> Stamp | None:
+    """The time of a file's last change in ns, and its size: to be taken before the file is read."""
     try:
         status = os.stat(path)
     except OSError:
@@ -182,12 +182,13 @@ def _plain_value(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _seen(path: str, entry: Any) -> Seen:
+def _seen(path: str, now: Stamp | None, entry: Any) -> Seen:
     from devicefix.summary import Summary
 
     known, summary, findings, answers = entry
     return Seen(
         known,
+        now,
         None
         if summary is None
         else Summary(path, **{name: _READERS[name](value) for name, value in summary.items()}),

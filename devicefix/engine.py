@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devicefix.finding import Edit, Finding, Fix, Result, Safety
@@ -20,13 +22,16 @@ if TYPE_CHECKING:
     from devicefix.rule import Context
 
 SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
-_NOQA = re.compile(r"#\s*noqa(?::\s?(?P<codes>[A-Z][A-Z0-9]+(?:[,\s]+[A-Z][A-Z0-9]+)*))?", re.I)
+_NOQA = re.compile(  # within one line
+    r"#[^\S\r\n]*noqa(?::[^\S\r\n]?(?P<codes>[A-Z][A-Z0-9]+(?:(?:,|[^\S\r\n])+[A-Z][A-Z0-9]+)*))?", re.I
+)
 
 UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
 
-_INNER = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
+_TOO_DEEP = "since the code is nested too deeply"
+ROUNDS = 10  # of fixes that let others become possible; three have been seen
 
 
 def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
@@ -42,7 +47,7 @@ def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
         The findings, those of them that are fixed, and the new bytes where any change.
     """
     result = Result(path)
-    if not matters(data):
+    if not matters(data, settings):
         return result
     from devicefix.facts import Facts
 
@@ -57,9 +62,20 @@ def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
     return examine(facts, path, settings, project)
 
 
-def matters(data: bytes) -> bool:
+def matters(data: bytes, settings: Settings) -> bool:
     """Whether a file's bytes may hold something to find, and do not ask to be left out."""
-    return may_matter(data) and not SKIP_FILE.search(data)
+    if not may_matter(data) and not (b"torch" in data and any(word in data for word in _words(settings))):
+        return False
+    return not (b"skip-file" in data and SKIP_FILE.search(data))
+
+
+@lru_cache(maxsize=1)
+def _words(settings: Settings) -> tuple[bytes, ...]:
+    """What the rules that are on look for, besides what every run looks for."""
+    from devicefix.rules import RULES
+
+    on = (rule for code, rule in RULES.items() if rule.words and settings.enabled(code, rule.default))
+    return tuple(word for rule in on for word in rule.words)
 
 
 def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Result:
@@ -80,6 +96,59 @@ def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Re
     return result
 
 
+def settle(result: Result, data: bytes, settings: Settings, project: Project) -> Result:
+    """Fix what the fixes of a file have let become possible, until nothing does.
+
+    Args:
+        result: what `run` has made of the file.
+        data: the file's bytes.
+        settings: as for `run`.
+        project: as for `run`.
+
+    Returns:
+        The same for a file that was not changed. Else the findings that remain stand where they are in the
+        new source, and those that are fixed in the old one.
+    """
+    if result.output is None:
+        return result
+    fixed, output = list(result.fixed), result.output
+    for _ in range(ROUNDS):
+        after = run(output, result.path, settings, project)
+        if after.output is None:
+            return Result(result.path, fixed + after.findings, fixed, output)
+        fixed += _where_they_were(after.fixed, data, output)
+        output = after.output
+    # They undo each other, or one its own work: no better than the first.
+    after = run(result.output, result.path, replace(settings, fix=False), project)
+    return Result(result.path, result.fixed + after.findings, result.fixed, result.output)
+
+
+def _where_they_were(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]:
+    """Findings in a new text, at the lines of the old one that theirs have come of."""
+    from difflib import SequenceMatcher
+
+    lines, others = (re.split("\r\n|\r|\n", Source(data).text) for data in (old, new))
+    origin: list[int] = []
+    for _, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
+        most = min(max(first, last - 1), len(lines) - 1)
+        origin += (min(first + at, most) for at in range(end - start))
+
+    def place(line: int, column: int) -> tuple[int, int]:
+        was = origin[line - 1]
+        return was + 1, min(column, len(lines[was]) + 1)
+
+    return [
+        Finding(
+            each.code,
+            each.message,
+            *place(each.line, each.column),
+            *place(each.end_line, each.end_column),
+            each.fix,
+        )
+        for each in findings
+    ]
+
+
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
     from devicefix.rule import Context, visitors
     from devicefix.rules import RULES
@@ -92,7 +161,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
             for kind, visit in visitors(rule(context)):
                 table.setdefault(kind, []).append((visit, rule.heeds_claims))
     found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
-    return found, context.devices
+    return _unless_deep(facts, found), context.devices
 
 
 def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
@@ -102,7 +171,7 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
         if visits is None:
             continue
         string = tree.strings.get(node)
-        claimed = bool(context.claimed) and _is_claimed(node, context)
+        claimed = node in context.claimed
         for visit, heeds_claims in visits:
             if claimed and heeds_claims:
                 continue
@@ -111,22 +180,40 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
                 yield finding if string is None else _in_string(context, string, finding)
 
 
-def _is_claimed(node: ast.AST, context: Context) -> bool:
-    """Whether a node, or one around it in the same statement, is claimed."""
-    if node in context.claimed:
-        return True
-    around = (parent for _, parent in context.facts.tree.ancestors(node) if isinstance(parent, _INNER))
-    return any(parent in context.claimed for parent in around)
-
-
 def _unless_data(module: ast.Module, finding: Finding) -> Finding:
     """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
     if finding.fix is None or "import torch" not in finding.fix.needs:
         return finding
     if any(not isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in module.body):
         return finding
-    message = f"{finding.message} (not fixed in a module of plain values: choose it where it is used)"
-    return replace(finding, message=message, fix=None)
+    return _not_fixed(finding, "in a module of plain values: choose it where it is used")
+
+
+def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """The findings, less the fixes that would change what is nested too deeply."""
+    from devicefix.rewriting import may_be_too_deep, too_deep
+
+    text = facts.source.text
+    changed = {
+        (edit.start, edit.end)
+        for each in findings
+        if each.fix
+        for edit in each.fix.edits
+        if callable(edit.new)
+    }
+    if not any(may_be_too_deep(text[start:end]) for start, end in changed):
+        return findings
+    deep = changed.intersection(map(facts.source.span, too_deep(facts.tree.module)))
+    return [
+        _not_fixed(each, _TOO_DEEP)
+        if each.fix and any((edit.start, edit.end) in deep for edit in each.fix.edits)
+        else each
+        for each in findings
+    ]
+
+
+def _not_fixed(finding: Finding, why: str) -> Finding:
+    return replace(finding, message=f"{finding.message} (not fixed {why})", fix=None)
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:
@@ -135,17 +222,23 @@ def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Fin
     start, end = map(context.source.position, span)
     if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):
         return Finding(finding.code, finding.message, *start, *end, finding.fix)
-    message = f"{finding.message} (not fixed inside an f-string: take the expression out of it)"
-    return Finding(finding.code, message, *start, *end)
+    finding = _not_fixed(finding, "inside an f-string: take the expression out of it")
+    return Finding(finding.code, finding.message, *start, *end)
 
 
 def silenced(source: Source, finding: Finding) -> bool:
-    for line in {finding.line, finding.end_line}:
-        start = source.line_starts[line - 1]
-        match = _NOQA.search(source.text[start : source.line_end(start)])
-        if match and (match["codes"] is None or finding.code in re.split(r"[,\s]+", match["codes"].upper())):
-            return True
-    return False
+    comments = (_silencing(source).get(line) for line in (finding.line, finding.end_line))
+    return any(codes is not None and (not codes or finding.code in codes) for codes in comments)
+
+
+@lru_cache(maxsize=1)
+def _silencing(source: Source) -> dict[int, list[str]]:
+    """The codes that `# noqa: ...` names, by line; none for a `# noqa` that silences all."""
+    found: dict[int, list[str]] = {}
+    for match in _NOQA.finditer(source.text):
+        codes = re.split(r"[,\s]+", match["codes"].upper()) if match["codes"] else []
+        found.setdefault(source.position(match.start())[0], codes)
+    return found
 
 
 def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -> None:
@@ -165,10 +258,7 @@ def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -
     try:
         result.output = _rewritten(source, devices, chosen)
     except RecursionError:
-        why = "(not fixed: the code is nested too deeply)"
-        result.findings = [
-            replace(each, message=f"{each.message} {why}", fix=None) for each in result.findings
-        ]
+        result.findings = [_not_fixed(each, _TOO_DEEP) for each in result.findings]
         return
     except Exception as problem:
         raise SelfCheckError(_told(source, devices, settings, result.path, chosen, problem)) from problem

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from devicefix.summary import Summary
 
 
+Stamp = list[int]
+
+
 @dataclass(slots=True)
 class Outcome:
     """What became of one file: a result, or an error that says why there is none.
@@ -31,6 +34,7 @@ class Seen:
 
     Attributes:
         digest: of the file's content.
+        stamp: the time of the file's last change in ns, and its size, before it was read.
         summary: its facts, for the others.
         outcome: what is to say of it, None for nothing.
         answers: what it asked of the project, and was told: where the others make no difference to that,
@@ -38,6 +42,7 @@ class Seen:
     """
 
     digest: str = ""
+    stamp: Stamp | None = None
     summary: Summary | None = None
     outcome: Outcome | None = None
     answers: Answers = field(default_factory=dict)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -18,9 +16,9 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeVar
 
 from devicefix.config import Settings
-from devicefix.finding import Finding, Result
+from devicefix.finding import Result
 from devicefix.gate import may_matter
-from devicefix.outcome import Outcome, Seen
+from devicefix.outcome import Outcome, Seen, Stamp
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -95,6 +93,9 @@ def _together(
 
 def _stored(project: Project, stack: ExitStack) -> str:
     """A file that holds the project's facts, which each process reads once."""
+    import pickle
+    import tempfile
+
     handle, name = tempfile.mkstemp(prefix="devicefix-")
     stack.callback(os.unlink, name)
     with os.fdopen(handle, "wb") as file:
@@ -163,30 +164,40 @@ def _look(settings: Settings, among: int, path: str) -> Seen:
 
 
 def _seen(settings: Settings, among: int, path: str) -> Seen:
-    from devicefix import beside, engine
-    from devicefix.cache import digest
+    from devicefix import engine
+    from devicefix.beside import is_beside
     from devicefix.project import Project
     from devicefix.summary import passed_through, summary_of
 
-    data = Path(path).read_bytes()
-    known = digest(data) if settings.cache_dir else ""
-    if beside.is_beside(path):
-        return Seen(known, outcome=Outcome(path, beside.run(data, path, settings)))
-    matters = engine.matters(data)
+    data, version = _read(path, settings)
+    if is_beside(path):
+        return Seen(*version, outcome=_outcome(data, path, settings, Project()))
+    matters = engine.matters(data, settings)
     if not matters and b"CUDA_VISIBLE_DEVICES" not in data and not may_matter(data):
-        return Seen(known, passed_through(data, path))
+        return Seen(*version, passed_through(data, path))
     from devicefix.facts import Facts
 
     try:
         facts = Facts.read(data)
         summary = summary_of(facts, path)
     except engine.UNREADABLE:
-        return Seen(known, outcome=_outcome(data, path, settings, Project()))
+        return Seen(*version, outcome=_outcome(data, path, settings, Project()))
     if not matters:
-        return Seen(known, summary)
+        return Seen(*version, summary)
     alone = Project.alone(summary, among)
     result = engine.examine(facts, path, settings, alone)
-    return Seen(known, summary, _after(result, data, settings, alone), alone.answers)
+    return Seen(*version, summary, _after(result, data, settings, alone), alone.answers)
+
+
+def _read(path: str, settings: Settings) -> tuple[bytes, tuple[str, Stamp | None]]:
+    """A file's content, and what a cache wants to know of it."""
+    if settings.cache_dir is None:
+        return Path(path).read_bytes(), ("", None)
+    from devicefix.cache import digest, stamp
+
+    now = stamp(path)  # a change after this is seen by the next run
+    data = Path(path).read_bytes()
+    return data, (digest(data), now)
 
 
 def _examine(settings: Settings, project: str, path: str) -> Outcome:
@@ -201,35 +212,37 @@ def _examine(settings: Settings, project: str, path: str) -> Outcome:
 
 def _outcome(data: bytes, path: str, settings: Settings, project: Project) -> Outcome:
     """What the engine makes of one file."""
-    from devicefix import beside, engine
+    from devicefix import engine
+    from devicefix.beside import is_beside
 
-    if beside.is_beside(path):
-        return Outcome(path, beside.run(data, path, settings))
+    if is_beside(path):
+        from devicefix.beside.examine import run as look_beside
+
+        return Outcome(path, look_beside(data, path, settings))
     return _after(engine.run(data, path, settings, project), data, settings, project)
 
 
 def _after(result: Result, data: bytes, settings: Settings, project: Project) -> Outcome:
-    """The outcome of a file: where it was fixed, what remains is looked for in the new source."""
+    """The outcome of a file, with what its fixes have let become possible fixed as well."""
     from devicefix import engine
 
-    path = result.path
-    if result.output is None:
-        return Outcome(path, _portable(path, result.remaining, result.fixed))
-    after = engine.run(result.output, path, replace(settings, fix=False), project)
-    return Outcome(path, _portable(path, after.findings, result.fixed, result.output), before=data)
+    result = engine.settle(result, data, settings, project)
+    before = b"" if result.output is None else data
+    return Outcome(result.path, _portable(result), before)
 
 
-def _portable(
-    path: str, remaining: list[Finding], fixed: list[Finding], output: bytes | None = None
-) -> Result:
+def _portable(result: Result) -> Result:
     """A result to hand to another process: its fixes hold no functions."""
-    fixed = [finding.without_fix() for finding in fixed]
-    return Result(path, fixed + [finding.without_fix() for finding in remaining], fixed, output)
+    fixed = [finding.without_fix() for finding in result.fixed]
+    remaining = [finding.without_fix() for finding in result.remaining]
+    return Result(result.path, fixed + remaining, fixed, result.output)
 
 
 @lru_cache(maxsize=1)
 def _loaded(project: str) -> Project:
     """The project's facts, once a process and not once a file."""
+    import pickle
+
     loaded: Project = pickle.loads(Path(project).read_bytes())
     return loaded
 
@@ -274,10 +287,10 @@ def collect_less() -> None:
 
     Syntax trees are many small objects, which mostly go without it: by default it takes a third of the time.
     """
+    gc.set_threshold(50_000, 50, 1000)
     from devicefix.rules import RULES  # noqa: F401 so that what stays is there
 
     gc.freeze()
-    gc.set_threshold(50_000, 50, 1000)
 
 
 def _each(function: Callable[[T], R], items: list[T], pool: Executor | None) -> Iterator[R]:

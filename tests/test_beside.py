@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicefix.beside import LARGEST, Pair, is_beside, run
+from devicefix.beside import is_beside
+from devicefix.beside.examine import LARGEST, run
 from devicefix.beside.shell import makefile_pairs, shell_pairs
-from devicefix.beside.structured import json_pairs, toml_pairs, yaml_pairs
+from devicefix.beside.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 from devicefix.cli import main
 from devicefix.config import Settings
 

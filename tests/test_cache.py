@@ -116,6 +116,18 @@ def test_a_change_within_the_clocks_tick_is_seen(tree: Path, tmp_path: Path) -> 
     assert found(tree, settings) == found(tree, Settings(quiet=True))
 
 
+def test_a_change_during_a_run_is_seen_by_the_next(tree: Path, tmp_path: Path) -> None:
+    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    paths = [os.fspath(path) for path in sorted(tree.iterdir())]
+    kept = cache.Cache(tmp_path / "cache", settings)
+    seen = {path: runner._look(settings, len(paths), path) for path in paths}
+    changed = tree / "m1.py"
+    changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
+    os.utime(changed, (0, 0))  # as a copy that keeps the time
+    kept.save(seen, [each.outcome for each in seen.values() if each.outcome])
+    assert found(tree, settings) == found(tree, Settings(quiet=True))
+
+
 @pytest.mark.parametrize(
     "change", [{"select": ("DF101",)}, {"ignore": ("DF1",)}, {"target": "accelerator"}], ids=str
 )
@@ -128,7 +140,7 @@ def test_other_settings_are_another_cache(change: dict[str, object], tree: Path,
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"saved": "x"}\n', b"null\nnull", b"\x00" * 10],
+    [b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"begun": "x"}\n', b"null\nnull", b"\x00" * 10],
 )
 def test_a_broken_cache_is_no_cache(content: bytes, tree: Path, tmp_path: Path) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")

@@ -1,85 +1,30 @@
-"""Configuration files and shell scripts beside the code: what in them ties a program to CUDA. Pure."""
+"""Configuration files and shell scripts beside the code: which they are, and what is found in them."""
 
 from __future__ import annotations
 
 import os.path
-import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
-from devicefix.beside.shell import makefile_pairs, shell_pairs
-from devicefix.beside.structured import Pair, json_pairs, toml_pairs, yaml_pairs
-from devicefix.beside.ties import tie
-from devicefix.engine import SKIP_FILE, silenced
-from devicefix.finding import Finding, Result
-from devicefix.source import DecodeError, Source
-
-if TYPE_CHECKING:
-    from devicefix.config import Settings
-
-LARGEST = 1_000_000  # bytes; what is larger holds data
-_WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
-_SHOWN = 60
-
-Reader = Callable[[str], Iterable[Pair]]
-
-_READERS: dict[str, Reader] = {
-    ".yaml": yaml_pairs,
-    ".yml": yaml_pairs,
-    ".json": json_pairs,
-    ".jsonc": json_pairs,
-    ".jsonnet": json_pairs,
-    ".toml": toml_pairs,
-    ".sh": shell_pairs,
-    ".bash": shell_pairs,
-    ".mk": makefile_pairs,
+_LANGUAGES = {
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".jsonc": "json",
+    ".jsonnet": "json",
+    ".toml": "toml",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".mk": "make",
+    "makefile": "make",
+    "gnumakefile": "make",
 }
-_NAMED: dict[str, Reader] = {"makefile": makefile_pairs, "gnumakefile": makefile_pairs}
 
 
-def reader(path: str) -> Reader | None:
-    """How a file is read, by its name; None for what is no configuration and no script."""
+def language_of(path: str) -> str | None:
+    """The language of a file, by its name; None for what is no configuration and no script."""
     name = os.path.basename(path).lower()
-    return _NAMED.get(name) or _READERS.get(os.path.splitext(name)[1])
+    return _LANGUAGES.get(name) or _LANGUAGES.get(os.path.splitext(name)[1])
 
 
 def is_beside(path: str) -> bool:
     """Whether a path is that of a configuration file or a shell script."""
-    return reader(path) is not None
-
-
-def run(data: bytes, path: str, settings: Settings) -> Result:
-    """Look for ties to CUDA in a configuration file or script. Nothing is ever changed.
-
-    The file is read leniently, since templates and comments make many of them something else than
-    their name says. What is binary, or larger than `LARGEST`, is left alone.
-
-    Args:
-        data: the file's bytes.
-        path: its name says how it is read.
-        settings: which rules are on.
-    """
-    from devicefix.rules.config_file import ConfigFile
-
-    result = Result(path)
-    pairs = reader(path)
-    if pairs is None or not settings.enabled(ConfigFile.code, ConfigFile.default):
-        return result
-    if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
-        return result
-    try:
-        source = Source(data)
-    except DecodeError:
-        # Bytes that are not what they say: read what can be, and believe no `coding:`.
-        source = Source(data.decode(errors="replace").replace("coding", "c-ding").encode())
-    for pair in pairs(source.text):
-        message = tie(pair.key, pair.values, pair.several, pair.shell)
-        if message is None:
-            continue
-        code = " ".join(source.text[pair.start : pair.end].replace("\\\n", " ").split())
-        code = code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…"
-        places = *source.position(pair.start), *source.position(pair.end)
-        finding = Finding(ConfigFile.code, f"`{code}` {message}", *places)
-        if not silenced(source, finding):
-            result.findings.append(finding)
-    return result
+    return language_of(path) is not None
