@@ -17,6 +17,7 @@ from devicefix.finding import Edit, Finding, Fix, Safety
 from devicefix.project import Project
 from devicefix.source import Source
 
+_INNER = (ast.expr, ast.keyword, ast.arguments, ast.Assert)  # what holds no statements
 # Where `a if b else c` may stand without parentheses, by parent and field.
 _ROOMY = (
     ast.Call, ast.keyword, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.List,
@@ -54,8 +55,9 @@ class Context:
         self.claimed: set[ast.AST] = set()
 
     def claim(self, *nodes: ast.AST) -> None:
-        """Keep the other rules from looking at nodes, and at what is inside them."""
-        self.claimed.update(nodes)
+        """Keep the other rules from looking at nodes, and at the expressions inside them."""
+        for node in nodes:
+            self.claimed.update(ast.walk(node) if isinstance(node, _INNER) else (node,))
 
     def replace(self, node: ast.expr, use: Use, safety: Safety = Safety.SAFE) -> Fix:
         """A fix that puts another expression in a node's place, in parentheses where it needs them."""
@@ -127,6 +129,7 @@ class Rule:
         summary: one line for lists of rules.
         default: whether the rule is on when nothing selects it.
         targets: the targets with which it is on at all.
+        words: what it looks for in files that hold none of the words of `gate`.
         heeds_claims: whether it passes over what other rules have claimed.
         MATCHES: examples that it matches, with what becomes of them.
         LEAVES: examples that it leaves alone.
@@ -137,6 +140,7 @@ class Rule:
     summary: ClassVar[str]
     default: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = TARGETS
+    words: ClassVar[tuple[bytes, ...]] = ()
     heeds_claims: ClassVar[bool] = True
     MATCHES: ClassVar[tuple[Changed, ...]] = ()
     LEAVES: ClassVar[tuple[str, ...]] = ()

@@ -181,9 +181,8 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _imports(facts: Facts) -> Iterable[str]:
-    for node in facts.tree.parents:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield from _imported(node)
+    for node in facts.tree.imports:
+        yield from _imported(node)
 
 
 def _flags(facts: Facts) -> dict[str, bool]:

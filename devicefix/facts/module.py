@@ -7,12 +7,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
+from typing import Any, TypeVar
 
 from devicefix.facts.guards import Guards
 from devicefix.facts.scopes import Binding, Scope, Tree, dotted
 from devicefix.source import Source
 
 Question = Callable[[str], bool]
+Answer = TypeVar("Answer")
+
+_HOPS = 4  # how many names to follow from one to the next: `a = torch`, `b = a`
 
 
 class Facts:
@@ -37,8 +41,9 @@ class Facts:
         self.source = source
         self.tree = Tree(module, source.text)
         self.guards = Guards(self)
-        self._resolved: dict[tuple[Scope, str, int], str | None] = {}
-        self._resolved_in = 0
+        self._resolved: dict[ast.expr, str | None] = {}
+        self._answers: dict[tuple[Any, ...], Any] = {}
+        self._answered_in = 0
 
     @classmethod
     def read(cls, data: bytes) -> Facts:
@@ -54,63 +59,79 @@ class Facts:
         """The facts of the same module where more is known of others; the tree is shared."""
         more = copy(self)
         more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
+        more._answers = {}
         return more
+
+    def once(
+        self, question: Callable[..., Answer], about: Scope | Sequence[Binding], *more: object
+    ) -> Answer:
+        """The answer to a question about a scope, or about all bindings of a name: worked out once.
+
+        A name may be bound, and asked about, in thousands of places.
+
+        Args:
+            question: a function of these facts and what follows here.
+            about: what it is about; of bindings all, as the tree holds them.
+            more: what else the answer depends on.
+        """
+        self._forget_what_is_outdated()
+        key = question, id(about), *more  # what it is about lives as long as the tree
+        if key not in self._answers:
+            self._answers[key] = question(self, about, *more)
+        answer: Answer = self._answers[key]
+        return answer
+
+    def _forget_what_is_outdated(self) -> None:
+        if self._answered_in != self.tree.bound:  # what a name stands for can change with each one
+            self._answers.clear()
+            self._resolved.clear()
+            self._answered_in = self.tree.bound
 
     def bindings(self, node: ast.expr) -> Sequence[Binding]:
         """What a name, or a dotted path such as `args.cuda`, is bound to in this module.
 
         Empty where that can't be known: a parameter, an import, a builtin, an attribute of one.
         """
-        found: Sequence[Binding] = ()
         if isinstance(node, ast.Name):
             looked_up = self.tree.scope(node).lookup(node.id)
-            if looked_up is not None and not any(each.parameter or each.imported for each in looked_up[1]):
-                found = looked_up[1]
+            found = looked_up[1] if looked_up is not None else ()
         else:
             found = self.tree.attributes.get(dotted(node) or "", ())
-        for binding in found:
-            self.tree.look_into(binding.node)
-        return found
+        return self.once(_assigned, found) if found else ()
 
     def value(self, node: ast.expr) -> ast.expr | None:
         """The one expression that a name is bound to, or None."""
         bindings = self.bindings(node)
         return bindings[0].value if len(bindings) == 1 else None
 
-    def resolve(self, node: ast.expr, depth: int = 4) -> str | None:
+    def resolve(self, node: ast.expr) -> str | None:
         """The dotted name that an expression stands for, by the module's imports.
 
         `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for what is
         no import, or an attribute of one.
         """
-        if isinstance(node, ast.Attribute):
-            inner = node
-            while isinstance(inner.value, ast.Attribute):
-                inner = inner.value
-            base = self.resolve(inner.value, depth)
-            path = dotted(node) if base else None
-            return path and f"{base}.{path.partition('.')[2]}"
-        if not isinstance(node, ast.Name):
-            return None
-        if self._resolved_in != self.tree.bound:  # what a name stands for can change with each one
-            self._resolved.clear()
-            self._resolved_in = self.tree.bound
-        key = self.tree.scope(node), node.id, depth
-        if key not in self._resolved:
-            self._resolved[key] = self._imported(node, depth)
-        return self._resolved[key]
+        self._forget_what_is_outdated()
+        if node not in self._resolved:
+            self._resolved[node] = self._stands_for(node, _HOPS)
+        return self._resolved[node]
 
-    def _imported(self, node: ast.Name, depth: int) -> str | None:
+    def _stands_for(self, node: ast.expr, hops: int) -> str | None:
+        names = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        base = self._imported(node, hops) if isinstance(node, ast.Name) else None
+        return base and ".".join((base, *reversed(names)))
+
+    def _imported(self, node: ast.Name, hops: int) -> str | None:
         found = self.tree.scope(node).lookup(node.id)
         if found is None:
             return "torch" if node.id == "torch" else None
-        imported = {each.imported for each in found[1] if each.imported}
-        # `import model` and then `model = model.Net()`: not the module any more.
-        others = [each for each in found[1] if not each.imported and not _missing(each)]
-        if imported and not others:
-            return "torch" if "torch" in imported else imported.pop() if len(imported) == 1 else None
-        if len(found[1]) == 1 and depth and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
-            return self.resolve(found[1][0].value, depth - 1)
+        imported = self.once(_import_of, found[1])
+        if imported is not None:
+            return imported
+        if len(found[1]) == 1 and hops and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
+            return self._stands_for(found[1][0].value, hops - 1)
         return None
 
     def call(self, node: ast.AST, *names: str) -> bool:
@@ -124,9 +145,9 @@ class Facts:
     def torch_name(self, node: ast.AST) -> str | None:
         """What torch is called at a place, None where it is not imported there."""
         for scope in self.tree.scope(node).chain():
-            for name in scope.bindings:
-                if any(each.imported == "torch" for each in scope.bindings[name]):
-                    return name
+            name = self.once(_torch_in, scope)
+            if name is not None:
+                return name
         return "torch" if self._torch_from_star else None
 
     @cached_property
@@ -156,8 +177,15 @@ class Facts:
 
     def is_integer_option(self, name: str) -> bool:
         """Whether an attribute is an option of the command line that is always an int."""
-        kinds = {kind for option, kind in self.options if option == name}
+        kinds = self._kinds_of_options.get(name)
         return kinds == {"int"} or (not kinds and self._is_option(name))
+
+    @cached_property
+    def _kinds_of_options(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for option, kind in self.options:
+            found.setdefault(option, set()).add(kind)
+        return found
 
     @cached_property
     def options(self) -> frozenset[tuple[str, str]]:
@@ -170,9 +198,36 @@ class Facts:
         return frozenset(found)
 
 
-def _missing(binding: Binding) -> bool:
+def _assigned(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
+    """The bindings of a name, whose values are then known; none if one is a parameter or an import."""
+    if any(each.parameter or each.imported for each in bindings):
+        return ()
+    for each in bindings:
+        facts.tree.look_into(each.node)
+    return bindings
+
+
+def _import_of(facts: Facts, bindings: Sequence[Binding]) -> str | None:
+    """What a name stands for that is bound by imports."""
+    imported = {each.imported for each in bindings if each.imported}
+    # `import model` and then `model = model.Net()`: not the module any more.
+    if not imported or not all(each.imported or _missing(facts, each) for each in bindings):
+        return None
+    return "torch" if "torch" in imported else imported.pop() if len(imported) == 1 else None
+
+
+def _torch_in(facts: Facts, scope: Scope) -> str | None:
+    """What torch is called in a scope, None where it does not import it."""
+    for name, bindings in scope.bindings.items():
+        if any(each.imported == "torch" for each in bindings) and _import_of(facts, bindings) == "torch":
+            return name
+    return None
+
+
+def _missing(facts: Facts, binding: Binding) -> bool:
     """`torch = None` or the like, which stands in for an import that failed."""
-    return isinstance(binding.value, ast.Constant) and not binding.value.value
+    caught = isinstance(facts.tree.parents.get(binding.node), ast.ExceptHandler)
+    return caught or (isinstance(binding.value, ast.Constant) and not binding.value.value)
 
 
 def _option_type(call: ast.Call) -> str:

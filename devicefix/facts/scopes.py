@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from devicefix.facts.words import lines_that_matter
+from devicefix.facts.words import lines_that_matter, lines_with
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -74,11 +75,26 @@ class Scope:
         return found
 
 
-_EXPRESSIONS = {
-    kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "kind", "type_comment"))
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.AST)
-}
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+# Fields that hold no node, or none that says anything.
+_PLAIN = {
+    "ctx", "op", "ops", "kind", "type_comment", "id", "attr", "arg", "asname", "module", "level", "simple",
+    "conversion", "is_async",
+}  # fmt: skip
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold others, the last one first."""
+    names = () if kind is ast.Constant else kind._fields
+    return tuple(name for name in reversed(names) if name not in _PLAIN)
+
+
+_KINDS = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
+_FIELDS = {kind: _fields(kind) for kind in _KINDS}
+# Those of a statement, less the statements that are part of it, and these.
+_HEADER = {kind: tuple(name for name in names if name not in _BLOCKS) for kind, names in _FIELDS.items()}
+_INSIDE = {kind: tuple(name for name in names if name in _BLOCKS) for kind, names in _FIELDS.items()}
+_OPENING = {ast.Lambda, *COMPREHENSIONS}
 
 
 class Tree:
@@ -96,6 +112,7 @@ class Tree:
         nodes: the nodes of the statements that matter, each before what is inside it.
         strings: the f-string that a node is inside of, for those that are.
         attributes: values assigned to dotted paths, such as `args.cuda` or `self.device`, by path.
+        imports: the import statements.
         star_imports: the modules named in `from x import *`, with their leading dots.
         loads: the names that are read, in the statements that matter.
         declared_elsewhere: the names in `global` and `nonlocal` statements.
@@ -104,6 +121,7 @@ class Tree:
 
     def __init__(self, module: ast.Module, text: str) -> None:
         self.module = module
+        self.text = text
         self.parents: dict[ast.AST, ast.AST] = {}
         self.root = Scope(module, None)
         self.scopes: dict[ast.AST, Scope] = {module: self.root}
@@ -111,12 +129,14 @@ class Tree:
         self.nodes: list[ast.AST] = [module]
         self.strings: dict[ast.AST, ast.JoinedStr] = {}
         self.attributes: dict[str, list[Binding]] = {}
+        self.imports: list[ast.Import | ast.ImportFrom] = []
         self.star_imports: list[str] = []
         self.loads: set[str] = set()
         self.declared_elsewhere: set[str] = set()
         self.bound = 0
-        self._walk = _Walk(self, lines_that_matter(text))
-        self._walk.statements()
+        self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
+        self._seen: set[ast.AST] = set()
+        _Walk(self, self._seen).statements(lines_that_matter(text))
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which an expression or statement is evaluated.
@@ -128,8 +148,16 @@ class Tree:
 
     def look_into(self, statement: ast.AST) -> None:
         """Make sure that the expressions of a statement are known, whether or not its text matters."""
-        if isinstance(statement, ast.stmt):
-            self._walk.expressions(statement, self.within[statement])
+        if isinstance(statement, ast.stmt) and statement not in self._seen:
+            _Walk(self, self._seen).expressions(statement, self.within[statement])
+
+    def look_for(self, words: re.Pattern[str]) -> None:
+        """Make sure that the expressions of the statements are known that hold some words.
+
+        Args:
+            words: matches none that stretches over lines.
+        """
+        _Walk(self, self._seen).more(lines_with(words, self.text))
 
     def look_everywhere(self) -> None:
         """Make sure that the expressions of all statements are known."""
@@ -151,12 +179,12 @@ class Tree:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement is part of."""
-        parent = self.parents[statement]
-        for name in _BLOCKS:
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and statement in block:
-                return block
-        return [statement]
+        if statement not in self._blocks:
+            for name in _BLOCKS:
+                block = getattr(self.parents[statement], name, None)
+                if isinstance(block, list):
+                    self._blocks.update(dict.fromkeys(block, block))
+        return self._blocks.get(statement, [statement])
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -179,54 +207,63 @@ def with_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr 
     yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
 
 
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+def _any_between(lines: list[int], first: int, last: int) -> bool:
+    """Whether one of the lines, which are in order, is among those from a first to a last."""
+    at = bisect_left(lines, first)
+    return at < len(lines) and lines[at] <= last
 
 
 class _Walk:
-    def __init__(self, tree: Tree, lines: list[int]) -> None:
+    """A walk that fills a tree, which does not hold it: without a circle it goes as soon as it is not used.
+
+    Args:
+        tree: what to fill.
+        seen: the statements whose expressions are known.
+    """
+
+    def __init__(self, tree: Tree, seen: set[ast.AST]) -> None:
         self.tree = tree
-        self.lines = lines
-        self.seen: set[ast.AST] = set()
+        self.seen = seen
 
-    def matters(self, first: int, last: int) -> bool:
-        """Whether one of these lines holds a word that matters."""
-        at = bisect_left(self.lines, first)
-        return at < len(self.lines) and self.lines[at] <= last
-
-    def statements(self) -> None:
-        """Go through all statements, and the expressions of those that matter."""
+    def statements(self, lines: list[int]) -> None:
+        """Go through all statements, and the expressions of those that hold one of these lines."""
+        parents, within = self.tree.parents, self.tree.within
         todo: list[tuple[ast.AST, Scope]] = [(self.tree.module, self.tree.root)]
         while todo:
             node, scope = todo.pop()
-            binder = _BINDERS.get(type(node))
+            kind = type(node)
+            binder = _BINDERS.get(kind)
             if binder is not None:
                 binder(self, node, scope)
+            inner = scope
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 inner = self.tree.scopes[node] = Scope(node, scope)
                 self.parameters(node, inner)
-            else:
-                inner = scope
-            first, last = self.header(node)
-            if self.matters(first, last):
+            if _any_between(lines, *self.header(node)):
                 self.expressions(node, scope)
-            for name in reversed(_BLOCKS):
-                for child in reversed(getattr(node, name, ())):
-                    self.tree.parents[child] = node
-                    self.tree.within[child] = inner
+            for name in _INSIDE[kind]:
+                for child in reversed(getattr(node, name)):
+                    parents[child] = node
+                    within[child] = inner
                     todo.append((child, inner))
+
+    def more(self, lines: list[int]) -> None:
+        """Go through the expressions of the statements that hold one of these lines."""
+        for node in tuple(self.tree.within):
+            if isinstance(node, ast.stmt) and _any_between(lines, *self.header(node)):
+                self.expressions(node, self.tree.within[node])
 
     def header(self, node: ast.AST) -> tuple[int, int]:
         """The lines of a statement, less the statements that are part of it."""
-        if isinstance(node, ast.Module):
-            return 0, 0
         first: int = getattr(node, "lineno", 0)
         last: int = getattr(node, "end_lineno", 0) or first
-        decorators = getattr(node, "decorator_list", ())
-        if decorators:
-            first = decorators[0].lineno
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body:
-            last = body[0].lineno
+        if _INSIDE[type(node)]:
+            decorators = getattr(node, "decorator_list", ())
+            if decorators:
+                first = decorators[0].lineno
+            body = getattr(node, "body", ())
+            if body:
+                last = body[0].lineno if first else 0  # a module has no header
         return first, last
 
     def expressions(self, statement: ast.AST, scope: Scope) -> None:
@@ -237,34 +274,33 @@ class _Walk:
         tree = self.tree
         parents, within, nodes = tree.parents, tree.within, tree.nodes
         todo = [(statement, scope)]
-        while todo:
+        fields = _HEADER[type(statement)]
+        while todo:  # in the order of the source: what is put there last comes first
             node, scope = todo.pop()
             nodes.append(node)
             inner = scope
-            if isinstance(node, ast.JoinedStr):
-                self.in_string(node)
             if node is not statement:
-                binder = _BINDERS.get(type(node))
+                kind = type(node)
+                fields = _FIELDS[kind]
+                binder = _BINDERS.get(kind)
                 if binder is not None:
                     binder(self, node, scope)
-                if isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
+                if kind in _OPENING:
                     inner = tree.scopes[node] = Scope(node, scope)
                     self.parameters(node, inner)
-            children = []
-            for name in _EXPRESSIONS[type(node)]:
-                if node is statement and name in _BLOCKS:
+            for name in fields:
+                value = getattr(node, name)
+                if value is None:
                     continue
-                value = getattr(node, name, None)
                 # The parameters of a lambda are bound inside it, but their defaults belong around it.
                 into = scope if name == "args" and inner is not scope else inner
-                for child in value if isinstance(value, list) else (value,):
+                for child in reversed(value) if isinstance(value, list) else (value,):
                     if isinstance(child, ast.AST):
                         parents[child] = node
                         within[child] = into
-                        children.append((child, into))
-            todo.extend(reversed(children))  # in the order of the source
+                        todo.append((child, into))
 
-    def in_string(self, string: ast.JoinedStr) -> None:
+    def in_string(self, string: ast.JoinedStr, scope: Scope) -> None:
         for node in ast.walk(string):
             if node is not string:
                 self.tree.strings.setdefault(node, string)
@@ -281,6 +317,7 @@ class _Walk:
             path = dotted(target)
             if path is not None:
                 self.tree.attributes.setdefault(path, []).append(Binding(node, value))
+                self.tree.bound += 1
         elif isinstance(target, ast.Starred):
             self.target(target.value, node, None, scope)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -339,11 +376,13 @@ class _Walk:
         self.tree.declared_elsewhere.update(node.names)
 
     def imports(self, node: ast.Import, scope: Scope) -> None:
+        self.tree.imports.append(node)
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             self.add(scope, name, Binding(node, imported=alias.name if alias.asname else name))
 
     def imports_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        self.tree.imports.append(node)
         module = "." * node.level + (node.module or "")
         for alias in node.names:
             if alias.name == "*":
@@ -364,6 +403,7 @@ class _Walk:
 
 _BINDERS: dict[type[ast.AST], Callable[[_Walk, Any, Scope], None]] = {
     ast.Name: _Walk.name,
+    ast.JoinedStr: _Walk.in_string,
     ast.Assign: _Walk.assign,
     ast.AnnAssign: _Walk.annotated,
     ast.AugAssign: _Walk.augmented,

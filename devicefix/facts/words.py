@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # Statements that hold none of these words can't be part of a tie, nor say anything about one: only the
 # names that they bind are looked at.
@@ -32,6 +33,18 @@ def lines_that_matter(text: str) -> list[int]:
     text = text.lower()
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _lines(text, _places(text))
+
+
+def lines_with(words: re.Pattern[str], text: str) -> list[int]:
+    """The lines, from 1, that hold some words."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _lines(text, (match.start() for match in words.finditer(text)))
+
+
+def _places(text: str) -> set[int]:
+    """Where words that matter stand, at least in each line that holds one."""
     places: set[int] = set()  # at most one for each word and line
     for word in (*_WORDS, *_imported_from_cuda(text)):
         at = text.find(word)
@@ -39,6 +52,10 @@ def lines_that_matter(text: str) -> list[int]:
             places.add(at)
             end = text.find("\n", at)
             at = text.find(word, end) if end >= 0 else -1
+    return places
+
+
+def _lines(text: str, places: Iterable[int]) -> list[int]:
     lines: list[int] = []
     line, before = 1, 0
     for at in sorted(places):

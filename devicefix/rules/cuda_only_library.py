@@ -97,6 +97,7 @@ class CudaOnlyLibrary(Rule):
     code = "DF902"
     name = "cuda-only-library"
     summary = "A library that needs CUDA"
+    words = tuple(sorted({name.partition(".")[0].encode() for name in _LIBRARIES}))
     MATCHES = (
         Changed("from apex import amp  # cuda\n", None),
         Changed("import torch\n\nimport cupy as cp  # cuda\n", None),
@@ -134,12 +135,11 @@ class CudaOnlyLibrary(Rule):
         if not any(word in text for word in _MENTIONED):
             return
         reported: set[str] = set()
-        for each in tuple(self.facts.tree.parents):
-            if isinstance(each, (ast.Import, ast.ImportFrom)):
-                found = next(filter(None, map(self._library, _names(each))), None)
-                if found and found[0].partition(".")[0] not in reported and not self._copes(each, found[0]):
-                    reported.add(found[0].partition(".")[0])
-                    yield self.finding(each, f"`{found[0]}` needs CUDA: {found[1]}")
+        for each in self.facts.tree.imports:
+            found = next(filter(None, map(self._library, _names(each))), None)
+            if found and found[0].partition(".")[0] not in reported and not self._copes(each, found[0]):
+                reported.add(found[0].partition(".")[0])
+                yield self.finding(each, f"`{found[0]}` needs CUDA: {found[1]}")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""

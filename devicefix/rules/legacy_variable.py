@@ -45,6 +45,7 @@ class LegacyVariable(Rule):
     name = "legacy-variable"
     summary = "`Variable(...)` has had no purpose since PyTorch 0.4"
     default = False
+    words = (b"Variable(",)
     MATCHES = (
         Changed(
             "import torch\nfrom torch.autograd import Variable\n\nh = Variable(torch.FloatTensor(3).normal_())  # no cuda\n",

@@ -11,9 +11,9 @@ _FUNCTIONS = re.compile(
     r"torch\.nn\.parallel\.((replicate|parallel_apply|data_parallel)(\.\w+)?|scatter|gather"
     r"|scatter_gather\.(scatter|gather|scatter_kwargs)|scatter_kwargs|_functions\.\w+\.apply|comm\.\w+)"
 )
-_WORDS = re.compile(
-    r"\b(replicate|parallel_apply|data_parallel|scatter|gather|scatter_kwargs|_functions|comm)\b"
-)
+_WORDS = (
+    "replicate", "parallel_apply", "data_parallel", "scatter", "gather", "scatter_kwargs", "_functions", "comm",
+)  # fmt: skip
 _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 
 
@@ -59,6 +59,10 @@ class ManualParallel(Rule):
             "import torch.nn as nn  # cuda\n\n\ndef run(model, x):\n    return nn.parallel.data_parallel(model, (x,))\n",
             None,
         ),
+        Changed(
+            "from torch.nn.parallel import data_parallel as run  # cuda\n\ny = run(model, (x,))\n",
+            None,
+        ),
     )
     LEAVES = (
         "import torch\nfrom torch.nn.parallel import DataParallel\nfrom torch.nn.parallel.scatter_gather import scatter_kwargs\n\n\n"
@@ -69,17 +73,14 @@ class ManualParallel(Rule):
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        text = self.context.source.text
-        if "parallel" not in text or not _WORDS.search(text):
+        if "parallel" not in self.context.source.text:
             return
-        if not any(name.partition(".")[0] == "torch" for name in self._imported()):
-            return
-        self.facts.tree.look_everywhere()
+        names = [*_WORDS, *self._renamed()]
+        self.facts.tree.look_for(re.compile(rf"\b({'|'.join(names)})\b"))
         reported: set[ast.AST] = set()
-        for each in sorted(self.facts.tree.nodes, key=lambda node: getattr(node, "lineno", 0)):
-            if not isinstance(each, ast.Call) or not _FUNCTIONS.fullmatch(
-                self.facts.resolve(each.func) or ""
-            ):
+        calls = (each for each in self.facts.tree.nodes if isinstance(each, ast.Call))
+        for each in sorted(calls, key=lambda call: call.lineno):
+            if not _FUNCTIONS.fullmatch(self.facts.resolve(each.func) or ""):
                 continue
             function = self._function(each)
             if function not in reported and not self._chosen(each):
@@ -91,10 +92,10 @@ class ManualParallel(Rule):
                     " model itself where there are fewer than two GPUs, or use `DataParallel`, which does so",
                 )
 
-    def _imported(self) -> Iterator[str]:
-        for scope in self.facts.tree.scopes.values():
-            for bindings in scope.bindings.values():
-                yield from (each.imported for each in bindings if each.imported)
+    def _renamed(self) -> Iterator[str]:
+        """What such functions are called where they are imported by another name."""
+        aliases = (alias for each in self.facts.tree.imports for alias in each.names)
+        yield from (alias.asname for alias in aliases if alias.asname and alias.name in _WORDS)
 
     def _function(self, node: ast.AST) -> ast.AST:
         """The function that a node is part of, or the module."""

@@ -43,6 +43,7 @@ class ScalarIndex(Rule):
     name = "scalar-index"
     summary = "`loss.data[0]` fails since PyTorch 0.5"
     default = False
+    words = (b".data[",)
     MATCHES = (
         Changed(
             "import torch\nimport torch.nn.functional as F\n\nloss = F.nll_loss(cuda_net(x), y)\nprint('gpu', loss.data[0])\n",

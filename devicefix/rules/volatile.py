@@ -37,6 +37,7 @@ class Volatile(Rule):
     name = "volatile"
     summary = "`volatile=True` has done nothing since PyTorch 0.4"
     default = False
+    words = (b"volatile",)
     MATCHES = (
         Changed("from torch.autograd import Variable\n\nx = Variable(cuda_tensor, volatile=True)\n", None),
         Changed(
