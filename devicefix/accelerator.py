@@ -85,6 +85,7 @@ _HARMLESS = {
     "empty_cache", "memory_allocated", "memory_reserved", "memory_cached", "max_memory_allocated",
     "max_memory_reserved", "max_memory_cached", "memory_stats", "OutOfMemoryError",
 }  # fmt: skip
+_MODULES = re.compile(r"torch(\.cuda(\.(amp|comm|graphs|memory|nccl|nvtx|random|sparse|streams))?)?\Z")
 AMP = ("amp.autocast", "amp.GradScaler")
 # Where the same things also are.
 _ELSEWHERE = (
@@ -121,7 +122,7 @@ class Accelerator:
         if isinstance(self.facts.tree.parents.get(node), ast.Attribute) or self._variable(node):
             return None
         name = f"{self.facts.resolve(node)}."
-        if not name.startswith("torch.cuda."):
+        if not name.startswith("torch.cuda.") or self._of_variable(node):
             return None
         short = name.removeprefix("torch.cuda.")[:-1]
         for there, here in _ELSEWHERE:
@@ -211,6 +212,13 @@ class Accelerator:
             not isinstance(node.ctx, ast.Load)
             or any(each.value is not None for each in self.facts.bindings(node))
         )
+
+    def _of_variable(self, node: ast.expr) -> bool:
+        """An attribute of a variable that holds something of torch.cuda, and no module."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        held = self.facts.resolve(node) if self._variable(node) else None
+        return held is not None and not _MODULES.match(held)
 
     def _takes(self, short: str, call: ast.Call) -> bool:
         """Whether the counterpart can be handed the arguments of a call."""

@@ -22,14 +22,15 @@ class BoundDevices:
         self.facts = facts
         self.star_names = star_names
         self._named: dict[Scope, list[str]] = {}
+        self._sorted: dict[Scope, list[str]] = {}
 
     def current(self, site: ast.AST) -> str | None:
         """The name of such a device that can be used at a place, `device` before any other."""
         scope = self.facts.tree.scope(site)
         for outer in scope.chain():
-            names = [name for name in self.named(outer) if self._visible(name, outer, site)]
-            if names:
-                return next((name for name in names if name.lower() == "device"), names[0])
+            found = next((name for name in self._preferred(outer) if self._visible(name, outer, site)), None)
+            if found is not None:
+                return found
         for name, is_device in self.star_names.items():
             if is_device and self.facts.tree.scope(site).lookup(name) is None:
                 return name
@@ -40,6 +41,11 @@ class BoundDevices:
         if scope not in self._named:
             self._named[scope] = list(self._find(scope))
         return self._named[scope]
+
+    def _preferred(self, scope: Scope) -> list[str]:
+        if scope not in self._sorted:
+            self._sorted[scope] = sorted(self.named(scope), key=lambda name: name.lower() != "device")
+        return self._sorted[scope]
 
     def _find(self, scope: Scope) -> Iterator[str]:
         for name, bindings in tuple(scope.bindings.items()):
@@ -61,7 +67,8 @@ class BoundDevices:
         parent = parents.pop()
         if parents or not isinstance(parent, ast.If):
             return None
-        if not all(any(each.node in block for each in bindings) for block in (parent.body, parent.orelse)):
+        blocks = [self.facts.tree.block(each.node) for each in bindings if isinstance(each.node, ast.stmt)]
+        if not all(any(each is arm for each in blocks) for arm in (parent.body, parent.orelse)):
             return None
         values = [binding.value for binding in bindings if binding.value is not None]
         kinds = {
@@ -85,15 +92,13 @@ class BoundDevices:
             if tree.parents.get(node) is not tree.module:
                 return False
             return self.precedes(node, site) or node.lineno < self.first_local_call
-        return node.lineno < tree.statement(site).lineno and node in getattr(scope.node, "body", ())
+        return node.lineno < tree.statement(site).lineno and tree.parents.get(node) is scope.node
 
     def precedes(self, statement: ast.stmt, site: ast.AST) -> bool:
         """Whether a statement has always run when the site is reached: earlier, in a block around it."""
-        block = self.facts.tree.block(statement)
-        for child, parent in self.facts.tree.ancestors(site):
-            if child in block and parent is self.facts.tree.parents[statement]:
-                return block.index(statement) < block.index(child)
-        return False
+        last = self.facts.tree.block(statement)[-1]
+        reached = self.facts.tree.statement(site)
+        return _end(statement) <= (reached.lineno, reached.col_offset) < _end(last)
 
     @cached_property
     def first_local_call(self) -> int:
@@ -117,3 +122,7 @@ class BoundDevices:
                     value = value.args[0]
                 if isinstance(value, ast.IfExp) and self._visible(name, scope, site):
                     yield name, ast.unparse(value.test)
+
+
+def _end(statement: ast.stmt) -> tuple[int, int]:
+    return statement.end_lineno or 0, statement.end_col_offset or 0

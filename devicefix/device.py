@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from devicefix.accelerator import Accelerator
 from devicefix.bound import BoundDevices
@@ -54,6 +55,9 @@ class Devices:
         self.path = path
         self.layout = Layout(facts)
         self.definitions: dict[str, _Definition] = {}
+        self._settings: dict[ast.stmt, ast.stmt | None] = {}
+        self._function_names: dict[ast.stmt, str | None] = {}
+        self._known_free: dict[str, bool] = {}
         self.star_names = project.star_names(path)
         self.bound = BoundDevices(facts, self.star_names)
 
@@ -106,7 +110,12 @@ class Devices:
     def torch(self, site: ast.AST) -> Use:
         """The name of the module torch."""
         name = self.facts.torch_name(site)
-        return Use("torch", frozenset({IMPORT})) if name is None else Use(name)
+        if name is not None:
+            return Use(name)
+        bound = self.facts.tree.root.bindings.get("torch", ())
+        if all((each.imported or "").rpartition(".")[2] == "torch" for each in bound):
+            return Use("torch", frozenset({IMPORT}))
+        return Use("_torch", frozenset({f"{IMPORT} as _torch"}))  # `torch` means something else
 
     def imported(self, module: str) -> frozenset[str]:
         """What a fix needs that uses a module of the standard library by its name."""
@@ -222,30 +231,43 @@ class Devices:
             return None
         owner = function.node
         assert isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef))
-        settings = [each for each in owner.body if any(late in ast.walk(each) for late in self._late)]
-        after = settings[-1] if settings else None
-        statement = self.facts.tree.statement(site)
-        top = next(
-            child
-            for child, parent in ((statement, None), *self.facts.tree.ancestors(statement))
-            if child in owner.body
-        )
+        after = self._setting(owner)
         place = after or owner.body[0]
         if after is not None or self.layout.last_on_line(place) is not place:
-            if owner.body.index(self.layout.last_on_line(place)) >= owner.body.index(top):
+            if not self._after(site, place):
                 return None
         if owner.body[0].lineno == owner.lineno:
             return None
         return after, owner
 
+    def _setting(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt | None:
+        """The last statement of a function in which CUDA_VISIBLE_DEVICES is set."""
+        if function not in self._settings:
+            found = [each for each in function.body if each in self._around_late]
+            self._settings[function] = found[-1] if found else None
+        return self._settings[function]
+
+    @cached_property
+    def _around_late(self) -> set[ast.AST]:
+        """The statements that set CUDA_VISIBLE_DEVICES late, and what they are in."""
+        around: set[ast.AST] = set()
+        todo: list[ast.AST] = list(self._late)
+        while todo:
+            node = todo.pop()
+            if node not in around:
+                around.add(node)
+                todo += filter(None, [self.facts.tree.parents.get(node)])
+        return around
+
     def _shadow(self, site: ast.AST) -> bool:
         return self._module_name is None or self.facts.shadowed(self._module_name, site) is not None
 
     def _after(self, site: ast.AST, place: ast.stmt | None) -> bool:
-        """Whether code that runs as the module is imported stands behind the place of the definition."""
+        """Whether code that runs after the statements around it stands behind the place of a definition."""
         if place is None:
             return True
-        return self._top(site).lineno > (self.layout.last_on_line(place).end_lineno or 0)
+        statement = self.facts.tree.statement(site)
+        return statement.lineno > (self.layout.last_on_line(place).end_lineno or 0)
 
     def _top(self, site: ast.AST) -> ast.stmt:
         top = site
@@ -267,6 +289,11 @@ class Devices:
         return next((name for name in _NAMES if name not in flagged and self._free(name)), None)
 
     def _free(self, name: str) -> bool:
+        if name not in self._known_free:
+            self._known_free[name] = self._means_nothing(name)
+        return self._known_free[name]
+
+    def _means_nothing(self, name: str) -> bool:
         if self.facts.taken(name) or name in self.star_names or self.project.carried(self.path, name):
             return False
         return not any(
@@ -279,13 +306,16 @@ class Devices:
         return isinstance(node, ast.stmt) and "cuda" in self.facts.source.code(node)
 
     def _function_name(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
-        bound: set[str] = set()
-        for node in ast.walk(function):
-            scope = self.facts.tree.scopes.get(node)
-            if scope is not None:
-                bound |= scope.bindings.keys() | scope.elsewhere
-        read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-        return next((name for name in _NAMES if name not in bound and name not in read), None)
+        if function not in self._function_names:
+            used: set[str] = set()
+            for node in ast.walk(function):
+                scope = self.facts.tree.scopes.get(node)
+                if scope is not None:
+                    used |= scope.bindings.keys() | scope.elsewhere
+                elif isinstance(node, ast.Name):
+                    used.add(node.id)
+            self._function_names[function] = next((name for name in _NAMES if name not in used), None)
+        return self._function_names[function]
 
     # -- the device of a flag ---------------------------------------------------------------------------
 
@@ -344,7 +374,7 @@ class Devices:
         place = self.layout.leading_imports
         wanted = [self._top(each) for each in self._late]
         if self.facts.torch_name(self.facts.tree.module) is not None:
-            wanted += [each for each in self.facts.tree.module.body if self.layout.binds_torch(each)][:1]
+            wanted += islice(filter(self.layout.binds_torch, self.facts.tree.module.body), 1)
         for statement in wanted:
             if place is None or statement.lineno > place.lineno:
                 place = statement

@@ -16,6 +16,7 @@ class Layout:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self._last_on_line: dict[ast.stmt, ast.stmt] = {}
 
     @cached_property
     def _prologue_statement(self) -> ast.stmt | None:
@@ -45,16 +46,17 @@ class Layout:
         """Whether a statement of the top level imports torch."""
         if not imports_something(statement):
             return False
-        nodes = set(ast.walk(statement))
-        return any(
-            binding.node in nodes and binding.imported == "torch"
-            for bindings in self.facts.tree.root.bindings.values()
-            for binding in bindings
-        )
+        return not self._torch_imports.isdisjoint(ast.walk(statement))
+
+    @cached_property
+    def _torch_imports(self) -> set[ast.AST]:
+        """The statements that import torch at the top level."""
+        bindings = self.facts.tree.root.bindings.values()
+        return {each.node for found in bindings for each in found if each.imported == "torch"}
 
     def import_line(self, line: str) -> tuple[int, str]:
         """Where and how an import is inserted: before the first of the same package, else of any."""
-        package = "torch" if line == IMPORT else ""
+        package = "torch" if line.startswith(IMPORT) else ""
         for statement in self.facts.tree.module.body:
             if isinstance(statement, ast.Import):
                 name = statement.names[0].name
@@ -91,10 +93,13 @@ class Layout:
 
     def last_on_line(self, statement: ast.stmt) -> ast.stmt:
         """The statement that ends the lines of a statement: after a semicolon others may follow it."""
-        for each in self.facts.tree.block(statement):
-            if each.lineno == statement.end_lineno:
-                statement = each
-        return statement
+        if statement not in self._last_on_line:
+            last = statement
+            for each in self.facts.tree.block(statement):
+                if each.lineno == last.end_lineno:
+                    last = each
+            self._last_on_line[statement] = last
+        return self._last_on_line[statement]
 
     def _line_end(self, statement: ast.stmt) -> int:
         return self.facts.source.line_end(self.facts.source.span(self.last_on_line(statement))[1])

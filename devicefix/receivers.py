@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from enum import Enum
 
-from devicefix.facts import dotted
+from devicefix.facts import Binding, Facts, dotted
 from devicefix.facts.values import last_name
 from devicefix.rule import Context
 
@@ -36,17 +37,23 @@ def _own_cuda(context: Context, receiver: ast.expr) -> Own:
         parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
         owner = next((each for each in parents if isinstance(each, ast.ClassDef)), None)
         return Own.ALWAYS if owner is not None and context.project.is_cuda_class(owner.name) else Own.NEVER
-    values = [binding.value for binding in context.facts.bindings(receiver)]
+    own = context.facts.once(_of_bindings, context.facts.bindings(receiver), context)
+    if own is not None:
+        return own
+    held = context.project.holds_cuda_object(last_name(receiver))
+    return Own.MAYBE if held or _module(context, receiver) else Own.NEVER
+
+
+def _of_bindings(facts: Facts, bindings: Sequence[Binding], context: Context) -> Own | None:
+    """What is known of an object by what its name is bound to, None for nothing."""
     # `x = x.cuda()` says nothing of what x is.
-    values = [value for value in values if not _moves(value)]
+    values = [each.value for each in bindings if not _moves(each.value)]
     answers = {_made_by(context, value) if isinstance(value, ast.Call) else None for value in values}
-    if answers and len(answers) == 1 and None not in answers:
-        return answers.pop() or Own.NEVER
+    if len(answers) == 1 and None not in answers:
+        return answers.pop()
     if any(isinstance(value, ast.Call) and _by_function(context, value) for value in values):
         return Own.MAYBE
-    if Own.ALWAYS in answers or context.project.holds_cuda_object(last_name(receiver)):
-        return Own.MAYBE
-    return Own.MAYBE if _module(context, receiver) else Own.NEVER
+    return Own.MAYBE if Own.ALWAYS in answers else None
 
 
 def _moves(value: ast.expr | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)(?P<indentation>[ \t]*)")
 _DEEP = 300  # LibCST's parser overflows its stack, which is the end of the process, somewhere behind 2,000
+_LEVEL = re.compile(r"[^\w\s]|\b(?:and|or|not|if|lambda|await|yield)\b")  # each level needs one of these
 
 
 class ConflictError(Exception):
@@ -94,7 +95,7 @@ def _parsed(text: str) -> tuple[cst.Module, cst.BaseExpression]:
     """
     import libcst as cst
 
-    if len(text) > _DEEP and _depth(text) > _DEEP:
+    if may_be_too_deep(text) and any(too_deep(ast.parse(f"({text}\n)"))):
         raise RecursionError("nested too deeply for LibCST")
     # Inside parentheses it may span lines; they are taken off again.
     try:
@@ -108,13 +109,20 @@ def _parsed(text: str) -> tuple[cst.Module, cst.BaseExpression]:
     return module, expression.with_changes(lpar=expression.lpar[1:], rpar=expression.rpar[:-1])
 
 
-def _depth(text: str) -> int:
-    """How deeply an expression is nested for LibCST, where each `and` is a level of its own."""
-    depth, level = 0, list[ast.AST](ast.parse(f"({text}\n)").body)
-    while level and depth <= _DEEP:
-        depth += max(len(node.values) if isinstance(node, ast.BoolOp) else 1 for node in level)
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-    return depth
+def may_be_too_deep(text: str) -> bool:
+    """Whether there is enough in a text that it could be nested too deeply for LibCST."""
+    return len(text) > _DEEP and len(_LEVEL.findall(text)) > _DEEP
+
+
+def too_deep(module: ast.Module) -> Iterator[ast.expr]:
+    """The expressions of a module that are nested too deeply for LibCST, where each `and` is a level."""
+    nodes = list(ast.walk(module))
+    heights: dict[ast.AST, int] = {}
+    for node in reversed(nodes):
+        inside = max(map(heights.__getitem__, ast.iter_child_nodes(node)), default=0)
+        heights[node] = inside + (len(node.values) if isinstance(node, ast.BoolOp) else 1)
+        if isinstance(node, ast.expr) and heights[node] > _DEEP:
+            yield node
 
 
 def receiver_of(text: str) -> str:

@@ -7,8 +7,10 @@ import codecs
 import io
 import re
 import tokenize
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # what decodes gives the same bytes when it is encoded
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -29,6 +31,7 @@ class Source:
     """
 
     def __init__(self, data: bytes) -> None:
+        self._known_columns: dict[int, Sequence[int]] = {}
         self.bom = data.startswith(codecs.BOM_UTF8)
         try:
             self.encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
@@ -70,10 +73,20 @@ class Source:
     def offset(self, line: int, column: int) -> int:
         """The character at a line (from 1) and a column in UTF-8 bytes, which is how `ast` counts."""
         start = self.line_starts[line - 1]
-        ahead = self.text[start : start + column]
-        if ahead.isascii():
+        if self.text.isascii():  # which takes no time
             return start + column
-        return start + len(ahead.encode()[:column].decode(errors="ignore"))
+        return start + bisect_left(self._columns(line), column)
+
+    def _columns(self, line: int) -> Sequence[int]:
+        """Where each character of a line begins, and where the last one ends, in UTF-8 bytes."""
+        if line not in self._known_columns:
+            start = self.line_starts[line - 1]
+            text = self.text[start : self.line_end(start)]
+            widths = (len(character.encode()) for character in text)
+            self._known_columns[line] = (
+                range(len(text) + 1) if text.isascii() else [*accumulate(widths, initial=0)]
+            )
+        return self._known_columns[line]
 
     def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> tuple[int, int]:
         """Where a node stands: its first character and the one after its last."""
@@ -92,8 +105,11 @@ class Source:
 
     def line_end(self, offset: int) -> int:
         """Where the line that holds `offset` ends, before its line end."""
-        match = _LINE_END.search(self.text, offset)
-        return match.start() if match else len(self.text)
+        following = bisect_right(self.line_starts, offset)
+        if following == len(self.line_starts):
+            return len(self.text)
+        end = self.line_starts[following]
+        return max(offset, end - (2 if self.text.endswith("\r\n", 0, end) else 1))
 
     def indentation(self, offset: int) -> str:
         """The white space that the line of `offset` begins with."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -9,9 +11,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from devicefix.config import TARGETS, Settings
-from devicefix.engine import run
+from devicefix.engine import ROUNDS, matters, run
+from devicefix.facts import parse
 from devicefix.finding import Edit, Finding, Result
-from devicefix.gate import may_matter
 from devicefix.project import Project
 from devicefix.source import Source
 from devicefix.summary import summarize
@@ -21,12 +23,8 @@ SETTINGS = tuple(
 )
 
 
-class NotSettled(AssertionError):
-    """What was rewritten is rewritten again."""
-
-
 def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
-    """Check one file, rewrite it, and look at what came out.
+    """Check one file, rewrite it as often as that changes something, and look at what came out each time.
 
     Args:
         data: the file.
@@ -39,6 +37,24 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
         AssertionError: a property does not hold.
         Exception: devicefix failed, which it must not whatever the file holds.
     """
+    first = result = _round(data, settings)
+    for _ in range(ROUNDS):
+        if result.output is None:
+            break
+        after = _round(result.output, settings)
+        if matters(result.output, settings) or b"torch" in result.output:  # else it would not be looked at
+            _nothing_is_lost(data, result, after.findings)
+        data, result = result.output, after
+    else:
+        raise AssertionError(f"it does not settle: {list(map(_said, result.fixed))}")
+    new = Counter(each.code for each in result.findings) - Counter(each.code for each in first.remaining)
+    # `torch.cuda.is_available()` is our own; the word that excused the import of a library may be gone.
+    assert not new.keys() - {"DF405", "DF902"}, f"made by a fix: {new}"
+    return first.output is not None
+
+
+def _round(data: bytes, settings: Settings) -> Result:
+    """Check a file and make the fixes that there are for it as it stands."""
     checked = run_one(data, replace(settings, fix=False))
     assert checked.output is None and not checked.fixed
     _lie_in_the_file(data, checked.findings)
@@ -47,18 +63,12 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
     wanted = (each for each in checked.findings if settings.unsafe_fixes or _safe(each))
     fixable = [each for each in wanted if each.fix and each.fix.edits]
     assert bool(rewritten.output) == bool(rewritten.fixed) == bool(fixable), "a fix that is not made"
-    if rewritten.output is None:
-        return False
-    assert rewritten.output != data, "a fix that changes nothing"
-    _untouched_lines_are_kept(data, rewritten)
-    if _compiles(data):
-        assert _compiles(rewritten.output), "it compiled before"
-    again = run_one(rewritten.output, replace(settings, fix=True))
-    if again.output is not None:
-        raise NotSettled(f"a second run changes something: {list(map(_said, again.fixed))}")
-    if may_matter(rewritten.output):  # without a word of CUDA there is nothing that it would look at
-        _nothing_is_lost(data, rewritten, again.findings)
-    return True
+    if rewritten.output is not None:
+        assert rewritten.output != data, "a fix that changes nothing"
+        _untouched_lines_are_kept(data, rewritten)
+        if _compiles(data):
+            assert _compiles(rewritten.output), "it compiled before"
+    return rewritten
 
 
 def run_one(data: bytes, settings: Settings) -> Result:
@@ -88,21 +98,29 @@ def _lie_in_the_file(data: bytes, findings: list[Finding]) -> None:
 
 
 def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> None:
-    """What is not fixed is still reported, unless another fix has taken care of it."""
+    """What is not fixed is still reported, unless a fix has changed it or what makes it a fault.
+
+    That is a test that it depends on, and the line that its message tells of.
+    """
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
+    for node in ast.walk(parse(source.text)):
+        test = getattr(node, "test", None)
+        if isinstance(node, (ast.If, ast.While, ast.IfExp)) and isinstance(test, ast.expr):
+            first, last = source.span(test)
+            if any(first <= start and end <= last for start, end in spans):
+                spans.append(source.span(node))
+    lines = {source.position(edit.start)[0] for edit in _edits(rewritten)}
 
     def touched(finding: Finding) -> bool:
         start = source.line_starts[finding.line - 1] + finding.column - 1
         end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
-        return any(first < end and start < last for first, last in spans)
+        told = map(int, re.findall(r"\bline (\d+)", finding.message))
+        return any(first < end and start < last for first, last in spans) or not lines.isdisjoint(told)
 
     left = Counter(each.code for each in rewritten.remaining if not touched(each))
     reported = Counter(each.code for each in after)
     assert not left - reported, f"no longer reported: {left - reported}"
-    new = reported - Counter(each.code for each in rewritten.remaining)
-    # `torch.cuda.is_available()` is our own; the word that excused the import of a library may be gone.
-    assert not new.keys() - {"DF405", "DF902"}, f"made by a fix: {new}"
 
 
 def _edits(result: Result) -> list[Edit]:

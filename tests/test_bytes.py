@@ -194,6 +194,8 @@ def test_deep_nesting_is_fixed_or_reported(run: Run, kind: str, depth: int) -> N
     assert new != data or "remain" in done.stdout
     if depth == 90 and kind not in ("strings", "strings inside"):
         assert new != data, done.output
+    if kind != "strings inside":
+        assert ("fixable" in checked.stdout) == (new != data), checked.output
 
 
 @pytest.mark.parametrize(
@@ -206,6 +208,16 @@ def test_chains_of_a_plain_length_are_fixed(run: Run, kind: str, length: int) ->
     new = Path("a.py").read_bytes()
     assert DEVICE.search(new)
     assert undone(new).decode() == data
+
+
+@pytest.mark.parametrize("kind", ["sum inside", "and inside", "attributes", "subscripts"])
+def test_what_is_nested_too_deeply_is_not_called_fixable_and_leaves_others_so(run: Run, kind: str) -> None:
+    Path("a.py").write_text(f"{TIED}{nested(kind, 450)}\n")
+    checked = run("check").stdout.splitlines()
+    assert "[*]" in checked[0]
+    assert checked[1].endswith("(not fixed since the code is nested too deeply)")
+    assert checked[-1] == "[*] 1 fixable with `devicefix rewrite --in-place`."
+    assert "Fixed 1 finding in 1 file; 1 finding remains" in run("rewrite", "-i").output
 
 
 def test_deep_nesting_does_not_end_the_process_of_libcst() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from devicefix.config import Settings
-from devicefix.engine import run
+from devicefix.config import TARGETS, Settings
+from devicefix.engine import examine, matters, run
+from devicefix.facts import Facts
 from devicefix.finding import Result
 from devicefix.project import Project
 from devicefix.rule import Changed, Rule
@@ -48,6 +49,28 @@ def test_second_run_changes_nothing(rule: type[Rule], example: Changed) -> None:
 def test_leaves(rule: type[Rule], example: str) -> None:
     settings = Settings(select=(rule.code,), target=rule.targets[0])
     assert rule.code not in {finding.code for finding in rewrite(example, settings).findings}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("unsafe", [False, True])
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_what_has_findings_passes_the_gate(rule: type[Rule], unsafe: bool, target: str) -> None:
+    """Also once it has been rewritten: what remains is then found, and fixed, by the next look."""
+    settings = Settings(select=("DF",), fix=True, unsafe_fixes=unsafe, target=target)
+    for data in (text.encode() for text in _examples(rule)):
+        after: bytes | None = data
+        while after is not None:
+            data = after
+            project = Project.of([summarize(data, "module.py")])
+            result = examine(Facts.read(data), "module.py", settings, project)
+            assert matters(data, settings) or not result.findings, data.decode()
+            after = result.output
+
+
+def _examples(rule: type[Rule]) -> list[str]:
+    after = [each.after for each in rule.MATCHES if each.after]
+    parsed = [each.before for each in rule.MATCHES if rule.code != "DF901"]
+    return [*parsed, *after, *rule.LEAVES]
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

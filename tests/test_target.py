@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from devicefix import engine, runner
 from devicefix.config import Settings
 from devicefix.engine import run
 from devicefix.finding import Result
@@ -26,7 +29,7 @@ def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool =
 
 
 def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
-    """The new source, which a second run leaves as it is."""
+    """The new source, which a second run leaves as it is: no fix opens another one's way."""
     output = rewrite(text, version, unsafe=unsafe).output
     new = output.decode() if output is not None else dedent(text)
     assert rewrite(new, version, unsafe=unsafe).output is None
@@ -206,6 +209,37 @@ def test_every_use_is_reported(text: str) -> None:
 def test_cuda_remains_the_default_target() -> None:
     data = b"import torch\n\ntorch.cuda.empty_cache()\n"
     assert run(data, "module.py", Settings(select=("DF",)), Project()).findings == []
+
+
+def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
+    # Two rules want to change the move.
+    before = "import torch\n\n\ndef f(x):\n    return x.cuda(), torch.cuda.device_count() >= n\n"
+    file = tmp_path / "a.py"
+    file.write_text(before)
+    settings = Settings(fix=True, target="accelerator")
+    (outcome,) = runner.run([file], settings)
+    assert outcome.result.output is not None
+    assert outcome.result.output.endswith(b"return x.to(device), torch.accelerator.device_count() >= n\n")
+    assert outcome.result.fixed[:-1] == [each.without_fix() for each in rewrite(before).fixed]
+    assert [(each.code, each.line) for each in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
+    file.write_bytes(outcome.result.output)
+    (again,) = runner.run([file], settings)
+    assert again.result.output is None
+    assert again.result.remaining == outcome.result.remaining
+
+
+def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"import torch\n\nx = x.cuda()\n"
+    result = rewrite(data.decode())
+
+    def longer(data: bytes, path: str, settings: Settings, project: Project) -> Result:
+        found = [replace(each) for each in result.findings]
+        return Result(path, found, found, data + b"\n") if settings.fix else Result(path, found)
+
+    monkeypatch.setattr(engine, "run", longer)
+    settled = engine.settle(result, data, Settings(fix=True), Project())
+    assert (settled.output, settled.fixed) == (result.output, result.fixed)
+    assert settled.remaining == result.findings
 
 
 PROGRAM = """\

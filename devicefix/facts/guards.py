@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from devicefix.facts.scopes import Binding, dotted
 
@@ -24,15 +25,20 @@ _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
 )
 _DEPTH = 8  # how many bindings to follow from one flag to the next
+_FLAGS = 20  # how many flags to follow that are set where others are true
 
 
 class Guards:
     """Answers, for one module, whether a test or a place implies that CUDA is available."""
 
     def __init__(self, facts: Facts) -> None:
-        self.facts = facts
-        self.asked: set[int] = set()
+        self.facts: Facts = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
+        self.asked: set[int] = set()  # the flags, by their bindings, that are being asked about
+        self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.known: dict[ast.AST, bool] = {}
+        self.flags: dict[tuple[int, int, int], bool] = {}
+        self.arms: dict[tuple[ast.AST, bool], bool] = {}
+        self.behind: dict[ast.AST, set[ast.expr]] = {}
         self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
 
     def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:
@@ -99,11 +105,18 @@ class Guards:
 
     def guarded(self, node: ast.AST) -> bool:
         """Whether `node` is evaluated only where CUDA is available."""
-        answer = self.known.get(node)
-        if answer is None:
-            answer = self.known[node] = any(
-                self._only_with_cuda(child, parent) for child, parent in self.facts.tree.ancestors(node)
-            )
+        answer = False
+        inside: list[ast.AST] = []
+        for child, parent in self.facts.tree.ancestors(node):
+            if child in self.known:
+                answer = self.known[child]
+                break
+            inside.append(child)
+            if self._only_with_cuda(child, parent):
+                answer = True
+                break
+        if answer or not self.supposed:
+            self.known.update(dict.fromkeys(inside, answer))
         return answer
 
     def _telling(self, call: ast.Call) -> bool:
@@ -166,26 +179,33 @@ class Guards:
         if isinstance(node, ast.Call):
             return self.facts.resolve(node.func) in _COUNTS
         bindings = self.facts.bindings(node)
-        return bool(bindings) and all(
-            binding.value is not None
-            and (_falsy(binding.value) or self.counts_gpus(binding.value, depth - 1))
-            for binding in bindings
-        )
+        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, depth - 1)
 
     def _flag(self, node: ast.expr, depth: int) -> bool:
         """Whether every value that a flag is ever given is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
-        if not bindings or id(node) in self.asked:
+        if not bindings:
             return False
-        self.asked.add(id(node))
+        flag = id(bindings)
+        key = flag, depth, self.facts.tree.bound
+        if key in self.flags:
+            return self.flags[key]
+        if flag in self.asked or len(self.asked) == _FLAGS:
+            self.supposed |= {flag} & self.asked or self.asked
+            return False
+        self.asked.add(flag)
         try:
-            return all(self._set_with_cuda(binding, depth - 1) for binding in bindings) and any(
+            answer = all(self._set_with_cuda(binding, depth - 1) for binding in bindings) and any(
                 binding.value is not None and not _falsy(binding.value) for binding in bindings
             )
         finally:
-            self.asked.discard(id(node))
+            self.asked.discard(flag)
+            self.supposed &= self.asked
+        if answer or not self.supposed:
+            self.flags[key] = answer
+        return answer
 
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:
@@ -194,27 +214,48 @@ class Guards:
 
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
         match parent:
-            case ast.If(test=test, body=body) | ast.While(test=test, body=body):
-                # A guard against a refusal goes, with the refusal.
-                goes = isinstance(parent, ast.If) and self.refusal(parent) is not None
-                if child is not test and self.implies(test, child in body) and not goes:
+            case ast.If() | ast.While():
+                if isinstance(child, ast.stmt) and self._arm(parent, child.lineno <= parent.body[-1].lineno):
                     return True
             case ast.IfExp(test=test, body=body):
                 if child is not test and self.implies(test, child is body):
                     return True
-            case ast.BoolOp(op=op, values=values):
-                before = values[: values.index(child)]  # type: ignore[arg-type]
-                if any(self.implies(value, isinstance(op, ast.And)) for value in before):
+            case ast.BoolOp():
+                if child in self._behind(parent):
                     return True
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                tests = [test for generator in parent.generators for test in generator.ifs]
-                if not isinstance(child, ast.comprehension) and any(map(self.implies, tests)):
-                    return True
+                if not isinstance(child, ast.comprehension):
+                    tests = [test for generator in parent.generators for test in generator.ifs]
+                    if any(map(self.implies, tests)):
+                        return True
         if any(map(self._skips, getattr(child, "decorator_list", ()))):
             return True
         if isinstance(child, ast.FunctionDef) and child.name in self._waiting:
             return True
         return isinstance(child, ast.stmt) and self._left_before(child, parent)
+
+    def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
+        """Whether the body, or what is behind `else`, runs only where CUDA is available."""
+        key = node, truth
+        answer = self.arms.get(key)
+        if answer is None:
+            # A guard against a refusal goes, with the refusal.
+            goes = isinstance(node, ast.If) and self.refusal(node) is not None
+            answer = not goes and self.implies(node.test, truth)
+            if answer or not self.supposed:
+                self.arms[key] = answer
+        return answer
+
+    def _behind(self, node: ast.BoolOp) -> set[ast.expr]:
+        """The values of an `and`, or an `or`, that are evaluated only where one before them implies CUDA."""
+        found = self.behind.get(node)
+        if found is None:
+            tells = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
+            first = next((index for index, answer in enumerate(tells) if answer), len(node.values))
+            found = set(node.values[first + 1 :])
+            if not self.supposed:
+                self.behind[node] = found
+        return found
 
     @cached_property
     def _waiting(self) -> set[str]:
@@ -242,11 +283,17 @@ class Guards:
         """Whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
         for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
             if isinstance(block, list) and block and block[0].lineno <= statement.lineno <= block[-1].lineno:
-                if id(block) not in self.left:
-                    leaving = (each.lineno for each in block if self._leaves(each))
-                    self.left[id(block)] = next(leaving, 1 << 30)
-                return statement.lineno > self.left[id(block)]
+                return statement.lineno > self._left_in(block)
         return False
+
+    def _left_in(self, block: list[ast.stmt]) -> int:
+        """The line behind which a block goes on only where CUDA is available."""
+        line = self.left.get(id(block))
+        if line is None:
+            line = next((each.lineno for each in block if self._leaves(each)), 1 << 30)
+            if not self.supposed:
+                self.left[id(block)] = line
+        return line
 
     def _leaves(self, statement: ast.stmt) -> bool:
         if not isinstance(statement, ast.If) or statement.orelse:
@@ -267,13 +314,29 @@ def returns(body: Sequence[ast.stmt]) -> bool:
 
 def refuses(body: Sequence[ast.stmt]) -> bool:
     """Whether a block does nothing but raise an error or end the program, and tell why."""
-    last = body[-1]
-    if not all(isinstance(each, (ast.Expr, ast.Assign)) for each in body[:-1]):
+    *others, last = body
+    if not all(isinstance(each, (ast.Expr, ast.Assign)) or _only_asks(each) for each in others):
         return False
     if isinstance(last, ast.Raise):
         return "Skip" not in ast.dump(last)
     return (
         isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and dotted(last.value.func) in _EXITS
+    )
+
+
+def _only_asks(statement: ast.stmt) -> bool:
+    """Whether a statement does something only where there is CUDA, such as a fix has put under that guard."""
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    name = dotted(statement.test.func) if isinstance(statement.test, ast.Call) else None
+    return (name or "").endswith(".is_available")
+
+
+def _all_count_gpus(facts: Facts, bindings: Sequence[Binding], depth: int) -> bool:
+    """Whether a name is bound to nothing but the number of GPUs, and 0."""
+    return all(
+        each.value is not None and (_falsy(each.value) or facts.guards.counts_gpus(each.value, depth))
+        for each in bindings
     )
 
 

@@ -147,11 +147,11 @@ def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:
         case ast.Attribute():
             bindings = facts.bindings(node)
             if bindings:
-                return _all_indexes(facts, bindings, depth) or _integer_option(facts, node)
+                return facts.once(_all_indexes, bindings, depth) or _integer_option(facts, node)
             return _integer_option(facts, node)
         case ast.Name():
             found = facts.tree.scope(node).lookup(node.id)
-            return found is not None and _all_indexes(facts, found[1], depth)
+            return found is not None and facts.once(_all_indexes, found[1], depth)
     return False
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from devicefix.facts.copies.expressions import root, without_index
 from devicefix.facts.flow import Flow, Point
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import dotted
+from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 _ADDING = {"append", "appendleft", "extend", "extendleft", "insert", "add"}
@@ -66,7 +66,11 @@ def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[H
 
 def _collection(facts: Facts, node: ast.expr) -> bool:
     """Whether a name is bound to a dict or list, whose items are kept and not copied into."""
-    values = [each.value for each in facts.bindings(node)]
+    return facts.once(_all_collections, facts.bindings(node))
+
+
+def _all_collections(facts: Facts, bindings: Sequence[Binding]) -> bool:
+    values = [each.value for each in bindings]
     return bool(values) and all(
         isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
         or (isinstance(value, ast.Call) and last_name(value.func) in _COLLECTIONS)

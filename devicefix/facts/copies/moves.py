@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Sequence
 
 from devicefix.facts.copies.expressions import keyword, names_cpu, viewed
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Binding
 from devicefix.facts.values import cuda_string, device_name, index_name, last_name
 
 _FACTORIES = {
@@ -54,19 +56,24 @@ def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
         if inner is None:
             break
         node = inner
-    values = [each.value for each in facts.bindings(node) if not isinstance(each.node, ast.AugAssign)]
-    if not values:
-        return False
-    if to_cpu:
-        return all(value is not None and _made_on_cpu(facts, value) for value in values)
-    return all(value is not None and _moved(facts, value) for value in values)
+    return facts.once(_all_there, facts.bindings(node), _made_on_cpu if to_cpu else _moved)
+
+
+def _all_there(facts: Facts, bindings: Sequence[Binding], there: Callable[[Facts, ast.expr], bool]) -> bool:
+    """Whether a name is bound to nothing but what is on a device as it is."""
+    values = [each.value for each in bindings if not isinstance(each.node, ast.AugAssign)]
+    return bool(values) and all(value is not None and there(facts, value) for value in values)
 
 
 def numpy_array(facts: Facts, node: ast.expr) -> bool:
     """Whether an expression is a view of a name that is bound to a NumPy array."""
     while (inner := viewed(node)) is not None:
         node = inner
-    values = [each.value for each in facts.bindings(node)]
+    return facts.once(_all_arrays, facts.bindings(node))
+
+
+def _all_arrays(facts: Facts, bindings: Sequence[Binding]) -> bool:
+    values = [each.value for each in bindings]
     return bool(values) and all(
         isinstance(value, ast.Call)
         and (
@@ -85,6 +92,7 @@ def _device(facts: Facts, node: ast.expr) -> bool:
         cuda_string(node)
         or names_cpu(node)
         or (bool(name) and (device_name(name) or index_name(name)))
+        or (isinstance(node, ast.Call) and last_name(node.func) == "get_device")
         or (isinstance(node, ast.Call) and facts.call(node, "torch.device"))
     )
 
