@@ -15,12 +15,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from devicefix import __version__
 from devicefix.config import Settings
-from devicefix.finding import Finding, Fix, Result, Safety
+from devicefix.finding import Finding, Fix, Replacement, Result, Safety
 from devicefix.outcome import Outcome, Seen, Stamp
 
 NAME = ".devicefix_cache"
@@ -127,7 +128,10 @@ def _key(settings: Settings) -> str:
         for file in os.scandir(folder)
         if file.name.endswith(".py")
     )
-    ways = (settings.select, settings.ignore, settings.target, settings.torch_version, settings.config_files)
+    ways = (
+        settings.select, settings.ignore, settings.target, settings.torch_version, settings.config_files,
+        settings.replacements,
+    )  # fmt: skip
     return digest(repr((ways, os.getcwd(), sys.version_info[:3], code)).encode())
 
 
@@ -147,13 +151,13 @@ _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n"  # https://bford.info/cac
 
 
 def _plain_outcome(outcome: Outcome) -> list[Any]:
-    return [
-        outcome.path,
-        [
-            [each.code, each.message, each.line, each.column, each.end_line, each.end_column, each.safety]
-            for each in outcome.result.findings
-        ],
-    ]
+    return [outcome.path, [_plain_finding(each) for each in outcome.result.findings]]
+
+
+def _plain_finding(finding: Finding) -> list[Any]:
+    fix = finding.fix
+    place = [finding.line, finding.column, finding.end_line, finding.end_column]
+    return [finding.code, finding.message, place, fix and [fix.safety, [astuple(r) for r in fix.replacements]]]
 
 
 def _outcome(plain: Any) -> Outcome:
@@ -161,11 +165,17 @@ def _outcome(plain: Any) -> Outcome:
     return Outcome(path, Result(path, [_finding(*each) for each in findings]))
 
 
-def _finding(
-    code: str, message: str, line: int, column: int, end: int, end_column: int, safety: Any
-) -> Finding:
-    fix = Fix((), Safety(safety)) if safety else None
-    return Finding(str(code), str(message), int(line), int(column), int(end), int(end_column), fix)
+def _finding(code: str, message: str, place: list[int], plain: Any) -> Finding:
+    fix = None
+    if plain:
+        safety, replacements = plain
+        fix = Fix((), Safety(safety), replacements=tuple(_replacement(*each) for each in replacements))
+    line, column, end_line, end_column = map(int, place)
+    return Finding(str(code), str(message), line, column, end_line, end_column, fix)
+
+
+def _replacement(line: int, column: int, end_line: int, end_column: int, text: str) -> Replacement:
+    return Replacement(int(line), int(column), int(end_line), int(end_column), str(text))
 
 
 def _plain(seen: Seen) -> list[Any]:

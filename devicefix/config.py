@@ -23,7 +23,8 @@ class Settings:
 
     `select` and `ignore` hold codes of rules or beginnings of them: `DF1` is every rule whose code
     begins so. Nothing selected means the rules that are on by default. `exclude` holds patterns as
-    in .gitignore, relative to the folder `root`. `fix` asks the engine for the new source.
+    in .gitignore, relative to the folder `root`. `fix` asks the engine for the new source, `replacements` for
+    that of each fix by itself.
     `config_files` looks for configuration files and scripts in folders, too. `target` is what the
     result is to run on besides the CPU, and `torch_version` the oldest torch that it is to run with;
     None is the newest that devicefix knows. `cache_dir` keeps what was found; None for no cache.
@@ -35,6 +36,7 @@ class Settings:
     root: Path = field(default_factory=Path)
     unsafe_fixes: bool = False
     fix: bool = False
+    replacements: bool = False
     jobs: int | None = None
     verbose: bool = False
     quiet: bool = False

@@ -112,8 +112,8 @@ class Devices:
         name = self.facts.torch_name(site)
         if name is not None:
             return Use(name)
-        bound = self.facts.tree.root.bindings.get("torch", ())
-        if all((each.imported or "").rpartition(".")[2] == "torch" for each in bound):
+        bound = self.facts.tree.scope(site).lookup("torch")
+        if bound is None or all((each.imported or "").rpartition(".")[2] == "torch" for each in bound[1]):
             return Use("torch", frozenset({IMPORT}))
         return Use("_torch", frozenset({f"{IMPORT} as _torch"}))  # `torch` means something else
 

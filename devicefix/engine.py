@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devicefix.finding import Edit, Finding, Fix, Result, Safety
@@ -91,6 +90,10 @@ def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Re
         result.findings = [finding] if settings.enabled(finding.code) else []
         return result
     result.findings = [finding for finding in found if not silenced(source, finding)]
+    if settings.replacements:
+        from devicefix.suggestion import suggested
+
+        result.findings = [suggested(finding, source, devices) for finding in result.findings]
     if settings.fix:
         _fix(source, devices, settings, result)
     return result
@@ -113,14 +116,21 @@ def settle(result: Result, data: bytes, settings: Settings, project: Project) ->
         return result
     fixed, output = list(result.fixed), result.output
     for _ in range(ROUNDS):
-        after = run(output, result.path, settings, project)
+        after = look_again(output, result.path, settings, project)
         if after.output is None:
             return Result(result.path, fixed + after.findings, fixed, output)
         fixed += _where_they_were(after.fixed, data, output)
         output = after.output
     # They undo each other, or one its own work: no better than the first.
-    after = run(result.output, result.path, replace(settings, fix=False), project)
+    after = look_again(result.output, result.path, replace(settings, fix=False), project)
     return Result(result.path, result.fixed + after.findings, result.fixed, result.output)
+
+
+def look_again(data: bytes, path: str, settings: Settings, project: Project) -> Result:
+    """As `run`, of what has been rewritten: the words of CUDA may be gone from it, and something remain."""
+    from devicefix.facts import Facts
+
+    return examine(Facts.read(data), path, settings, project)
 
 
 def _where_they_were(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]:

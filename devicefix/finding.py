@@ -37,12 +37,28 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """New text for a part of a file: the lines and columns are counted as those of a finding."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
-    """Edits that belong together, and the definitions that they rely on."""
+    """Edits that belong together, and the definitions that they rely on.
+
+    `needs` are definitions and imports to insert, keys of `Devices`. `replacements` is all of that as plain
+    text, for this fix alone, where the settings ask for it.
+    """
 
     edits: tuple[Edit, ...]
     safety: Safety = Safety.SAFE
-    needs: frozenset[str] = frozenset()  # definitions and imports to insert: keys of Devices
+    needs: frozenset[str] = frozenset()
+    replacements: tuple[Replacement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +78,10 @@ class Finding:
         """How safe the fix is, None where there is no fix."""
         return self.fix.safety if self.fix else None
 
-    def without_fix(self) -> Finding:
-        """The same finding to hand to another process: only the fix's safety is kept."""
-        return replace(self, fix=Fix((), self.fix.safety)) if self.fix else self
+    def portable(self) -> Finding:
+        """The same finding to hand to another process: of the fix only what is plain is kept."""
+        fix = self.fix
+        return replace(self, fix=Fix((), fix.safety, replacements=fix.replacements)) if fix else self
 
 
 @dataclass(slots=True)

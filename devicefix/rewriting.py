@@ -29,13 +29,29 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     Raises:
         ConflictError: two edits cross, or replace the same characters.
     """
+    parts, at = [], 0
+    for start, end, new in resolved(text, edits):
+        parts += [text[at:start], new]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def resolved(text: str, edits: Iterable[Edit]) -> list[tuple[int, int, str]]:
+    """Edits as plain ones, in order, those inside others made part of them: start, end and new text of each.
+
+    Raises:
+        ConflictError: two edits cross, or replace the same characters.
+    """
     ordered = _joined(text, sorted(edits, key=lambda edit: (edit.start, -edit.end, edit.start == edit.end)))
-    new, used = _apply(text, ordered, 0, 0, len(text))
-    for edit in ordered[used:]:  # insertions at the end
-        if edit.start < len(text):
+    found: list[tuple[int, int, str]] = []
+    index = 0
+    while index < len(ordered):
+        edit = ordered[index]
+        if found and edit.start < found[-1][1]:
             raise ConflictError
-        new += edit.new if isinstance(edit.new, str) else edit.new("")
-    return new
+        inner, index = _apply(text, ordered, index + 1, edit.start, edit.end)
+        found.append((edit.start, edit.end, edit.new if isinstance(edit.new, str) else edit.new(inner)))
+    return found
 
 
 def _joined(text: str, edits: list[Edit]) -> list[Edit]:

@@ -233,8 +233,8 @@ def _after(result: Result, data: bytes, settings: Settings, project: Project) ->
 
 def _portable(result: Result) -> Result:
     """A result to hand to another process: its fixes hold no functions."""
-    fixed = [finding.without_fix() for finding in result.fixed]
-    remaining = [finding.without_fix() for finding in result.remaining]
+    fixed = [finding.portable() for finding in result.fixed]
+    remaining = [finding.portable() for finding in result.remaining]
     return Result(result.path, fixed + remaining, fixed, result.output)
 
 

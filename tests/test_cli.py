@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from devicefix import __version__, engine, runner, writing
 from devicefix.cli import main
+from devicefix.facts import Facts
 from devicefix.rules import RULES
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
@@ -134,14 +136,14 @@ def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
 ) -> None:
     for name in ("odd.py", "tied.py"):
         (tmp_path / name).write_text(TIED)
-    real = engine.run
+    real = engine.examine
 
-    def failing(data: bytes, path: str, *rest: object) -> object:
+    def failing(facts: Facts, path: str, *rest: Any) -> object:
         if path == "odd.py":
             raise ZeroDivisionError("by\nzero")
-        return real(data, path, *rest)
+        return real(facts, path, *rest)
 
-    monkeypatch.setattr(engine, "run", failing)
+    monkeypatch.setattr(engine, "examine", failing)
     done = run("rewrite", "--in-place")
     assert done.exit_code == 2
     told = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"

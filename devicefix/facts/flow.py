@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from devicefix.facts.scopes import FUNCTIONS, dotted
@@ -114,18 +114,49 @@ class Flow:
         self._loops: list[tuple[Point, list[Point]]] = []  # where `continue` goes, what `break` leaves
         _connect(self._block(owner.body, []), self.exit)
 
-    def reachable(self, start: Iterable[Point], stop: Callable[[Point], bool]) -> Iterator[Point]:
-        """The points that may run after those of `start`, on each way up to one where `stop` holds."""
+    def reachable(
+        self, start: Iterable[Point], stop: Callable[[Point], bool], among: Container[Point]
+    ) -> Iterator[Point]:
+        """The points that may run after those of `start`, on each way up to one where `stop` holds.
+
+        Args:
+            start: where to begin.
+            stop: whether a way ends at a point.
+            among: what the ways must not leave.
+        """
         todo = [after for point in start for after in point.after]
         seen: set[Point] = set()
         while todo:
             point = todo.pop()
-            if point in seen:
+            if point in seen or point not in among:
                 continue
             seen.add(point)
             yield point
             if not stop(point):
                 todo.extend(point.after)
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The paths that are bound anew at some point."""
+        return frozenset().union(*(point.bound for point in self.points))
+
+    @cached_property
+    def readers(self) -> dict[str, list[Point]]:
+        """The points that read a path, by path."""
+        found: dict[str, list[Point]] = {}
+        for point in self.points:
+            for path in point.reads:
+                found.setdefault(path, []).append(point)
+        return found
+
+    @cached_property
+    def before(self) -> dict[Point, list[Point]]:
+        """What may run right before a point."""
+        found: dict[Point, list[Point]] = {point: [] for point in (*self.points, self.exit)}
+        for point in self.points:
+            for after in point.after:
+                found[after].append(point)
+        return found
 
     def _add(self, node: ast.AST, before: Sequence[Point], *parts: ast.AST | None) -> Point:
         point = Point(node, tuple(part for part in parts if part is not None))

@@ -144,9 +144,11 @@ class Facts:
 
     def torch_name(self, node: ast.AST) -> str | None:
         """What torch is called at a place, None where it is not imported there."""
-        for scope in self.tree.scope(node).chain():
+        here = self.tree.scope(node)
+        for scope in here.chain():
             name = self.once(_torch_in, scope)
-            if name is not None:
+            found = here.lookup(name) if name is not None else None
+            if found is not None and found[0] is scope:  # and no parameter that is called the same
                 return name
         return "torch" if self._torch_from_star else None
 

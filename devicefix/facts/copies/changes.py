@@ -12,7 +12,7 @@ from devicefix.facts.copies.bodies import Bodies, Function, positional_names
 from devicefix.facts.copies.expressions import constant_key, in_place, keyword, without_index
 from devicefix.facts.copies.places import Place, place_of
 from devicefix.facts.copies.training import Training
-from devicefix.facts.flow import Point, own_nodes
+from devicefix.facts.flow import Flow, Point, own_nodes
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
@@ -48,18 +48,46 @@ class Changes:
         self._facts = bodies.facts
         self._training = Training(bodies)
         self._effects = _Effects(bodies)
+        self._changing: dict[Point, dict[str, list[tuple[ast.AST, bool]]]] = {}
+        self._training_at: dict[tuple[Point, str], ast.AST | None] = {}
+        self._within: dict[Flow, set[str]] = {}
 
     def at(self, point: Point, place: Place, but: ast.AST | None = None) -> ast.AST | None:
         """What changes a place at a point, other than the node `but`."""
-        nodes = (node for part in point.parts for node in own_nodes(part))
         if place.parameters:
-            return next((node for node in nodes if self._training.changes(node, place.path)), None)
-        for node in nodes:
-            for changed, item in self._effects.of(node) if node is not but else ():
-                if changed.path == place.path and not (item and place.indexed):
-                    if not self._facts.guarded(node):
-                        return node
+            return self._trained(point, place.path)
+        for node, item in self._by_path(point).get(place.path, ()):
+            if node is not but and not (item and place.indexed) and not self._facts.guarded(node):
+                return node
         return None
+
+    def within(self, flow: Flow, place: Place) -> bool:
+        """Whether a place may be changed anywhere in a flow."""
+        if place.parameters:
+            return any(self.at(point, place) for point in flow.points)
+        if flow not in self._within:
+            self._within[flow] = {path for point in flow.points for path in self._by_path(point)}
+        return place.path in self._within[flow]
+
+    def _by_path(self, point: Point) -> dict[str, list[tuple[ast.AST, bool]]]:
+        """What changes a place at a point, by the path of that place."""
+        if point not in self._changing:
+            found = self._changing[point] = {}
+            for part in point.parts:
+                for node in own_nodes(part):
+                    for changed, item in self._effects.of(node):
+                        found.setdefault(changed.path, []).append((node, item))
+        return self._changing[point]
+
+    def _trained(self, point: Point, model: str) -> ast.AST | None:
+        """What changes the parameters of a model at a point."""
+        key = point, model
+        if key not in self._training_at:
+            nodes = (node for part in point.parts for node in own_nodes(part))
+            self._training_at[key] = next(
+                (node for node in nodes if self._training.changes(node, model)), None
+            )
+        return self._training_at[key]
 
 
 def changes_numbers(method: str) -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from devicefix.facts.copies.bodies import Bodies, Function
 from devicefix.facts.copies.changes import Changes
 from devicefix.facts.copies.expressions import contents, root
-from devicefix.facts.copies.keeping import Holder, empties, only_given, outlives_call, rebinds, stores
+from devicefix.facts.copies.keeping import Holder, empties, only_given, rebinds, stores
 from devicefix.facts.copies.places import Place, place_of
+from devicefix.facts.copies.uses import FAR, OUT_OF_SIGHT, Uses
 from devicefix.facts.flow import Flow, Point
 
-OUT_OF_SIGHT = 0
-
+_KEPT = 64  # uses of so many holders are remembered: mostly it is the last one or two that are asked for
 
 class Clash(NamedTuple):
     """A change of what was copied, and a use of the copy after that.
@@ -40,43 +41,58 @@ class Clashes:
         self._bodies = bodies
         self._facts = bodies.facts
         self._changes = changes
+        self._uses: dict[tuple[Flow, Holder], Uses] = {}
+        self._stored: dict[Point, list[tuple[Holder, set[str]]]] = {}
+        self._read: dict[ast.ClassDef, set[str]] = {}
+        self._bound: dict[ast.ClassDef, set[str]] = {}
+        self._changed: dict[tuple[ast.ClassDef, Place], list[tuple[Function, ast.AST]]] = {}
 
     def find(self, flow: Flow, made: Point, place: Place, holder: Holder) -> Clash | None:
         """The clash of a place with the holder that keeps a copy of it, which is made at a point."""
+        if not self._changes.within(flow, place) and self._elsewhere(flow, place, holder) is None:
+            return None
         todo, seen = [(made, holder)], {holder.path}
         while todo:
             start, keeper = todo.pop()
-            if rebinds(start, place.path):
+            if rebinds(start.bound, place.path):
                 return None
-            for point in _while_kept(flow, start, place, keeper):
+            for point in self._while_kept(flow, start, place, keeper):
                 change = self._changes.at(point, place)
                 if change is not None:
-                    use = self.use_behind(flow, point, keeper)
+                    use = self.uses(flow, keeper).behind(point)
                     if use is not None:
                         return Clash(change, use if use != OUT_OF_SIGHT else None)
-                for other, value in stores(self._facts, point):
-                    if other.path not in seen and self._holds(value, keeper.path):
+                for other, paths in self._stored_at(point):
+                    if other.path not in seen and keeper.path in paths:
                         seen.add(other.path)
                         todo.append((point, other))
         return self._elsewhere(flow, place, holder)
 
-    def use_behind(self, flow: Flow, change: Point, keeper: Holder) -> int | None:
-        """The line of a use of what is kept, behind a change of its source; or `OUT_OF_SIGHT`."""
-        if empties(change, keeper):
-            return None
-        outlives = outlives_call(self._facts, flow, keeper)
-        for point in flow.reachable([change], lambda each: empties(each, keeper)):
-            if point is flow.exit:
-                if outlives:
-                    return OUT_OF_SIGHT
-            elif keeper.path in point.reads:
-                return getattr(point.node, "lineno", OUT_OF_SIGHT)
-        return None
+    def uses(self, flow: Flow, keeper: Holder) -> Uses:
+        """The uses of what is kept."""
+        key = flow, keeper
+        if key not in self._uses:
+            if len(self._uses) >= _KEPT:
+                self._uses.clear()
+            self._uses[key] = Uses(self._facts, flow, keeper)
+        return self._uses[key]
 
-    def _holds(self, value: ast.expr, path: str) -> bool:
-        """Whether what is at a path is kept where a value is."""
-        places = (place_of(self._facts, each) for each in contents(value))
-        return any(place is not None and place.path == path for place in places)
+    def _while_kept(self, flow: Flow, start: Point, place: Place, keeper: Holder) -> Iterator[Point]:
+        """The points after one, up to where the place is bound anew or what is kept is not used any more."""
+
+        def stop(point: Point) -> bool:
+            return rebinds(point.bound, place.path) or empties(point, keeper)
+
+        return islice(flow.reachable([start], stop, self.uses(flow, keeper).leading), FAR)
+
+    def _stored_at(self, point: Point) -> list[tuple[Holder, set[str]]]:
+        """What keeps something at a point, and the paths of what it keeps."""
+        if point not in self._stored:
+            self._stored[point] = [
+                (holder, {place.path for each in contents(value) if (place := place_of(self._facts, each))})
+                for holder, value in stores(self._facts, point)
+            ]
+        return self._stored[point]
 
     def _elsewhere(self, flow: Flow, place: Place, holder: Holder) -> Clash | None:
         """A change in another method of the class, or of a model's parameters by whoever calls."""
@@ -89,28 +105,37 @@ class Clashes:
         owner = self._facts.tree.parents.get(flow.owner)
         if not isinstance(owner, ast.ClassDef) or not place.path.startswith("self."):
             return None
-        methods = [each for each in owner.body if isinstance(each, Function)]
-        if not any(
-            holder.path in point.reads for method in methods for point in self._bodies.flow(method).points
-        ):
+        if owner not in self._read:
+            flows = map(self._bodies.flow, _methods(owner))
+            self._read[owner] = {path for each in flows for path in each.readers}
+        if holder.path not in self._read[owner]:
             return None
-        change = self._change_in_another(methods, flow, place)
+        if owner not in self._bound:
+            flows = map(self._bodies.flow, _but_the_first(owner))
+            self._bound[owner] = {path for each in flows for path in each.bound}
+        if rebinds(self._bound[owner], place.path):
+            return None
+        changes = self._changed_in(owner, place)
+        change = next((each for method, each in changes if method is not flow.owner), None)
         return None if change is None else Clash(change, None)
 
-    def _change_in_another(self, methods: list[Function], flow: Flow, place: Place) -> ast.AST | None:
-        """The first change by a method other than the flow's, None where one of them binds the place anew."""
-        change: ast.AST | None = None
-        for method in methods:
-            if method.name == "__init__":
-                continue
-            points = self._bodies.flow(method).points
-            if any(rebinds(point, place.path) for point in points):
-                return None
-            if method is not flow.owner and change is None:
-                change = next(filter(None, (self._changes.at(point, place) for point in points)), None)
-        return change
+    def _changed_in(self, owner: ast.ClassDef, place: Place) -> list[tuple[Function, ast.AST]]:
+        """The methods of a class that change a place, each with its first change."""
+        key = owner, place
+        if key not in self._changed:
+            found = self._changed[key] = []
+            for method in _but_the_first(owner):
+                flow = self._bodies.flow(method)
+                if self._changes.within(flow, place):
+                    changes = (self._changes.at(point, place) for point in flow.points)
+                    found += ((method, change) for change in islice(filter(None, changes), 1))
+        return self._changed[key]
 
 
-def _while_kept(flow: Flow, start: Point, place: Place, keeper: Holder) -> Iterator[Point]:
-    """The points after one, up to where the place is bound anew or nothing is kept any more."""
-    return flow.reachable([start], lambda each: rebinds(each, place.path) or empties(each, keeper))
+def _methods(owner: ast.ClassDef) -> list[Function]:
+    return [each for each in owner.body if isinstance(each, Function)]
+
+
+def _but_the_first(owner: ast.ClassDef) -> list[Function]:
+    """The methods that run when an object is there."""
+    return [each for each in _methods(owner) if each.name != "__init__"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from devicefix.facts.copies.expressions import root, without_index
 from devicefix.facts.flow import Flow, Point
@@ -79,14 +81,20 @@ def _all_collections(facts: Facts, bindings: Sequence[Binding]) -> bool:
     )
 
 
-def rebinds(point: Point, path: str) -> bool:
-    """Whether a path, or what it is an attribute or item of, is bound anew at a point."""
-    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in point.bound)
+def rebinds(bound: Set[str], path: str) -> bool:
+    """Whether a path, or what it is an attribute or item of, is among those that are bound anew."""
+    return not bound.isdisjoint(_parts(path))
+
+
+@lru_cache(maxsize=64)
+def _parts(path: str) -> tuple[str, ...]:
+    """`a`, `a.b` and `a.b['c']` for the last of them."""
+    return *(path[: match.start()] for match in re.finditer(r"[.\[]", path)), path
 
 
 def empties(point: Point, holder: Holder) -> bool:
     """Whether nothing is kept by a holder any more after a point."""
-    if rebinds(point, holder.path):
+    if rebinds(point.bound, holder.path):
         return True
     match point.node:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
@@ -100,7 +108,10 @@ def only_given(facts: Facts, flow: Flow, path: str) -> bool:
     """Whether a path is a parameter, which is never bound anew."""
     if isinstance(flow.owner, ast.Module):
         return False
-    bindings = facts.tree.scopes[flow.owner].bindings.get(path, ())
+    return facts.once(_all_parameters, facts.tree.scopes[flow.owner].bindings.get(path, ()))
+
+
+def _all_parameters(facts: Facts, bindings: Sequence[Binding]) -> bool:
     return bool(bindings) and all(each.parameter for each in bindings)
 
 

@@ -103,8 +103,10 @@ class _Search:
         """The lines that hold what may be a copy, in order."""
         source = self._facts.source
         found = list(_copying(source.text))
-        for name in map(re.escape, self._copies.returning):
-            found += (match.start() for match in re.finditer(name, source.text))
+        returning = self._copies.returning
+        if returning:
+            words = re.finditer(r"\w+", source.text)
+            found += (match.start() for match in words if match.group() in returning)
         return [source.position(at)[0] for at in sorted(found)]
 
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:
@@ -155,6 +157,6 @@ class _Search:
                 if self._changes.at(point, copy.source, node) is not None:
                     continue  # `x.copy_(x.cpu().normal_())`: it changes in any case
                 path = copy.source.path
-                use = self._clashes.use_behind(flow, point, Holder(path, False))
+                use = self._clashes.uses(flow, Holder(path, False)).behind(point)
                 if use or only_given(self._facts, flow, path):
                     yield Held(copy.call, copy.outer, copy.source, path, node, use, True)

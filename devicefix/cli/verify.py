@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.options import Trouble, common_folder, rule_options, settings_for, unsafe_option
+from devicefix.cli.options import Trouble, common_folder, rule_options, settings_for, unsafe_option
 
 if TYPE_CHECKING:
     from devicefix.config import Settings

@@ -1,0 +1,84 @@
+"""The command line: parse the arguments, call, print."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
+
+import click
+
+from devicefix import __version__
+from devicefix.cli.options import Trouble
+from devicefix.config import ConfigError
+
+INTERRUPTED = 130
+
+# Where each command is; it is imported when it is called.
+COMMANDS = {
+    "check": "devicefix.cli.check",
+    "explain": "devicefix.cli.rules",
+    "rewrite": "devicefix.cli.rewrite",
+    "rules": "devicefix.cli.rules",
+    "verify": "devicefix.cli.verify",
+}
+
+EPILOG = """\
+Exit status: 0 nothing is left to do, 1 findings remain, 2 devicefix could not do its work.
+
+Settings are read from [tool.devicefix] in the nearest pyproject.toml: select, ignore, exclude,
+unsafe-fixes, jobs, verbose, quiet, config-files, target, torch-version. An option on the command line
+takes the place of its key.
+
+\b
+Completion, in the start-up file of the shell:
+  bash  eval "$(_DEVICEFIX_COMPLETE=bash_source devicefix)"
+  zsh   eval "$(_DEVICEFIX_COMPLETE=zsh_source devicefix)"
+  fish  _DEVICEFIX_COMPLETE=fish_source devicefix | source
+"""
+
+
+class Program(click.Group):
+    """A group of commands that ends quietly on Ctrl-C, and in no case with a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, None where there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that the arguments name."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # what the terminal has no letters for
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except ConfigError as problem:
+            raise Trouble(str(problem)) from None
+        except Exception as problem:
+            if isinstance(problem, OSError) and problem.errno == errno.EPIPE:
+                raise  # who reads has seen enough; click ends the program
+            from devicefix.runner import internal_error
+
+            raise Trouble(internal_error(problem)) from None
+
+
+@click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="devicefix")
+def main() -> None:
+    """Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device."""

@@ -1,0 +1,85 @@
+"""What the commands that look at files share: which files, what is wrong with them, the exit status."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from devicefix.cli.options import STDIN, TROUBLE, Trouble
+from devicefix.config import Settings
+
+if TYPE_CHECKING:
+    from devicefix.outcome import Outcome
+
+CLEAN, FINDINGS = 0, 1
+
+
+def look(
+    paths: tuple[Path, ...], stdin_filename: str | None, settings: Settings
+) -> tuple[list[Outcome], int]:
+    """Look at what the paths name, and complain of what cannot be looked at.
+
+    Returns:
+        What became of each file that was looked at, and how many could not be.
+    """
+    from devicefix import runner
+
+    trouble: list[OSError] = []
+    runner.collect_less()
+    if STDIN not in paths:
+        outcomes = runner.run(listed(paths, settings, trouble), settings)
+    elif len(paths) > 1:
+        raise click.UsageError("the standard input (-) does not go together with other paths")
+    else:
+        data = sys.stdin.buffer.read()
+        outcomes = [runner.run_one(data, stdin_filename or "-", settings)]
+    for problem in trouble:
+        complain(str(problem.filename), problem.strerror or str(problem))
+    for outcome in outcomes:
+        if outcome.error:
+            complain(outcome.path, outcome.error)
+    sound = [outcome for outcome in outcomes if not outcome.error]
+    return sound, len(trouble) + len(outcomes) - len(sound)
+
+
+def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) -> list[Path]:
+    """The files that the paths name; what cannot be read of them goes into `trouble`."""
+    from devicefix import files
+    from devicefix.beside import is_beside
+    from devicefix.report.concise import printable
+
+    def wanted(path: str) -> bool:
+        return files.is_python(path) or (settings.config_files and is_beside(path))
+
+    try:
+        found = files.find(paths, settings.exclude, settings.root, trouble.append, wanted)
+    except ValueError as problem:
+        raise Trouble(f"exclude: {problem}") from None
+    if settings.verbose:
+        for file in found:
+            click.echo(printable(str(file)), err=True)
+    if not found:
+        click.echo(f"Warning: no {'' if settings.config_files else 'Python '}files found", err=True)
+    return found
+
+
+def complain(path: str, problem: str) -> None:
+    """Print what is wrong with a file."""
+    from devicefix.report.concise import printable
+
+    click.echo(f"{printable(path)}: {click.style('error:', fg='red')} {printable(problem)}", err=True)
+
+
+def warn(path: str, problem: str) -> None:
+    """Print what is odd about a file."""
+    from devicefix.report.concise import printable
+
+    click.echo(f"{printable(path)}: {click.style('warning:', fg='yellow')} {printable(problem)}", err=True)
+
+
+def status(failed: int, findings: bool) -> int:
+    """The exit status."""
+    return TROUBLE if failed else FINDINGS if findings else CLEAN

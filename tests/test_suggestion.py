@@ -1,0 +1,51 @@
+"""Fixes as plain text, one by one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from devicefix import engine
+from devicefix.config import Settings
+from devicefix.finding import Replacement
+from devicefix.project import Project
+from devicefix.rule import Rule
+from devicefix.rules import RULES
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_fix_by_itself_is_what_its_replacements_say(rule: type[Rule]) -> None:
+    """Each, made alone and put into the text by its lines and columns, gives what the engine makes of it."""
+    for example in rule.MATCHES:
+        data = example.before.encode()
+        settings = Settings(select=(rule.code,), target=rule.targets[0], unsafe_fixes=True, replacements=True)
+        for finding in engine.run(data, "module.py", settings, Project()).findings:
+            if finding.fix and finding.fix.replacements:
+                ast.parse(replaced(example.before, finding.fix.replacements))
+
+
+def test_replacements_are_what_a_rewrite_makes() -> None:
+    text = '\ufeffimport torch\r\n\r\nx = make("é", net.cuda(), torch.cuda.FloatTensor(3))\r\n'
+    settings = Settings(replacements=True)
+    (first, second) = engine.run(text.encode(), "module.py", settings, Project()).findings
+    assert first.fix and second.fix
+    one = replaced(text[1:], first.fix.replacements)
+    assert one == (
+        'import torch\r\n\r\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\r\n\r\n'
+        'x = make("é", net.to(device), torch.cuda.FloatTensor(3))\r\n'
+    )
+    other = engine.run(text.encode(), "module.py", replace(settings, fix=True, select=("DF2",)), Project())
+    assert other.output == replaced(text, second.fix.replacements).encode()
+
+
+def replaced(text: str, replacements: Sequence[Replacement]) -> str:
+    """The text with replacements made, the last one first."""
+    lines = [*text.splitlines(keepends=True), ""]
+    starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
+    for each in reversed(replacements):
+        start, end = starts[each.line - 1] + each.column - 1, starts[each.end_line - 1] + each.end_column - 1
+        text = text[:start] + each.text + text[end:]
+    return text
