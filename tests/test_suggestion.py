@@ -37,8 +37,8 @@ def test_replacements_are_what_a_rewrite_makes() -> None:
         'import torch\r\n\r\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\r\n\r\n'
         'x = make("é", net.to(device), torch.cuda.FloatTensor(3))\r\n'
     )
-    other = engine.run(text.encode(), "module.py", replace(settings, fix=True, select=("DF2",)), Project())
-    assert other.output == replaced(text, second.fix.replacements).encode()
+    other = engine.run(text.encode(), "module.py", replace(settings, fix=True, select=("DF3",)), Project())
+    assert other.output == f"\ufeff{replaced(text[1:], second.fix.replacements)}".encode()
 
 
 def replaced(text: str, replacements: Sequence[Replacement]) -> str:
