@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 
 from devicefix.facts import Facts, dotted
-from devicefix.statements import alone
+from devicefix.statements import CELL_END, MAGIC, alone
 
 IMPORT = "import torch"
+_OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
 class Layout:
@@ -23,8 +25,10 @@ class Layout:
         """The statement after which an import may be added: the docstring and `__future__` imports."""
         place = None
         for statement in self.facts.tree.module.body:
-            if _docstring(statement) or (
-                isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            if (
+                _docstring(statement)
+                or _calls(statement, MAGIC)
+                or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
             ):
                 place = statement
             else:
@@ -33,20 +37,49 @@ class Layout:
 
     @cached_property
     def leading_imports(self) -> ast.stmt | None:
-        """The last statement of the imports that a module begins with."""
-        place = self._prologue_statement
+        """The last statement of the imports that a module begins with.
+
+        In a notebook, of those that begin with the first import of torch: whoever runs the cells in an order of
+        their own has run that one.
+        """
+        if len(self._cells) == 1:
+            return _leading(self.facts.tree.module.body) or self._prologue_statement
+        stars = (each for each in reversed(self.facts.tree.module.body) if _imports_all(each))
+        first = None if self.torch_comes_late else self.torch_import or next(stars, None)
+        leading = (_leading(cell[cell.index(first) :] if first in cell else []) for cell in self._cells)
+        if first is None:
+            leading = map(_leading, self._cells)
+        return next(filter(None, leading), self._prologue_statement)
+
+    @cached_property
+    def _cells(self) -> list[list[ast.stmt]]:
+        """The statements of each of a notebook's cells; of a module all of them."""
+        cells: list[list[ast.stmt]] = [[]]
         for statement in self.facts.tree.module.body:
-            if imports_something(statement):
-                place = statement
-            elif not _among_imports(statement):
-                break
-        return place
+            if _calls(statement, CELL_END):
+                cells.append([])
+            else:
+                cells[-1].append(statement)
+        return cells
 
     def binds_torch(self, statement: ast.stmt) -> bool:
         """Whether a statement of the top level imports torch."""
         if not imports_something(statement):
             return False
         return not self._torch_imports.isdisjoint(ast.walk(statement))
+
+    @cached_property
+    def torch_import(self) -> ast.stmt | None:
+        """The first statement of the top level that imports torch."""
+        return next(filter(self.binds_torch, self.facts.tree.module.body), None)
+
+    @cached_property
+    def torch_comes_late(self) -> bool:
+        """Whether a notebook has cells with devices before the one that imports torch."""
+        if len(self._cells) == 1 or self.torch_import is None:
+            return False
+        start = self.facts.source.span(self.torch_import)[0]
+        return _OF_DEVICES.search(self.facts.source.text, 0, start) is not None
 
     @cached_property
     def _torch_imports(self) -> set[ast.AST]:
@@ -64,6 +97,8 @@ class Layout:
                 name = statement.module or "."
             else:
                 continue
+            if len(self._cells) > 1 and statement.lineno > getattr(self.leading_imports, "lineno", 0):
+                break  # what is defined behind the first imports would come before it
             if name.startswith(package) and alone(self.facts.source, statement):
                 return self.facts.source.span(statement)[0], f"{line}{self.facts.source.newline}"
         return self.line_after(self.leading_imports, line, group=False)
@@ -78,7 +113,7 @@ class Layout:
         if not group:
             return end, f"{newline}{line}"
         rest = source.text[end:].splitlines()[1:2]
-        gap = newline if rest and rest[0].strip() else ""
+        gap = newline if rest and rest[0].strip() and not rest[0].startswith(CELL_END) else ""
         return end, f"{newline}{newline}{line}{gap}"
 
     @cached_property
@@ -118,6 +153,31 @@ class Layout:
         if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and first.decorator_list:
             start = source.span(first.decorator_list[0])[0] - 1
         return start - len(indentation), f"{indentation}{line}{newline}"
+
+
+def _leading(body: list[ast.stmt]) -> ast.stmt | None:
+    """The last of the imports that a block begins with."""
+    last = None
+    for statement in body:
+        if imports_something(statement):
+            last = statement
+        elif not _among_imports(statement):
+            break
+    return last
+
+
+def _imports_all(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
+
+
+def _calls(statement: ast.stmt, prefix: str) -> bool:
+    """Whether a statement calls a function, by a name that begins so, and does nothing else."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and isinstance(statement.value.func, ast.Name)
+        and statement.value.func.id.startswith(prefix)
+    )
 
 
 def _docstring(statement: ast.stmt) -> bool:
@@ -162,5 +222,5 @@ def _among_imports(statement: ast.stmt) -> bool:
         )
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = dotted(statement.value.func) or ""
-        return name.startswith(("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging."))
+        return name.startswith(("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC))
     return False

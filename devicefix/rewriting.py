@@ -42,7 +42,7 @@ def resolved(text: str, edits: Iterable[Edit]) -> list[tuple[int, int, str]]:
     Raises:
         ConflictError: two edits cross, or replace the same characters.
     """
-    ordered = _joined(text, sorted(edits, key=lambda edit: (edit.start, -edit.end, edit.start == edit.end)))
+    ordered = _joined(text, sorted(edits, key=lambda edit: (edit.start, edit.start < edit.end, -edit.end)))
     found: list[tuple[int, int, str]] = []
     index = 0
     while index < len(ordered):
@@ -71,7 +71,8 @@ def _joined(text: str, edits: list[Edit]) -> list[Edit]:
 def _follows(text: str, before: Edit, edit: Edit) -> bool:
     """Whether an edit's statement stands on the line after another's, in the same block."""
     between = _NEXT_LINE.fullmatch(text, before.end, edit.start)
-    line = max(text.rfind("\n", 0, before.start), text.rfind("\r", 0, before.start)) + 1
+    line = text.rfind("\n", 0, before.start) + 1
+    line = max(line, text.rfind("\r", line, before.start) + 1)
     return between is not None and between["indentation"] == text[line : before.start]
 
 

@@ -206,7 +206,7 @@ def _behind(old: _Text, new: _Text, at: int, region: _Lines, following: _Lines |
     while not (
         (not kept or new.lines[found.end : found.end + 1] == kept[:1])
         and new.lines[found.end : found.end + len(kept) if following else None] == kept
-        and (not following or new.text.startswith(old.head(following), new.starts[found.end + len(kept)]))
+        and (not following or _begins_there(old, new, found.end + len(kept), following))
         and _same_tokens(old, new, region, found)
         and _same_blocks(old, new, region, found, following)
     ):
@@ -214,6 +214,13 @@ def _behind(old: _Text, new: _Text, at: int, region: _Lines, following: _Lines |
             raise SelfCheckError(f"differs outside of what is fixed in line {region.first + 1}")
         new.read(found)
     return found.end + len(kept)
+
+
+def _begins_there(old: _Text, new: _Text, at: int, region: _Lines) -> bool:
+    """Whether what stands before the first edit of a region does so from a line of the new text on."""
+    head, start = old.head(region), new.starts[at]
+    deeper = head.isspace() and new.text[start + len(head) : start + len(head) + 1] in (" ", "\t")
+    return new.text.startswith(head, start) and not deeper
 
 
 def _same_tokens(old: _Text, new: _Text, region: _Lines, found: _Lines) -> bool:

@@ -11,6 +11,13 @@ from devicefix.source import Source
 _LINE = re.compile(r"[^\r\n]+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
+# In the text that a notebook is looked at as, a call of this name stands where a cell ends, and of the other for
+# what only IPython understands: `%matplotlib inline`, `!pip install torch`.
+CELL_END = "__cell_"
+MAGIC = "__magic_"
+_AT_CELL_END = re.compile(rf"(?:\s|#[^\r\n]*)*{CELL_END}")
+_SAYS_NOTHING = ("set_", "reset_", "synchronize", "init", "ipc_collect", "empty_cache", "manual_seed")
+
 
 def alone(source: Source, statement: ast.stmt) -> bool:
     """Whether a statement has its lines to itself, comments aside."""
@@ -24,10 +31,10 @@ def alone(source: Source, statement: ast.stmt) -> bool:
 def under_guard(source: Source, statement: ast.stmt, test: str) -> Edit:
     """The edit that puts a statement under `if test:`, or makes it `statement if test else None`.
 
-    Only an expression statement can share its line with others.
+    Only an expression statement can share its line with others. One that a notebook displays stays one.
     """
     start, end = source.span(statement)
-    if not alone(source, statement):
+    if not alone(source, statement) or _displayed(source, statement):
         assert isinstance(statement, ast.Expr)
         return Edit(start, end, lambda text: f"{text} if {test} else None")
     indentation = source.indentation(start)
@@ -44,11 +51,25 @@ def under_guard(source: Source, statement: ast.stmt, test: str) -> Edit:
     return Edit(start, end, new, guard=test, under=under)
 
 
+def _displayed(source: Source, statement: ast.stmt) -> bool:
+    """Whether a statement is an expression whose value a notebook shows, since it is the last of a cell."""
+    if not isinstance(statement, ast.Expr) or statement.col_offset:
+        return False
+    call = statement.value
+    name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+    return not name.startswith(_SAYS_NOTHING) and _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None
+
+
 def removed(source: Source, statement: ast.stmt, block: list[ast.stmt]) -> Edit:
     """The edit that takes a statement and its lines away; `pass` stays where nothing else would."""
     start, end = source.span(statement)
     if len(block) == 1 or not alone(source, statement):
         return Edit(start, end, "pass")
+    return _without_lines(source, start, end)
+
+
+def _without_lines(source: Source, start: int, end: int) -> Edit:
+    """The edit that takes the lines away that hold some characters."""
     line, _ = source.position(start)
     last, _ = source.position(end)
     after = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
@@ -65,10 +86,10 @@ def elif_without(source: Source, node: ast.If, branch: list[ast.stmt]) -> tuple[
     start, end = source.span(node)
     if branch is node.orelse:
         colon = _colon(source, node)
-        return Edit(start, colon, "else"), Edit(source.line_end(source.span(node.body[-1])[1]), end, "")
+        below = source.line_starts[source.position(source.span(node.body[-1])[1])[0]]
+        return Edit(start, colon, "else"), _without_lines(source, below, end)
     if not node.orelse:
-        before = source.line_end(source.line_starts[source.position(start)[0] - 2])
-        return (Edit(before, end, ""),)
+        return (_without_lines(source, start, end),)
     following = source.span(node.orelse[0])[0]
     if not source.text.startswith("elif", following):
         following = source.text.rindex("else", source.span(node.body[-1])[1], following)

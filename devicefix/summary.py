@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from devicefix.facts import Facts, dotted
+from devicefix.facts import Facts, Scope, dotted
 from devicefix.facts.values import current_device, device_name, last_name
 from devicefix.gate import may_matter
 from devicefix.source import DecodeError
@@ -74,7 +74,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         imports=frozenset(_imports(facts)),
         star_imports=tuple(facts.tree.star_imports),
         bound=frozenset(root.bindings),
-        devices=frozenset(name for name in root.bindings if _device(facts, name)),
+        devices=frozenset(name for name in tuple(root.bindings) if _device(facts, name)),
         read=frozenset(facts.tree.loads) if facts.tree.star_imports else frozenset(),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
@@ -188,7 +188,7 @@ def _imports(facts: Facts) -> Iterable[str]:
 def _flags(facts: Facts) -> dict[str, bool]:
     """The attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
     found: dict[str, bool] = {}
-    for path, bindings in facts.tree.attributes.items():
+    for path, bindings in tuple(facts.tree.attributes.items()):
         start, _, name = path.rpartition(".")
         if start == "self" and re.search("cuda|gpu", name):
             found[name] = all(
@@ -216,14 +216,16 @@ def _made(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for node in facts.tree.scopes:
+    numbers: dict[Scope, set[str]] | None = None
+    for node, scope in facts.tree.scopes.items():
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
         if not any(map(device_name, names)):
             continue
-        numbers = _compared(facts, node)
-        names = tuple("" if name in numbers else name for name in names)
+        if numbers is None:
+            numbers = _compared(facts)
+        names = tuple("" if name in numbers.get(scope, ()) else name for name in names)
         owner = facts.tree.parents.get(node)
         if isinstance(owner, ast.ClassDef):
             yield (owner.name if node.name == "__init__" else node.name), names[1:]
@@ -234,20 +236,23 @@ def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
 _OF_NUMBERS = ("int", "isinstance", "range")
 
 
-def _compared(facts: Facts, function: ast.AST) -> set[str]:
+def _compared(facts: Facts) -> dict[Scope, set[str]]:
     """The names that a function compares or computes with: if a device is among them, it may be a number."""
-    found: set[str] = set()
-    scope = facts.tree.scopes[function]
+    found: dict[Scope, set[str]] = {}
     for node in facts.tree.nodes:
-        if isinstance(node, ast.Name) and node.id in scope.bindings and facts.tree.scope(node) is scope:
+        if isinstance(node, ast.Name):
             parent = facts.tree.parents.get(node)
-            numeric = isinstance(parent, ast.Call) and last_name(parent.func) in _OF_NUMBERS
-            if numeric or isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List)):
-                found.add(node.id)
+            if isinstance(parent, ast.Call):
+                numeric = last_name(parent.func) in _OF_NUMBERS
             elif isinstance(parent, ast.Compare):
                 others = [parent.left, *parent.comparators]
-                if any(isinstance(each, ast.Constant) and isinstance(each.value, int) for each in others):
-                    found.add(node.id)
+                numeric = any(
+                    isinstance(each, ast.Constant) and isinstance(each.value, int) for each in others
+                )
+            else:
+                numeric = isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List))
+            if numeric:
+                found.setdefault(facts.tree.scope(node), set()).add(node.id)
     return found
 
 

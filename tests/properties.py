@@ -6,17 +6,19 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
 from devicefix.config import TARGETS, Settings
-from devicefix.engine import ROUNDS, matters, run
+from devicefix.engine import ROUNDS, look_again, run
 from devicefix.facts import parse
 from devicefix.finding import Edit, Finding, Result
 from devicefix.project import Project
 from devicefix.source import Source
 from devicefix.summary import summarize
+
+Look = Callable[[bytes, str, Settings, Project], Result]
 
 SETTINGS = tuple(
     Settings(unsafe_fixes=unsafe, target=target) for target in TARGETS for unsafe in (False, True)
@@ -37,28 +39,28 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
         AssertionError: a property does not hold.
         Exception: devicefix failed, which it must not whatever the file holds.
     """
-    first = result = _round(data, settings)
+    first = result = _round(data, settings, run)
     for _ in range(ROUNDS):
         if result.output is None:
             break
-        after = _round(result.output, settings)
-        if matters(result.output, settings) or b"torch" in result.output:  # else it would not be looked at
-            _nothing_is_lost(data, result, after.findings)
+        after = _round(result.output, settings, look_again)
+        _nothing_is_lost(data, result, after.findings)
         data, result = result.output, after
     else:
         raise AssertionError(f"it does not settle: {list(map(_said, result.fixed))}")
     new = Counter(each.code for each in result.findings) - Counter(each.code for each in first.remaining)
-    # `torch.cuda.is_available()` is our own; the word that excused the import of a library may be gone.
-    assert not new.keys() - {"DF405", "DF902"}, f"made by a fix: {new}"
+    # `torch.cuda.is_available()` is our own, and may be a guard where none was; the word that excused the
+    # import of a library may be gone.
+    assert not new.keys() - {"DF405", "DF703", "DF902"}, f"made by a fix: {new}"
     return first.output is not None
 
 
-def _round(data: bytes, settings: Settings) -> Result:
+def _round(data: bytes, settings: Settings, look: Look) -> Result:
     """Check a file and make the fixes that there are for it as it stands."""
-    checked = run_one(data, replace(settings, fix=False))
+    checked = run_one(data, replace(settings, fix=False), look)
     assert checked.output is None and not checked.fixed
     _lie_in_the_file(data, checked.findings)
-    rewritten = run_one(data, replace(settings, fix=True))
+    rewritten = run_one(data, replace(settings, fix=True), look)
     assert list(map(_said, rewritten.findings)) == list(map(_said, checked.findings))
     wanted = (each for each in checked.findings if settings.unsafe_fixes or _safe(each))
     fixable = [each for each in wanted if each.fix and each.fix.edits]
@@ -71,9 +73,9 @@ def _round(data: bytes, settings: Settings) -> Result:
     return rewritten
 
 
-def run_one(data: bytes, settings: Settings) -> Result:
+def run_one(data: bytes, settings: Settings, look: Look = run) -> Result:
     """What the engine makes of a file that is the whole project."""
-    return run(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
+    return look(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
 
 
 def _said(finding: Finding) -> tuple[str, str, int, int, int, int]:
@@ -105,9 +107,8 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
     for node in ast.walk(parse(source.text)):
-        test = getattr(node, "test", None)
-        if isinstance(node, (ast.If, ast.While, ast.IfExp)) and isinstance(test, ast.expr):
-            first, last = source.span(test)
+        if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.BoolOp)):
+            first, last = source.span(node.values[0] if isinstance(node, ast.BoolOp) else node.test)
             if any(first <= start and end <= last for start, end in spans):
                 spans.append(source.span(node))
     lines = {source.position(edit.start)[0] for edit in _edits(rewritten)}

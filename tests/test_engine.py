@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from devicefix.config import Settings
-from devicefix.engine import run
+from devicefix.engine import matters, run, settle
 from devicefix.finding import Result
 from devicefix.project import Project
 from devicefix.summary import summarize
@@ -170,6 +170,17 @@ def test_torch_under_another_name() -> None:
     assert 'device = th.device("cuda" if th.cuda.is_available() else "cpu")\n' in after
 
 
+def test_what_stands_in_for_a_missing_torch_is_torch() -> None:
+    start = "try:\n    import torch\nexcept ImportError:\n    torch = stub\n"
+    after = text_of(rewrite(f"{start}x = y.cuda()\n"))
+    assert after == f'{start}x = y.to("cuda" if torch.cuda.is_available() else "cpu")\n'
+
+
+def test_another_torch_is_not_replaced() -> None:
+    after = text_of(rewrite("import mock as torch\n\nx = y.cuda()\nprint(torch.cuda.mocked)\n"))
+    assert after.startswith("import mock as torch\nimport torch as _torch\n\ndevice = _torch.device(")
+
+
 def test_device_of_a_star_import_is_used() -> None:
     others = {"utils.py": f"import torch\n\n{DEVICE}"}
     before = "import torch\nfrom utils import *\n\nx = y.cuda()\n"
@@ -320,3 +331,11 @@ def test_guard_is_not_shared_with_what_is_silenced() -> None:
     before = "import torch\n\ntorch.cuda.synchronize()  # noqa\ntorch.cuda.init()\n"
     after = "torch.cuda.synchronize()  # noqa\nif torch.cuda.is_available():\n    torch.cuda.init()\n"
     assert text_of(rewrite(before)).endswith(after)
+
+
+def test_what_remains_is_told_also_where_no_word_of_cuda_does() -> None:
+    before = b"import torch\n\n\ndef f(x, y):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
+    settings, project = Settings(fix=True), Project()
+    result = settle(run(before, "m.py", settings, project), before, settings, project)
+    assert result.output is not None and not matters(result.output, settings)
+    assert [each.code for each in result.remaining] == ["DF802"]

@@ -53,6 +53,24 @@ FAILED = {
     "    x += 1\n    return a.b\n",
     "an array that is used for its place": "import torch\ndef f(a):\n    for _ in range(9):\n"
     "        x = torch.from_numpy(a).to(device)\n        a[:] = b(x)\n    y.cuda(x.data.get_device())\n",
+    "a torch in place of a missing one": "try:\n    import torch\n"
+    "except ImportError:\n    torch = a\nx.cuda()\n",
+    "a torch that is changed": "import torch\ntorch = a(torch)\nx.cuda()\n",
+    "a torch of a function's own": "import torch\ndef f():\n    torch = a\n    x.cuda()\n",
+    "a torch that is a parameter": "import torch\ndef f(torch):\n    x.cuda(1)\n    y.cuda()\n",
+    "an attribute of a function": "import torch\nx = torch.cuda.is_available\nx.cuda\n",
+    "a test that becomes a guard": "import torch\ndef f():\n    if torch.cuda.get_rng_state():\n"
+    "        x = a.pin_memory()\n",
+    "a library without torch": "import apex.parallel\nfrom a import *\nif b:\n    c()\n"
+    "elif torch.cuda.is_available():\n    d()\nelse:\n    sys.exit(1)\n",
+    "code before the imports": "net.cuda()\nimport os\n",
+    "a block as deep as the one behind": "import torch\nif a:\n    if b:\n        c(torch.cuda.HalfTensor)\n"
+    "        x.cuda()\n    torch.cuda.synchronize()\n    if a.pin_memory():\n        a\n",
+    "a stream behind what becomes a guard": "import torch\nx = torch.cuda.empty_cache() and f("
+    "torch.cuda.Stream())\n",
+    "a name bound in a condition": "import torch\nfor i in range((n := a)):\n    pass\nx.cuda()\n",
+    "a remark above a branch that goes": "import torch\nif a:\n    b\n# why\n"
+    "elif not torch.cuda.is_available():\n    raise a  # there\n",
     "another torch": "import th as torch\nx.cuda()\ny = f'{1 // torch.cuda.device_count()}'\n",
 }
 

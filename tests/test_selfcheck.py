@@ -136,6 +136,16 @@ def test_what_follows_must_stay_in_its_block() -> None:
     assert not passes(before, "if a:\n    x.to(device)\nif ok:\n    y()\n", [(10, 18)])
 
 
+def test_a_block_that_is_as_deep_as_the_one_behind_is_none_of_it() -> None:
+    before = (
+        "if a:\n    if b:\n        c(x.cuda())\n        y.cuda()\n    z.cuda()\n    if d.cuda():\n        e\n"
+    )
+    calls = [match.span() for match in re.finditer(r"\b\w\.cuda\(\)", before)]
+    after = before.replace("    z.cuda()", "    if ok:\n        z.cuda()")
+    assert passes(before, after, calls)
+    assert not passes(before, after.replace("\n    if ok:", "\n        if ok:"), calls)
+
+
 def test_whole_lines_must_stay_in_their_block() -> None:
     before = "if a:\n    y()\n    x.cuda()\nz()\n"
     lines = [(before.index("    x"), before.index("z"))]

@@ -218,9 +218,9 @@ def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
     file.write_text(before)
     settings = Settings(fix=True, target="accelerator")
     (outcome,) = runner.run([file], settings)
+    assert len(rewrite(before).fixed) == 1
     assert outcome.result.output is not None
     assert outcome.result.output.endswith(b"return x.to(device), torch.accelerator.device_count() >= n\n")
-    assert outcome.result.fixed[:-1] == [each.without_fix() for each in rewrite(before).fixed]
     assert [(each.code, each.line) for each in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
     file.write_bytes(outcome.result.output)
     (again,) = runner.run([file], settings)
@@ -236,7 +236,7 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
         found = [replace(each) for each in result.findings]
         return Result(path, found, found, data + b"\n") if settings.fix else Result(path, found)
 
-    monkeypatch.setattr(engine, "run", longer)
+    monkeypatch.setattr(engine, "look_again", longer)
     settled = engine.settle(result, data, Settings(fix=True), Project())
     assert (settled.output, settled.fixed) == (result.output, result.fixed)
     assert settled.remaining == result.findings

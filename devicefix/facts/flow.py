@@ -61,6 +61,17 @@ class Point:
                 found.add(path)
         return frozenset(found)
 
+    @property
+    def cleared(self) -> Iterator[str]:
+        """The paths of collections whose items are taken away."""
+        targets: list[ast.expr] = []
+        match self.node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
+                targets = [value]
+            case ast.Delete():
+                targets = [without_index(each) for each in self.node.targets]
+        return filter(None, map(dotted, targets))
+
     @cached_property
     def reads(self) -> frozenset[str]:
         """The paths whose content is read: not only whether they are None, or how long."""
@@ -115,14 +126,14 @@ class Flow:
         _connect(self._block(owner.body, []), self.exit)
 
     def reachable(
-        self, start: Iterable[Point], stop: Callable[[Point], bool], among: Container[Point]
+        self, start: Iterable[Point], among: Container[Point], *ends: Container[Point]
     ) -> Iterator[Point]:
-        """The points that may run after those of `start`, on each way up to one where `stop` holds.
+        """The points that may run after those of `start`, on each way up to one of `ends`.
 
         Args:
             start: where to begin.
-            stop: whether a way ends at a point.
             among: what the ways must not leave.
+            ends: where a way ends.
         """
         todo = [after for point in start for after in point.after]
         seen: set[Point] = set()
@@ -132,20 +143,28 @@ class Flow:
                 continue
             seen.add(point)
             yield point
-            if not stop(point):
+            if not any(point in each for each in ends):
                 todo.extend(point.after)
-
-    @cached_property
-    def bound(self) -> frozenset[str]:
-        """The paths that are bound anew at some point."""
-        return frozenset().union(*(point.bound for point in self.points))
 
     @cached_property
     def readers(self) -> dict[str, list[Point]]:
         """The points that read a path, by path."""
+        return self._by_path(lambda point: point.reads)
+
+    @cached_property
+    def binders(self) -> dict[str, list[Point]]:
+        """The points that bind a path anew, by path."""
+        return self._by_path(lambda point: point.bound)
+
+    @cached_property
+    def clearers(self) -> dict[str, list[Point]]:
+        """The points that take away the items of a collection, by its path."""
+        return self._by_path(lambda point: point.cleared)
+
+    def _by_path(self, paths: Callable[[Point], Iterable[str]]) -> dict[str, list[Point]]:
         found: dict[str, list[Point]] = {}
         for point in self.points:
-            for path in point.reads:
+            for path in paths(point):
                 found.setdefault(path, []).append(point)
         return found
 
@@ -249,7 +268,7 @@ class Flow:
     def _try(self, node: ast.Try, before: list[Point]) -> list[Point]:
         first = len(self.points)
         ends = self._block(node.body, before)
-        raising = [*before, *self.points[first:]]
+        raising = [self._add(node, [*before, *self.points[first:]])] if node.handlers else []
         ends = self._block(node.orelse, ends)
         for handler in node.handlers:
             ends += self._block(handler.body, [self._add(handler, raising, handler.type)])
@@ -273,13 +292,21 @@ def own_nodes(part: ast.AST) -> Iterator[ast.AST]:
 
 def path_of(node: ast.AST) -> str | None:
     """`a.b['c']` for such a chain of attributes and constant keys, else None."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(attr=attr, value=value) if attr not in VIEW_ATTRIBUTES:
-            base = path_of(value)
-            return base and f"{base}.{attr}"
-        case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
-            base = path_of(value)
-            return base and f"{base}[{key!r}]"
-    return None
+    parts: list[str] = []
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Attribute(attr=attr, value=value) if attr not in VIEW_ATTRIBUTES:
+                parts.append(f".{attr}")
+            case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
+                parts.append(f"[{key!r}]")
+            case _:
+                return None
+        node = value
+    return "".join((node.id, *reversed(parts)))
+
+
+def without_index(node: ast.expr) -> ast.expr:
+    """An expression less the subscripts at its end."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from devicefix.facts.words import lines_that_matter, lines_with
@@ -135,6 +136,9 @@ class Tree:
         self.declared_elsewhere: set[str] = set()
         self.bound = 0
         self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
+        self._reads: dict[str, list[ast.expr]] = {}
+        self._listed = 0
+        self._known_everywhere = False
         self._seen: set[ast.AST] = set()
         _Walk(self, self._seen).statements(lines_that_matter(text))
 
@@ -161,8 +165,18 @@ class Tree:
 
     def look_everywhere(self) -> None:
         """Make sure that the expressions of all statements are known."""
-        for node in tuple(self.parents):
-            self.look_into(node)
+        if not self._known_everywhere:
+            self._known_everywhere = True
+            for node in tuple(self.parents):
+                self.look_into(node)
+
+    def reads(self, path: str) -> Sequence[ast.expr]:
+        """The known places that read a name or a dotted path."""
+        for node in islice(self.nodes, self._listed, None):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                self._reads.setdefault(dotted(node) or "", []).append(node)
+        self._listed = len(self.nodes)
+        return self._reads.get(path, ())
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Pairs of a child and its parent, from the node up to the module."""

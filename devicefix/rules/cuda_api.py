@@ -426,13 +426,12 @@ class CudaApi(Rule):
             return None
         regions = list(before)
         self.facts.tree.look_everywhere()
-        for node in tuple(self.facts.tree.nodes):
-            if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load):
-                if self.facts.tree.scope(node).lookup(node.id) == found:
-                    more = self._regions(node, depth - 1, counts)
-                    if more is None:
-                        return None
-                    regions += more
+        for node in tuple(self.facts.tree.reads(name.id)):
+            if self.facts.tree.scope(node).lookup(name.id) == found:
+                more = self._regions(node, depth - 1, counts)
+                if more is None:
+                    return None
+                regions += more
         return regions
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
+from devicefix.facts import Scope
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.finding import Finding, Fix, Safety
 from devicefix.rule import Changed, Rule
@@ -151,14 +152,18 @@ class CudaFunction(Rule):
         """Whether torch is given the random state back in the same function."""
         if not (isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)):
             return False
-        scope = self.facts.tree.scope(node)
-        return any(
-            isinstance(each, ast.Call)
-            and self.facts.tree.scope(each) is scope
-            and (self.facts.resolve(each.func) or "").startswith("torch.cuda.")
-            and last_name(each.func) == "set_rng_state"
+        return self.facts.tree.scope(node) in self._restoring
+
+    @cached_property
+    def _restoring(self) -> set[Scope]:
+        """The scopes in which torch is given a random state back."""
+        return {
+            self.facts.tree.scope(each)
             for each in self.facts.tree.nodes
-        )
+            if isinstance(each, ast.Call)
+            and last_name(each.func) == "set_rng_state"
+            and (self.facts.resolve(each.func) or "").startswith("torch.cuda.")
+        }
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
         """`with torch.cuda.device(i):`, which does nothing for the index -1."""

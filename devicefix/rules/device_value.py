@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts import with_defaults
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.rule import Changed, Context, Rule
 
 
 class DeviceValue(Rule):
@@ -80,6 +80,10 @@ class DeviceValue(Rule):
         'choices = ["cuda", "cpu"]\n',
         'parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")\n',
     )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._used: dict[tuple[str, int], bool] = {}
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         pairs = [(target, node.value) for target in node.targets]
@@ -181,17 +185,15 @@ class DeviceValue(Rule):
             return isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value)
         if device_name(last_name(target)):
             return True
-        return isinstance(target, ast.Name) and any(
-            self._used_as_device(each, target) for each in self._uses(target)
-        )
+        if not isinstance(target, ast.Name):
+            return False
+        uses = self.facts.tree.reads(target.id)
+        known = target.id, len(uses)  # more become known
+        if known not in self._used:
+            self._used[known] = any(map(self._used_as_device, uses))
+        return self._used[known]
 
-    def _uses(self, target: ast.Name) -> Iterator[ast.Name]:
-        if target.id in self.facts.tree.loads:
-            for node in self.facts.tree.nodes:
-                if isinstance(node, ast.Name) and node.id == target.id and node is not target:
-                    yield node
-
-    def _used_as_device(self, node: ast.Name, target: ast.Name) -> bool:
+    def _used_as_device(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.keyword):
             return parent.arg in ("device", "map_location")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from devicefix.facts import dotted, of_any_count
 from devicefix.facts.values import last_name
 from devicefix.finding import Edit, Finding, Fix
-from devicefix.rule import Changed, Rule
+from devicefix.rule import Changed, Context, Rule
 
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node)\Z"
@@ -82,6 +82,10 @@ class GpuCount(Rule):
         "import torch\n\nif torch.cuda.is_available():\n    batch = size // torch.cuda.device_count()\n",
     )
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._known: dict[str, tuple[bool, list[ast.expr]]] = {}
+
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self.facts.call(node, "torch.cuda.device_count") or self.facts.guarded(node):
             return
@@ -91,32 +95,31 @@ class GpuCount(Rule):
         parent = self.facts.tree.parents.get(node)
         if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
             return
-        target = parent.targets[0]
-        uses = self._uses(target)
-        counting = [use for use in uses if self._counts(use) and not self.facts.guarded(use)]
-        if any(map(self._asks, uses)):
-            for use in counting:
-                yield self._found(use)
-        elif counting:
+        path = dotted(parent.targets[0])
+        if path is None:
+            return
+        told = path in self._known
+        if not told:
+            self._known[path] = self._counted(path)
+        asked, counting = self._known[path]
+        if not asked and counting:
             yield self._found(node)
+        elif not told:
+            yield from map(self._found, counting)
 
     def _found(self, node: ast.expr) -> Finding:
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         return self.finding(node, "the number of GPUs is 0 without CUDA: use at least 1", Fix((edit,)))
 
-    def _uses(self, target: ast.expr) -> list[ast.expr]:
-        """Where the module reads a variable or attribute, also as a parameter of the same name."""
-        path = dotted(target)
-        if path is None:
-            return []
+    def _counted(self, path: str) -> tuple[bool, list[ast.expr]]:
+        """Whether a number is asked whether it is 0, and where the module uses it as a count.
+
+        A parameter of the same name is taken for the same number.
+        """
         self.facts.tree.look_everywhere()
-        return [
-            node
-            for node in self.facts.tree.nodes
-            if isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Load)
-            and dotted(node) == path
-        ]
+        uses = self.facts.tree.reads(path)
+        counting = [use for use in uses if self._counts(use) and not self.facts.guarded(use)]
+        return any(map(self._asks, uses)), counting
 
     def _counts(self, node: ast.expr) -> bool:
         """Whether a number is a count of processes, a factor or a divisor where it stands."""

@@ -80,7 +80,8 @@ class GuardedMove(Rule):
         if not self._plain(node.body) or self.facts.guarded(node):
             return
         assert isinstance(node.body, ast.Call) and isinstance(node.body.func, ast.Attribute)
-        if ast.dump(node.body.func.value) != ast.dump(node.orelse):
+        receiver = node.body.func.value
+        if type(receiver) is not type(node.orelse) or ast.dump(receiver) != ast.dump(node.orelse):
             return
         use = self._device(node, node.test)
         if use is not None:

@@ -53,13 +53,15 @@ class GuardedName(Rule):
         guards = self.facts.guards
         if not guards.implies(node.test) or guards.refusal(node) is not None or guards.guarded(node):
             return
-        scope = self.facts.tree.scope(node)
+        uses: dict[str, ast.expr | None] = {}
         for statement in node.body:
             if not isinstance(statement, ast.Assign):
                 continue
             for target in statement.targets:
-                if isinstance(target, ast.Name) and self._only_here(scope.bindings.get(target.id, []), node):
-                    use = self._used(target, node)
+                if isinstance(target, ast.Name):
+                    if target.id not in uses:
+                        uses[target.id] = self._used(target, node)
+                    use = uses[target.id]
                     if use is not None:
                         message = (
                             f"`{target.id}` is bound only where there is CUDA, but used in line {use.lineno}"
@@ -73,18 +75,20 @@ class GuardedName(Rule):
             isinstance(each.node, ast.stmt) and each.node.lineno in lines for each in bindings
         )
 
-    def _used(self, target: ast.Name, node: ast.If) -> ast.Name | None:
-        """The first place behind the `if`, in the same scope, that reads the name without asking for CUDA."""
+    def _used(self, target: ast.Name, node: ast.If) -> ast.expr | None:
+        """The first place behind the `if`, in the same scope, that reads a name bound only in it.
+
+        It does so without asking for CUDA.
+        """
         tree = self.facts.tree
-        tree.look_everywhere()
         scope = tree.scope(node)
+        if not self._only_here(scope.bindings.get(target.id, []), node):
+            return None
+        tree.look_everywhere()
         uses = [
             each
-            for each in tree.nodes
-            if isinstance(each, ast.Name)
-            and each.id == target.id
-            and isinstance(each.ctx, ast.Load)
-            and each.lineno > (node.end_lineno or 0)
+            for each in tree.reads(target.id)
+            if each.lineno > (node.end_lineno or 0)
             and tree.scope(each) is scope
             and not self.facts.guarded(each)
         ]

@@ -96,11 +96,11 @@ class MovedParameter(Rule):
 
     def _there(self, made: ast.Call) -> bool:
         """Whether the tensor is on the GPU before it is moved, so that the move does nothing there."""
-        inside = list(ast.walk(made))
-        return (
-            any(isinstance(each, ast.Call) and self._moves(each) for each in inside)
-            or any(isinstance(each, ast.keyword) and each.arg == "device" for each in inside)
-            or "cuda" in self.context.source.code(made)
+        return "cuda" in self.context.source.code(made) or any(
+            self._moves(each)
+            if isinstance(each, ast.Call)
+            else isinstance(each, ast.keyword) and each.arg == "device"
+            for each in ast.walk(made)
         )
 
     def _moves(self, node: ast.Call) -> bool:

@@ -112,10 +112,8 @@ class UncalledCuda(Rule):
         if not isinstance(target, ast.Name):
             return False
         self.facts.tree.look_everywhere()
-        return any(
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == target.id
-            for node in self.facts.tree.nodes
-        )
+        parents = ((each, self.facts.tree.parents[each]) for each in self.facts.tree.reads(target.id))
+        return any(isinstance(parent, ast.Call) and parent.func is each for each, parent in parents)
 
     def _moved(self, node: ast.Call, arguments: list[ast.expr]) -> Fix | None:
         """The fix that makes `x.to(device)` of a call with nothing but x."""

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from devicefix.facts.copies.bodies import Bodies, Function, positional_names
-from devicefix.facts.copies.expressions import constant_key, in_place, keyword, without_index
+from devicefix.facts.copies.expressions import constant_key, in_place, keyword
 from devicefix.facts.copies.places import Place, place_of
 from devicefix.facts.copies.training import Training
-from devicefix.facts.flow import Flow, Point, own_nodes
+from devicefix.facts.flow import Flow, Point, own_nodes, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from devicefix.facts.copies.bodies import Bodies, Function
 from devicefix.facts.copies.changes import Changes
 from devicefix.facts.copies.expressions import contents, root
-from devicefix.facts.copies.keeping import Holder, empties, only_given, rebinds, stores
+from devicefix.facts.copies.keeping import Holder, only_given, parts, rebinding, stores
 from devicefix.facts.copies.places import Place, place_of
 from devicefix.facts.copies.uses import FAR, OUT_OF_SIGHT, Uses
 from devicefix.facts.flow import Flow, Point
 
 _KEPT = 64  # uses of so many holders are remembered: mostly it is the last one or two that are asked for
+
 
 class Clash(NamedTuple):
     """A change of what was copied, and a use of the copy after that.
@@ -42,6 +42,7 @@ class Clashes:
         self._facts = bodies.facts
         self._changes = changes
         self._uses: dict[tuple[Flow, Holder], Uses] = {}
+        self._rebound: dict[tuple[Flow, str], set[Point]] = {}
         self._stored: dict[Point, list[tuple[Holder, set[str]]]] = {}
         self._read: dict[ast.ClassDef, set[str]] = {}
         self._bound: dict[ast.ClassDef, set[str]] = {}
@@ -51,15 +52,18 @@ class Clashes:
         """The clash of a place with the holder that keeps a copy of it, which is made at a point."""
         if not self._changes.within(flow, place) and self._elsewhere(flow, place, holder) is None:
             return None
+        rebound = self._rebound_at(flow, place.path)
         todo, seen = [(made, holder)], {holder.path}
         while todo:
             start, keeper = todo.pop()
-            if rebinds(start.bound, place.path):
+            if start in rebound:
                 return None
-            for point in self._while_kept(flow, start, place, keeper):
+            uses = self.uses(flow, keeper)
+            # What is kept and not used any more does not matter.
+            for point in islice(flow.reachable([start], uses.leading, uses.emptied, rebound), FAR):
                 change = self._changes.at(point, place)
                 if change is not None:
-                    use = self.uses(flow, keeper).behind(point)
+                    use = uses.behind(point)
                     if use is not None:
                         return Clash(change, use if use != OUT_OF_SIGHT else None)
                 for other, paths in self._stored_at(point):
@@ -77,13 +81,12 @@ class Clashes:
             self._uses[key] = Uses(self._facts, flow, keeper)
         return self._uses[key]
 
-    def _while_kept(self, flow: Flow, start: Point, place: Place, keeper: Holder) -> Iterator[Point]:
-        """The points after one, up to where the place is bound anew or what is kept is not used any more."""
-
-        def stop(point: Point) -> bool:
-            return rebinds(point.bound, place.path) or empties(point, keeper)
-
-        return islice(flow.reachable([start], stop, self.uses(flow, keeper).leading), FAR)
+    def _rebound_at(self, flow: Flow, path: str) -> set[Point]:
+        """The points at which a place is bound anew."""
+        key = flow, path
+        if key not in self._rebound:
+            self._rebound[key] = rebinding(flow, path)
+        return self._rebound[key]
 
     def _stored_at(self, point: Point) -> list[tuple[Holder, set[str]]]:
         """What keeps something at a point, and the paths of what it keeps."""
@@ -112,8 +115,8 @@ class Clashes:
             return None
         if owner not in self._bound:
             flows = map(self._bodies.flow, _but_the_first(owner))
-            self._bound[owner] = {path for each in flows for path in each.bound}
-        if rebinds(self._bound[owner], place.path):
+            self._bound[owner] = {path for each in flows for path in each.binders}
+        if not self._bound[owner].isdisjoint(parts(place.path)):
             return None
         changes = self._changed_in(owner, place)
         change = next((each for method, each in changes if method is not flow.owner), None)

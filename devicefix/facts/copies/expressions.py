@@ -17,32 +17,31 @@ _VIEWS = {
 
 def contents(value: ast.expr) -> Iterator[ast.expr]:
     """The expressions whose values are kept where `value` is kept."""
-    match value:
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            for each in elements:
-                yield from contents(each)
-        case ast.Dict(values=values):
-            for each in values:
-                yield from contents(each)
-        case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
-            yield from contents(element)
-        case ast.DictComp(value=element):
-            yield from contents(element)
-        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
-            for given in keywords:
-                yield from contents(given.value)
-        case ast.IfExp(body=body, orelse=orelse):
-            yield from contents(body)
-            yield from contents(orelse)
-        case ast.Call(func=function, args=[argument]) if last_name(function) in (
-            "dict",
-            "list",
-            "tuple",
-            "OrderedDict",
-        ):
-            yield from contents(argument)
-        case _:
-            yield value
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        match value:
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                todo += reversed(elements)
+            case ast.Dict(values=values):
+                todo += reversed(values)
+            case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
+                todo.append(element)
+            case ast.DictComp(value=element):
+                todo.append(element)
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+                todo += (given.value for given in reversed(keywords))
+            case ast.IfExp(body=body, orelse=orelse):
+                todo += (orelse, body)
+            case ast.Call(func=function, args=[argument]) if last_name(function) in (
+                "dict",
+                "list",
+                "tuple",
+                "OrderedDict",
+            ):
+                todo.append(argument)
+            case _:
+                yield value
 
 
 def viewed(node: ast.expr) -> ast.expr | None:
@@ -70,13 +69,6 @@ def root(path: str) -> str:
 def constant_key(node: ast.Subscript) -> bool:
     """Whether a subscript is a literal string."""
     return isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-
-
-def without_index(node: ast.expr) -> ast.expr:
-    """An expression less the subscripts at its end."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
 
 
 def in_place(method: str) -> bool:

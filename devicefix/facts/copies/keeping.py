@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from devicefix.facts.copies.expressions import root, without_index
-from devicefix.facts.flow import Flow, Point
+from devicefix.facts.copies.expressions import root
+from devicefix.facts.flow import Flow, Point, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
@@ -81,27 +80,19 @@ def _all_collections(facts: Facts, bindings: Sequence[Binding]) -> bool:
     )
 
 
-def rebinds(bound: Set[str], path: str) -> bool:
-    """Whether a path, or what it is an attribute or item of, is among those that are bound anew."""
-    return not bound.isdisjoint(_parts(path))
+def parts(path: str) -> list[str]:
+    """`a`, `a.b` and `a.b['c']` for the last of them: where one is bound anew, so are those behind it."""
+    return [*(path[: match.start()] for match in re.finditer(r"[.\[]", path)), path]
 
 
-@lru_cache(maxsize=64)
-def _parts(path: str) -> tuple[str, ...]:
-    """`a`, `a.b` and `a.b['c']` for the last of them."""
-    return *(path[: match.start()] for match in re.finditer(r"[.\[]", path)), path
+def rebinding(flow: Flow, path: str) -> set[Point]:
+    """The points at which a path, or what it is an attribute or item of, is bound anew."""
+    return {point for part in parts(path) for point in flow.binders.get(part, ())}
 
 
-def empties(point: Point, holder: Holder) -> bool:
-    """Whether nothing is kept by a holder any more after a point."""
-    if rebinds(point.bound, holder.path):
-        return True
-    match point.node:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
-            return dotted(value) == holder.path
-        case ast.Delete(targets=targets):
-            return any(dotted(without_index(each)) == holder.path for each in targets)
-    return False
+def emptying(flow: Flow, holder: Holder) -> set[Point]:
+    """The points after which nothing is kept by a holder any more."""
+    return rebinding(flow, holder.path).union(flow.clearers.get(holder.path, ()))
 
 
 def only_given(facts: Facts, flow: Flow, path: str) -> bool:

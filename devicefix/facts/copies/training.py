@@ -47,22 +47,25 @@ class Training:
     @cached_property
     def _stepping(self) -> frozenset[str]:
         """The functions and methods of the module that take an optimizer's step, also through others."""
-        found: set[str] = set()
+        found = {each.name for each in self._bodies.functions if _takes_a_step(each)}
+        called = [(each.name, _called(each)) for each in self._bodies.functions] if found else []
         for _ in range(_DEPTH):
-            for function in self._bodies.functions:
-                if function.name not in found and _takes_a_step(function, found):
-                    found.add(function.name)
+            found.update(name for name, names in called if not found.isdisjoint(names))
         return frozenset(found - _CALLED_FOR_OTHER_REASONS)
 
 
-def _takes_a_step(function: Function, stepping: set[str]) -> bool:
-    """Whether a function takes an optimizer's step, or calls one of those that do."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            name = last_name(node.func)
-            if name in stepping and name != "step":
-                return True
-            if isinstance(node.func, ast.Attribute) and name == "step":
-                if _OPTIMIZER.search(ast.unparse(node.func.value)):
-                    return True
-    return False
+def _takes_a_step(function: Function) -> bool:
+    """Whether a function takes an optimizer's step."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "step"
+        and _OPTIMIZER.search(ast.unparse(node.func.value))
+        for node in ast.walk(function)
+    )
+
+
+def _called(function: Function) -> set[str]:
+    """The names of what a function calls, by which it may take a step through others."""
+    names = {last_name(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    return names - {"step"}
