@@ -1,3 +1,55 @@
-"""Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device."""
+"""Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device.
 
+What is in `__all__` is for other programs; docs/api.md describes it. Everything else, but for what
+`devicefix.plugins` and `devicefix.testing` offer to plugins, is private and may change with every version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from devicefix.api import (
+        DevicefixError,
+        FileError,
+        Finding,
+        Fix,
+        Location,
+        Replacement,
+        Report,
+        Rewrite,
+        check_paths,
+        check_source,
+        find_config,
+        rewrite_source,
+    )
+
+__all__ = [
+    "DevicefixError",
+    "FileError",
+    "Finding",
+    "Fix",
+    "Location",
+    "Replacement",
+    "Report",
+    "Rewrite",
+    "__version__",
+    "check_paths",
+    "check_source",
+    "find_config",
+    "rewrite_source",
+]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """A name of the API, which is imported when it is used: `devicefix --version` has no need of it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from devicefix import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -124,15 +124,23 @@ def _key(settings: Settings) -> str:
     package = Path(__file__).parent
     code = max(
         os.stat(file).st_mtime_ns
-        for folder in (package, package / "rules", package / "facts", package / "facts" / "copies")
+        for folder in (package, *(package / name for name in ("documents", "facts", "facts/copies", "rules")))
         for file in os.scandir(folder)
         if file.name.endswith(".py")
     )
     ways = (
         settings.select, settings.ignore, settings.target, settings.torch_version, settings.config_files,
-        settings.replacements,
+        settings.replacements, settings.extend_select, settings.below, settings.off,
+        settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
     )  # fmt: skip
-    return digest(repr((ways, os.getcwd(), sys.version_info[:3], code)).encode())
+    return digest(repr((ways, _plugins(), os.getcwd(), sys.version_info[:3], code)).encode())
+
+
+def _plugins() -> list[tuple[str, list[int]]]:
+    """What tells the installed plugins from others, also while one is being written."""
+    from devicefix.rules import PLUGINS
+
+    return [(str(each), [os.stat(file).st_mtime_ns for file in sorted(each.files)]) for each in PLUGINS]
 
 
 def _prepare(folder: Path) -> None:
@@ -156,8 +164,9 @@ def _plain_outcome(outcome: Outcome) -> list[Any]:
 
 def _plain_finding(finding: Finding) -> list[Any]:
     fix = finding.fix
-    place = [finding.line, finding.column, finding.end_line, finding.end_column]
-    return [finding.code, finding.message, place, fix and [fix.safety, [astuple(r) for r in fix.replacements]]]
+    place = [finding.line, finding.column, finding.end_line, finding.end_column, finding.cell]
+    plain = fix and [fix.safety, [astuple(each) for each in fix.replacements]]
+    return [finding.code, finding.message, place, plain]
 
 
 def _outcome(plain: Any) -> Outcome:
@@ -170,12 +179,17 @@ def _finding(code: str, message: str, place: list[int], plain: Any) -> Finding:
     if plain:
         safety, replacements = plain
         fix = Fix((), Safety(safety), replacements=tuple(_replacement(*each) for each in replacements))
-    line, column, end_line, end_column = map(int, place)
-    return Finding(str(code), str(message), line, column, end_line, end_column, fix)
+    *numbers, cell = place
+    line, column, end_line, end_column = map(int, numbers)
+    return Finding(str(code), str(message), line, column, end_line, end_column, fix, _cell(cell))
 
 
-def _replacement(line: int, column: int, end_line: int, end_column: int, text: str) -> Replacement:
-    return Replacement(int(line), int(column), int(end_line), int(end_column), str(text))
+def _replacement(line: int, column: int, end_line: int, end_column: int, text: str, cell: Any) -> Replacement:
+    return Replacement(int(line), int(column), int(end_line), int(end_column), str(text), _cell(cell))
+
+
+def _cell(number: Any) -> int | None:
+    return None if number is None else int(number)
 
 
 def _plain(seen: Seen) -> list[Any]:

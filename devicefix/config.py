@@ -1,20 +1,43 @@
-"""What to look for, where, and how: the settings, and their table in pyproject.toml."""
+"""What to look for, where, and how: the settings, and the file that holds them."""
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-TARGETS = ("cuda", "accelerator")
+from devicefix.keys import KEYS, Exclusion, PerFileIgnores
+from devicefix.keys import TARGETS as TARGETS
+from devicefix.keys import codes as codes
+from devicefix.keys import nearest as nearest
+from devicefix.keys import version as version
+
 ACCELERATOR_SINCE = (2, 6)
+TABLE = "[tool.devicefix]"
+# The files that may hold the configuration of a folder; the first that does is read.
+NAMES = (".devicefix.toml", "devicefix.toml", "pyproject.toml")
 
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message says why, and in which file."""
+
+
+class Selection(NamedTuple):
+    """Codes of rules, or beginnings of them, that one place says to select and to ignore."""
+
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+    def enables(self, code: str, before: bool) -> bool:
+        """Whether a rule is on that was, or was not, before anything is said here."""
+        chosen = _longest(self.select + self.extend_select, code)
+        dropped = _longest(self.ignore, code)
+        if self.select or chosen > dropped:
+            return chosen > dropped
+        return before and not dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +45,19 @@ class Settings:
     """How one run goes about its work.
 
     `select` and `ignore` hold codes of rules or beginnings of them: `DF1` is every rule whose code
-    begins so. Nothing selected means the rules that are on by default. `exclude` holds patterns as
-    in .gitignore, relative to the folder `root`. `fix` asks the engine for the new source, `replacements` for
-    that of each fix by itself.
-    `config_files` looks for configuration files and scripts in folders, too. `target` is what the
+    begins so. Nothing selected means the rules that are on by default; `extend_select` adds to them. The
+    command line changes what the configuration `below` it selects. `per_file_ignores` and
+    `extend_per_file_ignores` are rules that are off in some files; `off` are those in the file at hand.
+    `exclude` holds patterns as in .gitignore, relative to the folder `root`, and `extend_exclude` more of
+    them. `baseline` is the file that holds what is not new. `fix` asks the engine for the new source,
+    `replacements` for that of each fix by itself.
+    `config_files` looks for configuration files and scripts in folders, too, and `docs` for code in Markdown
+    and reStructuredText. `target` is what the
     result is to run on besides the CPU, and `torch_version` the oldest torch that it is to run with;
     None is the newest that devicefix knows. `cache_dir` keeps what was found; None for no cache.
+    `ignore_noqa` keeps what a comment silences, and `executor` is the address of a cluster that does the
+    work.
+    `output_format` is a name in `devicefix.report.FORMATS`, None for what suits the place that it goes to.
     """
 
     select: tuple[str, ...] = ()
@@ -41,9 +71,25 @@ class Settings:
     verbose: bool = False
     quiet: bool = False
     config_files: bool = False
+    docs: bool = False
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
     cache_dir: Path | None = None
+    extend_select: tuple[str, ...] = ()
+    below: Selection = field(default_factory=Selection)
+    per_file_ignores: tuple[PerFileIgnores, ...] = ()
+    extend_per_file_ignores: tuple[PerFileIgnores, ...] = ()
+    off: tuple[str, ...] = ()
+    extend_exclude: tuple[Exclusion, ...] = ()
+    baseline: Path | None = None
+    ignore_noqa: bool = False
+    executor: str | None = None
+    output_format: str | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """What these settings themselves say of rules."""
+        return Selection(self.select, self.extend_select, self.ignore)
 
     def enabled(self, code: str, default: bool = True) -> bool:
         """Whether a rule is on: where `select` and `ignore` both name it, the longer name wins.
@@ -52,30 +98,172 @@ class Settings:
             code: the rule's code.
             default: whether the rule is on when nothing is selected.
         """
-        selected = _longest(self.select, code) if self.select else int(default)
-        return selected > _longest(self.ignore, code)
+        return _enabled(self.selection, self.below, code, default) and not code.startswith(self.off)
+
+    def for_file(self, path: str) -> Settings:
+        """The settings for one file, with what is ignored in it."""
+        listed = self.per_file_ignores + self.extend_per_file_ignores
+        if not listed:
+            return self
+        from devicefix.globs import matches
+
+        off = tuple(code for each in listed if matches(path, each.pattern, each.root) for code in each.codes)
+        return replace(self, off=off) if off else self
+
+
+@cache  # asked for each rule and file
+def _enabled(selection: Selection, below: Selection, code: str, default: bool) -> bool:
+    return selection.enables(code, below.enables(code, default))
 
 
 def _longest(prefixes: Iterable[str], code: str) -> int:
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
 
 
+class Written(NamedTuple):
+    """What a configuration file says.
+
+    Attributes:
+        file: where it stands.
+        text: all of it.
+        table: the keys for devicefix, and what they hold.
+        within: the tables that these keys are in.
+    """
+
+    file: Path
+    text: str
+    table: Mapping[str, Any]
+    within: tuple[str, ...]
+
+    def place(self, *keys: str) -> str:
+        """Where a key stands, for a message: `file:line:column`, or less where that is not known."""
+        from devicefix.toml import position
+
+        found = position(self.text, (*self.within, *keys)) if keys or self.within else None
+        return ":".join(map(str, (self.file, *(found or ()))))
+
+    def line(self, key: str) -> int | None:
+        """The line of a key."""
+        from devicefix.toml import position
+
+        found = position(self.text, (*self.within, key))
+        return found[0] if found else None
+
+
+def read(file: Path) -> Written:
+    """Read a configuration: `[tool.devicefix]` in pyproject.toml, the whole of any other file.
+
+    A file of another name that has such a table is read like pyproject.toml.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no TOML.
+    """
+    from devicefix.toml import TomlError, parse
+
+    try:
+        text, document = parse(file.read_bytes())
+    except OSError as problem:
+        raise ConfigError(f"{file}: {problem.strerror or problem}") from None
+    except TomlError as problem:
+        raise ConfigError("{}:{}:{}: {}".format(file, *problem.position, problem)) from None
+    if file.name != "pyproject.toml" and (file.name in NAMES or "tool" not in document):
+        return Written(file, text, document, ())
+    tools = document.get("tool", {})
+    table = tools.get("devicefix", {}) if isinstance(tools, dict) else {}
+    written = Written(file, text, table, ("tool", "devicefix"))
+    if not isinstance(table, dict):
+        raise ConfigError(f"{written.place()}: {TABLE} must be a table")
+    return written
+
+
 def load(settings: Settings, file: Path) -> Settings:
-    """Put what a file's `[tool.devicefix]` says into the settings.
+    """Put what a configuration file says into the settings.
 
     Args:
         settings: what holds where the file says nothing.
-        file: the file to read, of the form of pyproject.toml.
+        file: the file to read.
 
     Raises:
         ConfigError: the file cannot be read, is no TOML, or holds an unknown key or a wrong value.
     """
-    try:
-        return replace(settings, root=file.parent, **_checked(_table(file.read_bytes())))
-    except OSError as problem:
-        raise ConfigError(f"{file}: {problem.strerror or problem}") from None
-    except ValueError as problem:  # bytes that do not decode, bad TOML, and what `_checked` found
-        raise ConfigError(f"{file}: {problem}") from None
+    return applied(settings, read(file))
+
+
+def applied(settings: Settings, written: Written) -> Settings:
+    """The settings with what a configuration says in the place of theirs.
+
+    Raises:
+        ConfigError: it holds an unknown key or a wrong value.
+    """
+    values: dict[str, Any] = {}
+    where = f"{TABLE} " if written.within else ""
+    for name, value in written.table.items():
+        key = KEYS.get(name)
+        if key is None:
+            unknown = f"{where or 'the configuration '}has no key {name!r}{nearest(name, KEYS)}"
+            raise ConfigError(f"{written.place(name)}: {unknown}")
+        try:
+            values[key.field] = key.read(value, written.file.parent)
+        except ValueError as problem:
+            raise ConfigError(f"{written.place(name)}: {where}{name}: {problem}") from None
+    return replace(settings, root=written.file.parent, **values)
+
+
+def combined(settings: Settings, options: Mapping[str, Any]) -> Settings:
+    """The settings with the command line's options, which take the place of theirs or add to them.
+
+    As with ruff, `--select` says all about which rules are on; without it, the options change what is on
+    below them.
+
+    Args:
+        settings: those of the configuration.
+        options: what was given, by the names of `Settings`.
+    """
+    values = dict(options)
+    for name in ("extend_exclude", "extend_per_file_ignores"):
+        if name in values:
+            values[name] = getattr(settings, name) + values[name]
+    if "exclude" in values:
+        values["root"] = Path()
+    selection = Selection(**{name: values.pop(name, ()) for name in Selection._fields})
+    if any(selection):
+        values |= selection._asdict() | {"below": settings.selection}
+    return checked(replace(settings, **values))
+
+
+def with_values(settings: Settings, values: Mapping[str, Any], folder: Path | None = None) -> Settings:
+    """The settings with values that a program gives, which go before theirs as the command line's do.
+
+    Args:
+        settings: those of the configuration.
+        values: values as in the configuration, by its names; None is as good as nothing.
+        folder: what paths and patterns are relative to, by default the current folder.
+
+    Raises:
+        ConfigError: a value makes no sense, or there is no such name.
+    """
+    options: dict[str, Any] = {}
+    root = folder or Path()
+    for name, value in values.items():
+        key = KEYS.get(name)
+        if key is None:
+            raise ConfigError(f"no setting is called {name!r}{nearest(name, KEYS)}")
+        try:
+            if value is not None:
+                options[key.field] = key.read(_as_in_toml(value), root)
+        except ValueError as problem:
+            raise ConfigError(f"{name}: {problem}") from None
+    settings = combined(settings, options)
+    return replace(settings, root=root) if "exclude" in options else settings
+
+
+def _as_in_toml(value: Any) -> Any:
+    """A value with lists and tables for all that is like them."""
+    if isinstance(value, Mapping):
+        return {name: _as_in_toml(each) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return list(value)
+    return value
 
 
 def checked(settings: Settings) -> Settings:
@@ -91,120 +279,29 @@ def checked(settings: Settings) -> Settings:
     return settings
 
 
-def version(word: object) -> tuple[int, int]:
-    """The version that "2.6" names.
-
-    Raises:
-        ValueError: it names none.
-    """
-    match = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", word) if isinstance(word, str) else None
-    if match is None:
-        raise ValueError('must be a version such as "2.6"')
-    return int(match[1]), int(match[2])
-
-
 def find(start: Path) -> Path | None:
-    """The nearest pyproject.toml at or above a folder that speaks of devicefix, if there is one."""
+    """The nearest configuration at or above a folder, if there is one.
+
+    That is a .devicefix.toml, a devicefix.toml, or a pyproject.toml that speaks of devicefix.
+    """
     start = start.absolute()
     for folder in (start, *start.parents):
-        file = folder / "pyproject.toml"
-        try:
-            if b"devicefix" in (data := file.read_bytes()) and "devicefix" in _tools(data):
+        for name in NAMES:
+            file = folder / name
+            if file.is_file() and (name != "pyproject.toml" or _speaks_of_us(file)):
                 return file
-        except ValueError:
-            return file  # broken, and perhaps meant for us: `load` says what is wrong with it
-        except OSError:
-            continue
     return None
 
 
-def codes(words: Iterable[str]) -> tuple[str, ...]:
-    """The codes in `DF101,DF2` and the like, checked against the rules.
+def _speaks_of_us(file: Path) -> bool:
+    from devicefix.toml import TomlError, parse
 
-    Raises:
-        ValueError: no rule's code is one of the words or begins with it.
-    """
-    found = tuple(code for word in words for code in word.upper().replace(",", " ").split())
-    if found:
-        from devicefix.rules import RULES
-
-        for code in found:
-            if not any(known.startswith(code) for known in RULES):
-                raise ValueError(f"no rule has the code {code!r}{nearest(code, RULES)}")
-    return found
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """What was perhaps meant, as the end of an error message; empty where nothing is near."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _tools(data: bytes) -> Mapping[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    tools = tomllib.loads(data.decode()).get("tool", {})
-    return tools if isinstance(tools, dict) else {}
-
-
-def _table(data: bytes) -> Mapping[str, Any]:
-    table = _tools(data).get("devicefix", {})
-    if not isinstance(table, dict):
-        raise ValueError("[tool.devicefix] must be a table")
-    return table
-
-
-def _strings(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError("must be a list of strings")
-    return tuple(value)
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError("must be a whole number from 1")
-    return value
-
-
-def _target(value: object) -> str:
-    if value not in TARGETS:
-        raise ValueError(f"must be one of {', '.join(map(repr, TARGETS))}")
-    return str(value)
-
-
-_READERS: dict[str, Callable[[object], object]] = {
-    "select": lambda value: codes(_strings(value)),
-    "ignore": lambda value: codes(_strings(value)),
-    "exclude": _strings,
-    "unsafe-fixes": _flag,
-    "jobs": _count,
-    "verbose": _flag,
-    "quiet": _flag,
-    "config-files": _flag,
-    "target": _target,
-    "torch-version": version,
-}
-
-
-def _checked(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for `Settings`, each read as its key demands."""
-    values = {}
-    for key, value in table.items():
-        if key not in _READERS:
-            raise ValueError(f"[tool.devicefix] has no key {key!r}{nearest(key, _READERS)}")
-        try:
-            values[key.replace("-", "_")] = _READERS[key](value)
-        except ValueError as problem:
-            raise ValueError(f"[tool.devicefix] {key}: {problem}") from None
-    return values
+    try:
+        if b"devicefix" not in (data := file.read_bytes()):
+            return False
+        tools = parse(data)[1].get("tool")
+        return isinstance(tools, dict) and "devicefix" in tools
+    except TomlError:
+        return True  # broken, and perhaps meant for us: `read` says what is wrong with it
+    except OSError:
+        return False

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from devicefix.accelerator import Accelerator
 from devicefix.bound import BoundDevices
@@ -110,7 +109,7 @@ class Devices:
     def torch(self, site: ast.AST) -> Use:
         """The name of the module torch."""
         name = self.facts.torch_name(site)
-        if name is not None:
+        if name is not None and not self.layout.torch_comes_late:
             return Use(name)
         bound = self.facts.tree.scope(site).lookup("torch")
         if bound is None or all((each.imported or "").rpartition(".")[2] == "torch" for each in bound[1]):
@@ -373,8 +372,8 @@ class Devices:
         """The last of the leading imports, the import of torch, and the setting of visible devices."""
         place = self.layout.leading_imports
         wanted = [self._top(each) for each in self._late]
-        if self.facts.torch_name(self.facts.tree.module) is not None:
-            wanted += islice(filter(self.layout.binds_torch, self.facts.tree.module.body), 1)
+        if self.layout.torch_import is not None and not self.layout.torch_comes_late:
+            wanted.append(self.layout.torch_import)
         for statement in wanted:
             if place is None or statement.lineno > place.lineno:
                 place = statement

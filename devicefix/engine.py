@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from devicefix.finding import Edit, Finding, Fix, Result, Safety
 from devicefix.gate import may_matter
+from devicefix.noqa import UNUSED, may_be_unused, silenced, unused
 from devicefix.source import DecodeError, Source
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from devicefix.rule import Context
 
 SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
-_NOQA = re.compile(  # within one line
-    r"#[^\S\r\n]*noqa(?::[^\S\r\n]?(?P<codes>[A-Z][A-Z0-9]+(?:(?:,|[^\S\r\n])+[A-Z][A-Z0-9]+)*))?", re.I
-)
-
 UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
@@ -46,6 +43,7 @@ def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
         The findings, those of them that are fixed, and the new bytes where any change.
     """
     result = Result(path)
+    settings = settings.for_file(path)
     if not matters(data, settings):
         return result
     from devicefix.facts import Facts
@@ -63,7 +61,11 @@ def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
 
 def matters(data: bytes, settings: Settings) -> bool:
     """Whether a file's bytes may hold something to find, and do not ask to be left out."""
-    if not may_matter(data) and not (b"torch" in data and any(word in data for word in _words(settings))):
+    if not (
+        may_matter(data)
+        or (b"torch" in data and any(word in data for word in _words(settings)))
+        or may_be_unused(data, settings)
+    ):
         return False
     return not (b"skip-file" in data and SKIP_FILE.search(data))
 
@@ -77,26 +79,50 @@ def _words(settings: Settings) -> tuple[bytes, ...]:
     return tuple(word for rule in on for word in rule.words)
 
 
+@cache
+def _words_of_plugins() -> re.Pattern[str] | None:
+    """What the rules that plugins bring look for; the facts know the words of ours."""
+    from devicefix.rules import PLUGINS
+
+    words = {word.decode() for plugin in PLUGINS for rule in plugin.rules for word in rule.words}
+    return re.compile("|".join(map(re.escape, sorted(words)))) if words else None
+
+
 def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Result:
     """Check a module whose facts are known, and fix it where `settings.fix` says so; else as `run`."""
-    result = Result(path)
-    source = facts.source
+    findings, devices = look(facts, path, settings, project)
+    if devices is None:
+        return Result(path, findings)
+    if settings.replacements:
+        from devicefix.suggestion import suggested
+
+        findings = [suggested(finding, facts.source, devices) for finding in findings]
+    return fixed(findings, devices, path, settings) if settings.fix else Result(path, findings)
+
+
+def look(
+    facts: Facts, path: str, settings: Settings, project: Project
+) -> tuple[list[Finding], Devices | None]:
+    """The findings of a module whose facts are known, and what their fixes rely on: None if it is too deep.
+
+    Args:
+        facts: the module's.
+        path: as for `run`, like the rest.
+    """
+    source, module = facts.source, facts.tree.module
+    settings = settings.for_file(path)
     try:
         found, devices = _find(facts, path, settings, project)
     except RecursionError as problem:
         from devicefix.rules.unparsable import explain
 
         finding = explain(b"", problem)
-        result.findings = [finding] if settings.enabled(finding.code) else []
-        return result
-    result.findings = [finding for finding in found if not silenced(source, finding)]
-    if settings.replacements:
-        from devicefix.suggestion import suggested
-
-        result.findings = [suggested(finding, source, devices) for finding in result.findings]
-    if settings.fix:
-        _fix(source, devices, settings, result)
-    return result
+        return [finding] if settings.enabled(finding.code) else [], None
+    findings = [each for each in found if settings.ignore_noqa or not silenced(source, each, module)]
+    if settings.enabled(UNUSED, default=False):
+        findings += unused(source, module, found, settings)
+        findings.sort(key=lambda finding: (finding.line, finding.column, finding.code))
+    return findings, devices
 
 
 def settle(result: Result, data: bytes, settings: Settings, project: Project) -> Result:
@@ -164,6 +190,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules import RULES
 
     facts = facts.informed(project.is_integer_option, project.is_flag)
+    if (words := _words_of_plugins()) is not None:
+        facts.tree.look_for(words)
     context = Context(facts.source, facts, project, path, settings)
     table: dict[type[ast.AST], list[tuple[Visit, bool]]] = {}
     for code, rule in RULES.items():
@@ -176,6 +204,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
 
 def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
     tree = context.facts.tree
+    only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     for node in tuple(tree.nodes):
         visits = table.get(type(node))
         if visits is None:
@@ -186,15 +215,13 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
             if claimed and heeds_claims:
                 continue
             for finding in visit(node):
-                finding = _unless_data(tree.module, finding)
+                finding = _in_data(finding) if only_data else finding
                 yield finding if string is None else _in_string(context, string, finding)
 
 
-def _unless_data(module: ast.Module, finding: Finding) -> Finding:
+def _in_data(finding: Finding) -> Finding:
     """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
     if finding.fix is None or "import torch" not in finding.fix.needs:
-        return finding
-    if any(not isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in module.body):
         return finding
     return _not_fixed(finding, "in a module of plain values: choose it where it is used")
 
@@ -236,25 +263,23 @@ def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Fin
     return Finding(finding.code, finding.message, *start, *end)
 
 
-def silenced(source: Source, finding: Finding) -> bool:
-    comments = (_silencing(source).get(line) for line in (finding.line, finding.end_line))
-    return any(codes is not None and (not codes or finding.code in codes) for codes in comments)
+def fixed(findings: list[Finding], devices: Devices, path: str, settings: Settings) -> Result:
+    """Make the fixes of findings that go together, in one round.
 
+    Args:
+        findings: all that there are to fix.
+        devices: what their fixes rely on.
+        path: as for `run`.
+        settings: which fixes are wanted.
 
-@lru_cache(maxsize=1)
-def _silencing(source: Source) -> dict[int, list[str]]:
-    """The codes that `# noqa: ...` names, by line; none for a `# noqa` that silences all."""
-    found: dict[int, list[str]] = {}
-    for match in _NOQA.finditer(source.text):
-        codes = re.split(r"[,\s]+", match["codes"].upper()) if match["codes"] else []
-        found.setdefault(source.position(match.start())[0], codes)
-    return found
-
-
-def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -> None:
+    Raises:
+        SelfCheckError: a fix would break the module.
+    """
+    result = Result(path, findings)
+    source = devices.facts.source
     chosen: list[tuple[Finding, Fix]] = []
     taken: list[Edit] = []
-    for finding in result.findings:
+    for finding in findings:
         fix = finding.fix
         if fix is None or (fix.safety is Safety.UNSAFE and not settings.unsafe_fixes):
             continue
@@ -262,17 +287,18 @@ def _fix(source: Source, devices: Devices, settings: Settings, result: Result) -
             chosen.append((finding, fix))
             taken.extend(fix.edits)
     if not taken:
-        return
+        return result
     from devicefix.selfcheck import SelfCheckError
 
     try:
         result.output = _rewritten(source, devices, chosen)
     except RecursionError:
-        result.findings = [_not_fixed(each, _TOO_DEEP) for each in result.findings]
-        return
+        result.findings = [_not_fixed(each, _TOO_DEEP) for each in findings]
+        return result
     except Exception as problem:
         raise SelfCheckError(_told(source, devices, settings, result.path, chosen, problem)) from problem
     result.fixed = [finding for finding, fix in chosen if fix.edits or _inside(source, finding, taken)]
+    return result
 
 
 def _rewritten(source: Source, devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:

@@ -53,6 +53,7 @@ def find(
     root: Path = Path(),
     onerror: OnError = _raise,
     wanted: Matcher = is_python,
+    extend_exclude: Iterable[tuple[str, Path]] = (),
 ) -> list[Path]:
     """The files to look at, sorted, each once, whatever links lead to it.
 
@@ -66,11 +67,12 @@ def find(
         root: the folder that the patterns are relative to.
         onerror: called for each folder that cannot be read.
         wanted: which files of a folder to look at, by their paths.
+        extend_exclude: more such patterns, each with the folder that it is relative to.
 
     Raises:
         ValueError: a pattern makes no sense.
     """
-    excluded = _matcher(exclude, root)
+    excluded = _matcher([*((pattern, root) for pattern in exclude), *extend_exclude])
     found: dict[str, str] = {}
     real_folder = cache(os.path.realpath)  # asked once for many files
     for path in map(os.fspath, paths):
@@ -89,24 +91,38 @@ def find(
     return sorted(map(Path, found.values()))
 
 
+def excluded(
+    path: str, exclude: Iterable[str], root: Path, extend_exclude: Iterable[tuple[str, Path]]
+) -> bool:
+    """Whether a file is left out of the folder that it is in; the arguments are as for `find`.
+
+    Raises:
+        ValueError: a pattern makes no sense.
+    """
+    return _matcher([*((pattern, root) for pattern in exclude), *extend_exclude])(path)
+
+
 def work_tree(folder: Path) -> Path | None:
     """The top of the git work tree that a folder is in, None if there is none or no git."""
     top = git(os.fspath(folder), "rev-parse", "--show-toplevel")
     return Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
 
 
-def _matcher(patterns: Iterable[str], root: Path) -> Matcher:
+def _matcher(patterns: Iterable[tuple[str, Path]]) -> Matcher:
     """A question to a path, where a folder's ends in a slash: is it excluded?"""
-    if not (lines := tuple(patterns)):
+    by_folder: dict[str, list[str]] = {}
+    for pattern, folder in patterns:
+        by_folder.setdefault(os.path.join(os.path.abspath(folder), ""), []).append(pattern)
+    if not by_folder:
         return lambda path: False
     from pathspec import GitIgnoreSpec
 
-    spec = GitIgnoreSpec.from_lines(lines)
-    base = os.path.join(os.path.abspath(root), "")
+    specs = [(base, GitIgnoreSpec.from_lines(lines)) for base, lines in by_folder.items()]
 
     def excluded(path: str) -> bool:
         slash = os.sep if path.endswith(os.sep) else ""
-        return spec.match_file((os.path.abspath(path) + slash).removeprefix(base))
+        whole = os.path.abspath(path) + slash
+        return any(spec.match_file(whole.removeprefix(base)) for base, spec in specs)
 
     return excluded
 
@@ -114,7 +130,7 @@ def _matcher(patterns: Iterable[str], root: Path) -> Matcher:
 def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -> Iterator[str]:
     """The wanted files below a folder."""
     if excluded(os.path.join(folder, "")):  # but named, so the patterns say nothing about what it holds
-        excluded = _matcher((), Path())
+        excluded = _matcher(())
     unwanted = _Unwanted(folder, excluded)
     names = _git_files(folder)
     for name in _walk(folder, unwanted, onerror) if names is None else names:

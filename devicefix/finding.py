@@ -38,13 +38,14 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """New text for a part of a file: the lines and columns are counted as those of a finding."""
+    """New text for a part of a file: lines, columns and cells are counted as those of a finding."""
 
     line: int
     column: int
     end_line: int
     end_column: int
     text: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,11 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One tie to CUDA. Lines and columns count from 1; a column counts characters."""
+    """One tie to CUDA. Lines and columns count from 1; a column counts characters.
+
+    In a notebook `cell` is the number of the cell, from 1 and over cells of all kinds as ruff counts them;
+    the lines are that cell's.
+    """
 
     code: str
     message: str
@@ -72,6 +77,7 @@ class Finding:
     end_line: int
     end_column: int
     fix: Fix | None = None
+    cell: int | None = None
 
     @property
     def safety(self) -> Safety | None:

@@ -10,6 +10,7 @@ from devicefix.facts import Facts, dotted
 from devicefix.statements import CELL_END, MAGIC, alone
 
 IMPORT = "import torch"
+_AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
 _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
@@ -39,17 +40,17 @@ class Layout:
     def leading_imports(self) -> ast.stmt | None:
         """The last statement of the imports that a module begins with.
 
-        In a notebook, of those that begin with the first import of torch: whoever runs the cells in an order of
-        their own has run that one.
+        In a notebook, of those that begin with the first import of torch: whoever runs the cells in an order
+        of their own has run that one.
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
         stars = (each for each in reversed(self.facts.tree.module.body) if _imports_all(each))
         first = None if self.torch_comes_late else self.torch_import or next(stars, None)
-        leading = (_leading(cell[cell.index(first) :] if first in cell else []) for cell in self._cells)
-        if first is None:
-            leading = map(_leading, self._cells)
-        return next(filter(None, leading), self._prologue_statement)
+        blocks = self._cells
+        if first is not None:
+            blocks = [cell[cell.index(first) :] for cell in blocks if first in cell]
+        return next(filter(None, map(_leading, blocks)), self._prologue_statement)
 
     @cached_property
     def _cells(self) -> list[list[ast.stmt]]:
@@ -222,5 +223,5 @@ def _among_imports(statement: ast.stmt) -> bool:
         )
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = dotted(statement.value.func) or ""
-        return name.startswith(("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC))
+        return name.startswith(_AMONG_IMPORTS)
     return False

@@ -9,6 +9,7 @@ from enum import Enum
 
 from devicefix.facts import Binding, Facts, dotted
 from devicefix.facts.values import last_name
+from devicefix.project import Project
 from devicefix.rule import Context
 
 
@@ -29,29 +30,29 @@ def own_cuda(context: Context, receiver: ast.expr) -> Own:
 def _own_cuda(context: Context, receiver: ast.expr) -> Own:
     """The same, if there is a class with such a method somewhere."""
     if isinstance(receiver, ast.Call):
-        made = _made_by(context, receiver)
+        made = _made_by(context.facts, context.project, receiver)
         if made is not None:
             return made
-        return Own.MAYBE if _by_function(context, receiver) else Own.NEVER
+        return Own.MAYBE if _by_function(context.facts, context.project, receiver) else Own.NEVER
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
         owner = next((each for each in parents if isinstance(each, ast.ClassDef)), None)
         return Own.ALWAYS if owner is not None and context.project.is_cuda_class(owner.name) else Own.NEVER
-    own = context.facts.once(_of_bindings, context.facts.bindings(receiver), context)
+    own = context.facts.once(_of_bindings, context.facts.bindings(receiver), context.project)
     if own is not None:
         return own
     held = context.project.holds_cuda_object(last_name(receiver))
     return Own.MAYBE if held or _module(context, receiver) else Own.NEVER
 
 
-def _of_bindings(facts: Facts, bindings: Sequence[Binding], context: Context) -> Own | None:
+def _of_bindings(facts: Facts, bindings: Sequence[Binding], project: Project) -> Own | None:
     """What is known of an object by what its name is bound to, None for nothing."""
     # `x = x.cuda()` says nothing of what x is.
     values = [each.value for each in bindings if not _moves(each.value)]
-    answers = {_made_by(context, value) if isinstance(value, ast.Call) else None for value in values}
+    answers = {_made_by(facts, project, value) if isinstance(value, ast.Call) else None for value in values}
     if len(answers) == 1 and None not in answers:
         return answers.pop()
-    if any(isinstance(value, ast.Call) and _by_function(context, value) for value in values):
+    if any(isinstance(value, ast.Call) and _by_function(facts, project, value) for value in values):
         return Own.MAYBE
     return Own.MAYBE if Own.ALWAYS in answers else None
 
@@ -60,21 +61,21 @@ def _moves(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and last_name(value.func) in ("cuda", "to")
 
 
-def _made_by(context: Context, call: ast.Call) -> Own | None:
+def _made_by(facts: Facts, project: Project, call: ast.Call) -> Own | None:
     """Whether a call makes an object of a class with a `cuda` of its own; None where that is not known."""
     names = (dotted(call.func) or "").split(".")
-    if any(map(context.project.is_cuda_class, names)):
+    if any(map(project.is_cuda_class, names)):
         return Own.ALWAYS  # also by a method of the class, such as `Model.load(path)`
-    if names[-1][:1].isupper() or (context.facts.resolve(call.func) or "").startswith("torch."):
+    if names[-1][:1].isupper() or (facts.resolve(call.func) or "").startswith("torch."):
         return Own.NEVER
     return None
 
 
-def _by_function(context: Context, call: ast.Call) -> bool:
+def _by_function(facts: Facts, project: Project, call: ast.Call) -> bool:
     """Whether an object comes from a function that may make anything: none of torch's, no method."""
-    if _made_by(context, call) is not None:
+    if _made_by(facts, project, call) is not None:
         return False
-    name = context.facts.resolve(call.func)
+    name = facts.resolve(call.func)
     return isinstance(call.func, ast.Name) if name is None else not name.startswith(("torch.", "numpy."))
 
 

@@ -160,11 +160,16 @@ class Rule:
 
 def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Callable[[ast.AST], Iterator[Finding]]]]:
     """The node classes that a rule looks at, each with its method."""
-    for kind, name in _visits(type(rule)):  # type: ignore[arg-type]  # mypy takes the class for an object
+    for kind, name in visitors_of(type(rule)):  # type: ignore[arg-type]  # mypy takes the class for an object
         yield kind, getattr(rule, name)
 
 
 @cache
-def _visits(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
+def visitors_of(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
+    """The node classes that a class of rules looks at, each with the name of its method.
+
+    Raises:
+        AttributeError: a method is for what is no class of `ast`.
+    """
     names = (name for name in dir(rule) if name.startswith("visit_"))
     return tuple((getattr(ast, name.removeprefix("visit_")), name) for name in names)

@@ -13,27 +13,64 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from devicefix.config import Settings
+from devicefix.config import ConfigError, Settings
 from devicefix.finding import Result
 from devicefix.gate import may_matter
 from devicefix.outcome import Outcome, Seen, Stamp
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+    from typing import TypeAlias
 
     from rich.progress import Progress
 
     from devicefix.cache import Cache
+    from devicefix.cluster import Cluster
+    from devicefix.documents import Document
+    from devicefix.entry_points import Plugin
     from devicefix.project import Project
     from devicefix.summary import Summary
+
+    Pool: TypeAlias = Executor | Cluster | None
+
+Content = tuple[bytes, tuple[str, Stamp | None]]  # of a file, and what a cache wants to know of it
 
 POOL_FROM = 40  # files; below, starting processes takes longer than they save
 CHUNK = 16  # files that a process takes at a time
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def find(paths: Iterable[Path], settings: Settings, onerror: Callable[[OSError], None]) -> list[Path]:
+    """The files that paths name, and in folders those that the settings let in.
+
+    Args:
+        paths: files and folders.
+        settings: what to leave out, and whether to look at configuration files and documentation.
+        onerror: called for each folder that cannot be read.
+
+    Raises:
+        ConfigError: a pattern of what to leave out makes no sense.
+    """
+    from devicefix import files
+    from devicefix.beside import is_beside
+    from devicefix.documents import is_docs, is_notebook
+
+    def wanted(path: str) -> bool:
+        return (
+            files.is_python(path)
+            or is_notebook(path)
+            or (settings.config_files and is_beside(path))
+            or (settings.docs and is_docs(path))
+        )
+
+    try:
+        return files.find(paths, settings.exclude, settings.root, onerror, wanted, settings.extend_exclude)
+    except ValueError as problem:
+        raise ConfigError(f"exclude: {problem}") from None
 
 
 def run(files: list[Path], settings: Settings) -> list[Outcome]:
@@ -53,12 +90,13 @@ def run(files: list[Path], settings: Settings) -> list[Outcome]:
     if known is not None:  # of fewer files, the outcomes rest on what they import as well
         return known
     with ExitStack() as stack:
-        pool = _pool(settings.jobs or _cores(), len(paths), stack)
+        pool = _pool(settings, len(paths), stack)
         progress = _Progress(2 * len(paths), settings.quiet)
         stack.callback(progress.close)
         seen = cache.seen(paths) if cache else {}
         todo = [path for path in paths if path not in seen]
-        seen |= zip(todo, progress(_each(partial(_look, settings, len(paths)), todo, pool)), strict=True)
+        looked = _each(partial(_look, settings, len(paths)), settings, todo, pool)
+        seen |= zip(todo, progress(looked), strict=True)
         seen = {path: seen[path] for path in paths}
         outcomes = _together(seen, settings, progress, pool, stack)
     if cache and (todo or len(paths) >= POOL_FROM):
@@ -76,25 +114,32 @@ def _cache(settings: Settings) -> Cache | None:
 
 
 def _together(
-    seen: dict[str, Seen], settings: Settings, progress: _Progress, pool: Executor | None, stack: ExitStack
+    seen: dict[str, Seen], settings: Settings, progress: _Progress, pool: Pool, stack: ExitStack
 ) -> list[Outcome]:
     """What comes of files, each of which has been looked at alone."""
     from devicefix.project import Project
 
     outcomes = {path: each.outcome or Outcome(path, Result(path)) for path, each in seen.items()}
     summaries = [each.summary for each in seen.values() if each.summary]
-    project = Project.of(summaries + _imported(summaries))
+    project = Project.of(summaries + imported(summaries))
     todo = [path for path, each in seen.items() if not project.agrees(each.answers)]
-    stored = _stored(project, stack) if todo else ""
-    for outcome in progress(_each(partial(_examine, settings, stored), todo, pool)):
+    shared = _shared(project, pool, stack) if todo else project
+    for outcome in progress(_each(partial(_examine, settings), settings, todo, pool, shared)):
         outcomes[outcome.path] = outcome
     return list(outcomes.values())
 
 
-def _stored(project: Project, stack: ExitStack) -> str:
-    """A file that holds the project's facts, which each process reads once."""
+def _shared(project: Project, pool: Pool, stack: ExitStack) -> Any:
+    """The project's facts, for each process to have once: through a file, or a cluster."""
+    if pool is None:
+        return project
     import pickle
     import tempfile
+
+    from devicefix.cluster import Cluster
+
+    if isinstance(pool, Cluster):
+        return pool.share(project)
 
     handle, name = tempfile.mkstemp(prefix="devicefix-")
     stack.callback(os.unlink, name)
@@ -103,14 +148,13 @@ def _stored(project: Project, stack: ExitStack) -> str:
     return name
 
 
-def _imported(summaries: list[Summary]) -> list[Summary]:
+def imported(summaries: list[Summary]) -> list[Summary]:
     """The facts of what the given files import from their own work tree, where it is not given itself.
 
     A commit's few files are checked with what they rest on: their base classes, star imports and flags.
     """
     from devicefix.files import work_tree
     from devicefix.project import candidates
-    from devicefix.summary import summarize
 
     if not summaries or len(summaries) > POOL_FROM:  # so many are a project by themselves
         return []
@@ -126,52 +170,85 @@ def _imported(summaries: list[Summary]) -> list[Summary]:
                 if path in known or not (os.path.isfile(path) and Path(path).resolve().is_relative_to(top)):
                     continue
                 known.add(path)
-                summary = summarize(Path(path).read_bytes(), path)
+                summary = _summary_at(path, os.stat(path).st_mtime_ns)
                 if summary is not None:
                     found.append(summary)
                     todo.append(summary)
     return found
 
 
-def run_one(data: bytes, path: str, settings: Settings) -> Outcome:
-    """Look at a content that is no file's and the whole project; the outcome keeps it in any case.
+@lru_cache(maxsize=4096)
+def _summary_at(path: str, changed: int) -> Summary | None:
+    """The facts of a file, unchanged since a time: an editor, and flake8, ask for them again and again."""
+    from devicefix.summary import summarize
+
+    return summarize(Path(path).read_bytes(), path)
+
+
+def run_one(data: bytes, path: str, settings: Settings, project: Project | None = None) -> Outcome:
+    """Look at a content that is no file's; the outcome keeps it in any case.
 
     Args:
         data: the content.
         path: what to call it.
         settings: as for the engine.
+        project: the facts of the program; by default those of the content and of what it imports.
     """
-    from devicefix.beside import is_beside
     from devicefix.project import Project
-    from devicefix.summary import summarize
 
     try:
-        summary = None if is_beside(path) else summarize(data, path)
-        outcome = _outcome(data, path, settings, Project.of([summary] if summary else []))
-        return replace(outcome, before=data)
+        if project is None:
+            summaries = summaries_of(data, path)
+            project = Project.of(summaries + imported(summaries))
+        return replace(_outcome(data, path, settings, project), before=data)
     except Exception as problem:
         return Outcome(path, Result(path), data, internal_error(problem))
 
 
-def _look(settings: Settings, among: int, path: str) -> Seen:
+def summaries_of(data: bytes, path: str) -> list[Summary]:
+    """The facts of a content for the other files of its project."""
+    from devicefix.beside import is_beside
+    from devicefix.documents import is_docs, modules_of
+    from devicefix.summary import summarize
+
+    modules = () if is_beside(path) or is_docs(path) else modules_of(data, path)
+    return [summary for module in modules if (summary := summarize(module, path))]
+
+
+def _look(settings: Settings, among: int, path: str, sent: Content | OSError | None = None) -> Seen:
     """Look at a file as if it were the whole project; mostly that is all there is to it."""
     try:
-        return _seen(settings, among, path)
+        return _seen(settings, among, path, _content(path, settings, sent))
     except OSError as problem:
         return Seen(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
     except Exception as problem:
         return Seen(outcome=Outcome(path, Result(path), error=internal_error(problem)))
 
 
-def _seen(settings: Settings, among: int, path: str) -> Seen:
-    from devicefix import engine
+def _seen(settings: Settings, among: int, path: str, content: Content) -> Seen:
     from devicefix.beside import is_beside
+    from devicefix.documents import is_docs, is_notebook, read
+    from devicefix.project import Project
+
+    data, version = content
+    if is_beside(path) or is_docs(path):  # nothing in them is of the project
+        return Seen(*version, outcome=_outcome(data, path, settings, Project()))
+    if not is_notebook(path):
+        return _module(data, version, path, settings, among)
+    notebook = read(data, path)
+    alone = [_module(module, version, path, settings, among) for module in notebook.modules]
+    outcome = _put_together(notebook, data, path, [each.outcome for each in alone], settings)
+    return replace(alone[0], outcome=outcome) if alone else Seen(*version, outcome=outcome)
+
+
+def _module(
+    data: bytes, version: tuple[str, Stamp | None], path: str, settings: Settings, among: int
+) -> Seen:
+    """What a look at a module gives that knows of no other."""
+    from devicefix import engine
     from devicefix.project import Project
     from devicefix.summary import passed_through, summary_of
 
-    data, version = _read(path, settings)
-    if is_beside(path):
-        return Seen(*version, outcome=_outcome(data, path, settings, Project()))
     matters = engine.matters(data, settings)
     if not matters and b"CUDA_VISIBLE_DEVICES" not in data and not may_matter(data):
         return Seen(*version, passed_through(data, path))
@@ -189,8 +266,8 @@ def _seen(settings: Settings, among: int, path: str) -> Seen:
     return Seen(*version, summary, _after(result, data, settings, alone), alone.answers)
 
 
-def _read(path: str, settings: Settings) -> tuple[bytes, tuple[str, Stamp | None]]:
-    """A file's content, and what a cache wants to know of it."""
+def _read(path: str, settings: Settings) -> Content:
+    """What a file holds."""
     if settings.cache_dir is None:
         return Path(path).read_bytes(), ("", None)
     from devicefix.cache import digest, stamp
@@ -200,10 +277,24 @@ def _read(path: str, settings: Settings) -> tuple[bytes, tuple[str, Stamp | None
     return data, (digest(data), now)
 
 
-def _examine(settings: Settings, project: str, path: str) -> Outcome:
+def _content(path: str, settings: Settings, sent: Content | OSError | None) -> Content:
+    """What was sent of a file, or else what is there.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    if isinstance(sent, OSError):
+        raise sent
+    return sent or _read(path, settings)
+
+
+def _examine(
+    settings: Settings, project: Project | str, path: str, sent: Content | OSError | None = None
+) -> Outcome:
     """Look at a file with what the others say."""
     try:
-        return _outcome(Path(path).read_bytes(), path, settings, _loaded(project))
+        data, _ = _content(path, settings, sent)
+        return _outcome(data, path, settings, _loaded(project) if isinstance(project, str) else project)
     except OSError as problem:
         return Outcome(path, Result(path), error=problem.strerror or str(problem))
     except Exception as problem:
@@ -214,12 +305,29 @@ def _outcome(data: bytes, path: str, settings: Settings, project: Project) -> Ou
     """What the engine makes of one file."""
     from devicefix import engine
     from devicefix.beside import is_beside
+    from devicefix.documents import is_document, read
 
     if is_beside(path):
         from devicefix.beside.examine import run as look_beside
 
         return Outcome(path, look_beside(data, path, settings))
-    return _after(engine.run(data, path, settings, project), data, settings, project)
+    if not is_document(path):
+        return _after(engine.run(data, path, settings, project), data, settings, project)
+    document = read(data, path)
+    outcomes = [
+        _after(engine.run(module, path, settings, project), module, settings, project)
+        for module in document.modules
+    ]
+    return _put_together(document, data, path, outcomes, settings)
+
+
+def _put_together(
+    document: Document, data: bytes, path: str, outcomes: Iterable[Outcome | None], settings: Settings
+) -> Outcome:
+    """The outcome of a file, by those of the modules in it."""
+    results = [each.result if each else Result(path) for each in outcomes]
+    result = document.result(path, results, settings)
+    return Outcome(path, result, b"" if result.output is None else data)
 
 
 def _after(result: Result, data: bytes, settings: Settings, project: Project) -> Outcome:
@@ -251,7 +359,19 @@ def internal_error(problem: Exception) -> str:
     """What to tell about an error that is ours."""
     frames = extract_tb(problem.__traceback__)
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"internal error, please report it: {type(problem).__name__}: {problem}{where}"
+    whose = _plugin_at({frame.filename for frame in frames})
+    what = (
+        f"error in the plugin {whose}, please report it there"
+        if whose
+        else "internal error, please report it"
+    )
+    return f"{what}: {type(problem).__name__}: {problem}{where}"
+
+
+def _plugin_at(files: set[str]) -> Plugin | None:
+    """The plugin whose rules are in one of these files."""
+    rules = sys.modules.get("devicefix.rules")  # not there, or not all of it, where no rule can be to blame
+    return next((each for each in getattr(rules, "PLUGINS", ()) if each.files & files), None)
 
 
 def _cores() -> int:
@@ -261,8 +381,15 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _pool(jobs: int, files: int, stack: ExitStack) -> Executor | None:
-    """Processes for so many files, None where they would not pay or cannot be had."""
+def _pool(settings: Settings, files: int, stack: ExitStack) -> Pool:
+    """The cluster that the settings name, or processes for so many files where they pay and can be had."""
+    if settings.executor:
+        from devicefix.cluster import Cluster
+
+        cluster = Cluster(settings.executor)
+        stack.callback(cluster.close)
+        return cluster
+    jobs = settings.jobs or _cores()
     jobs = min(jobs, -(-files // CHUNK), 61 if sys.platform == "win32" else jobs)  # Windows' own limit
     if jobs < 2 or files < POOL_FROM:
         return None
@@ -293,9 +420,33 @@ def collect_less() -> None:
     gc.freeze()
 
 
-def _each(function: Callable[[T], R], items: list[T], pool: Executor | None) -> Iterator[R]:
-    """`map`, in the pool if there is one."""
-    return pool.map(function, items, chunksize=CHUNK) if pool else map(function, items)
+def _each(
+    function: Callable[..., R], settings: Settings, paths: list[str], pool: Pool, *shared: Any
+) -> Iterator[R]:
+    """`map` over files, in the pool if there is one.
+
+    Args:
+        function: is called with what is shared, a path, and the file's content where it need not be there.
+        settings: those of the run.
+        paths: the files.
+        pool: where to call it.
+        shared: what `_shared` has returned, if anything.
+    """
+    if pool is None:
+        return map(partial(function, *shared), paths)
+    from devicefix.cluster import Cluster
+
+    if isinstance(pool, Cluster):
+        return pool.map(function, ((path, _sent(path, settings)) for path in paths), *shared)
+    return pool.map(partial(function, *shared), paths, chunksize=CHUNK)
+
+
+def _sent(path: str, settings: Settings) -> Content | OSError:
+    """What a file holds, for a worker that may not see its disk."""
+    try:
+        return _read(path, settings)
+    except OSError as problem:
+        return OSError(problem.errno, problem.strerror)
 
 
 class _Progress:

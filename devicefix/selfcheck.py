@@ -205,6 +205,7 @@ def _behind(old: _Text, new: _Text, at: int, region: _Lines, following: _Lines |
     found = _Lines(at, at)
     while not (
         (not kept or new.lines[found.end : found.end + 1] == kept[:1])
+        and (following or len(new.lines) == found.end + len(kept))
         and new.lines[found.end : found.end + len(kept) if following else None] == kept
         and (not following or _begins_there(old, new, found.end + len(kept), following))
         and _same_tokens(old, new, region, found)

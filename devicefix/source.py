@@ -20,6 +20,22 @@ class DecodeError(Exception):
     """The bytes are no text in the encoding that the file declares."""
 
 
+def encoded(text: str) -> bytes:
+    """A text as the bytes of a file, in the encoding that it declares.
+
+    Raises:
+        DecodeError: that has no letters for all of it.
+    """
+    data = text.encode(errors="surrogatepass")
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        return data if encoding.startswith("utf-8") else text.encode(encoding)
+    except SyntaxError:  # whoever reads it will say so
+        return data
+    except UnicodeError as problem:
+        raise DecodeError(str(problem)) from None
+
+
 class Source:
     """The text of a module, as it stands in the file: line ends are not translated.
 
@@ -62,7 +78,8 @@ class Source:
     @cached_property
     def quote(self) -> str:
         """The quotation mark that most of the file's short strings use."""
-        singles, doubles = (len(re.findall(rf"(?<![\w'\"\\]){q}(?!{q})", self.text)) for q in ("'", '"'))
+        # A pattern that begins with what it looks for is found several times as fast as one that looks back.
+        singles, doubles = (len(re.findall(rf"{q}(?<![\w'\"\\]{q})(?!{q})", self.text)) for q in ("'", '"'))
         return "'" if singles > doubles else '"'
 
     def quoted(self, code: str, beside: str = "") -> str:

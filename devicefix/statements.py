@@ -11,8 +11,8 @@ from devicefix.source import Source
 _LINE = re.compile(r"[^\r\n]+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
-# In the text that a notebook is looked at as, a call of this name stands where a cell ends, and of the other for
-# what only IPython understands: `%matplotlib inline`, `!pip install torch`.
+# In the text that a notebook is looked at as, a call of this name stands where a cell ends, and of the other
+# for what only IPython understands: `%matplotlib inline`, `!pip install torch`.
 CELL_END = "__cell_"
 MAGIC = "__magic_"
 _AT_CELL_END = re.compile(rf"(?:\s|#[^\r\n]*)*{CELL_END}")
@@ -52,12 +52,19 @@ def under_guard(source: Source, statement: ast.stmt, test: str) -> Edit:
 
 
 def _displayed(source: Source, statement: ast.stmt) -> bool:
-    """Whether a statement is an expression whose value a notebook shows, since it is the last of a cell."""
-    if not isinstance(statement, ast.Expr) or statement.col_offset:
-        return False
-    call = statement.value
+    """Whether a notebook shows the value of a statement, since it is the last of a cell."""
+    return not statement.col_offset and _says_something(statement) and _ends_cell(source, statement)
+
+
+def _says_something(statement: ast.stmt) -> bool:
+    """Whether a statement is an expression with a value."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
     name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
-    return not name.startswith(_SAYS_NOTHING) and _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None
+    return call is not None and not name.startswith(_SAYS_NOTHING)
+
+
+def _ends_cell(source: Source, statement: ast.stmt) -> bool:
+    return _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None
 
 
 def removed(source: Source, statement: ast.stmt, block: list[ast.stmt]) -> Edit:
@@ -133,6 +140,9 @@ def unwrapped(source: Source, node: ast.If, body: list[ast.stmt]) -> tuple[Edit,
     edits = [Edit(start, end, new), Edit(start, head, "")]
     if last < end:  # the other branch
         edits.append(Edit(last, end, ""))
+    if not node.col_offset and _says_something(body[-1]) and _ends_cell(source, node):
+        shown = source.span(body[-1])[1]
+        edits.append(Edit(shown, shown, ";"))  # which keeps a notebook from showing it
     return tuple(edits)
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from devicefix.device import Devices
     from devicefix.source import Source
 
+_SHORT = 100  # characters of code that fit into a title
+
 
 def suggested(finding: Finding, source: Source, devices: Devices) -> Finding:
     """A finding whose fix is spelled out, with the definitions and imports that it needs.
@@ -31,3 +33,22 @@ def suggested(finding: Finding, source: Source, devices: Devices) -> Finding:
         for start, end, new in resolved(source.text, edits)
     )
     return replace(finding, fix=replace(fix, replacements=tuple(replacements)))
+
+
+def title(finding: Finding) -> str:
+    """What the fix of a finding does, in a few words; a fix that is spelled out says more."""
+    fixed = finding.fix.replacements if finding.fix else ()
+    own = [
+        each
+        for each in fixed
+        if each.cell == finding.cell and each.line <= finding.end_line and finding.line <= each.end_line
+    ]
+    if len(own) == 1:
+        first, *others = own[0].text.strip().splitlines() or [""]
+        if not first:
+            return "Remove it"
+        if first.endswith(":") and others:
+            return f"Put it under `{first}`"
+        if not others and len(first) <= _SHORT:
+            return f"Replace with `{first}`"
+    return "Rewrite it for any device"

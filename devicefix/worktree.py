@@ -27,7 +27,7 @@ def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
     trees: dict[str, list[Change]] = {}
     outside = []
     for change in changes:
-        top = _top(os.path.dirname(os.path.realpath(change.path)), tops)
+        top = top_of(os.path.dirname(os.path.realpath(change.path)), tops)
         if top is None:
             outside.append(change.path)
         else:
@@ -36,14 +36,14 @@ def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
     return [change.path for inside in trees.values() for change in inside if change.path in found], outside
 
 
-def _top(folder: str, known: dict[str, str | None]) -> str | None:
+def top_of(folder: str, known: dict[str, str | None]) -> str | None:
     """The nearest folder, at or above this one, that is the top of a work tree."""
     if folder not in known:
         parent = os.path.dirname(folder)
         if os.path.lexists(os.path.join(folder, ".git")):
             known[folder] = folder
         else:
-            known[folder] = _top(parent, known) if parent != folder else None
+            known[folder] = top_of(parent, known) if parent != folder else None
     return known[folder]
 
 

@@ -66,6 +66,30 @@ def write(change: Change) -> None:
         raise
 
 
+def put(path: str, data: bytes) -> None:
+    """Write a file, whether there is one or not; what is no regular file, such as a pipe, is written to.
+
+    Raises:
+        OSError: the file or its folder can't be written; a file that was there is as it was.
+    """
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    new = not target.is_symlink()
+    if new:
+        try:
+            target.touch(exist_ok=False)  # so that it gets the mode that new files get here
+        except FileExistsError:
+            new = False
+    try:
+        write(Change(path, target.read_bytes(), data))
+    except BaseException:
+        if new:
+            target.unlink()
+        raise
+
+
 def stage(change: Change) -> Staged:
     """Write what is to become a file's content beside it.
 

@@ -102,7 +102,8 @@ def test_a_broken_configuration_exits_2(run: Run, tmp_path: Path) -> None:
     done = run("check")
     assert done.exit_code == 2
     assert done.stderr == (
-        f"Error: {tmp_path / 'pyproject.toml'}: [tool.devicefix] has no key 'selct'; did you mean 'select'?\n"
+        f"Error: {tmp_path / 'pyproject.toml'}:2:1: "
+        "[tool.devicefix] has no key 'selct'; did you mean 'select'?\n"
     )
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
-from devicefix.config import ConfigError, Settings, find, load
+from devicefix.cli import COMMANDS, main
+from devicefix.config import ConfigError, Settings, find, load, read
+from devicefix.keys import KEYS, Key
+
+Run = Callable[..., Result]
 
 CODES = ("DF901",)
 
@@ -64,30 +73,50 @@ def test_what_the_file_does_not_say_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[tool.devicefix]\nselekt = []\n", "has no key 'selekt'; did you mean 'select'?"),
         (
-            "[tool.devicefix]\nunsafe_fixes = true\n",
-            "has no key 'unsafe_fixes'; did you mean 'unsafe-fixes'?",
+            "[tool.devicefix]\nselekt = []",
+            "2:1: [tool.devicefix] has no key 'selekt'; did you mean 'select'?",
         ),
-        ("[tool.devicefix]\nzzz = 1\n", "has no key 'zzz'"),
-        ('[tool.devicefix]\nselect = "DF9"\n', "select: must be a list of strings"),
-        ("[tool.devicefix]\nexclude = [1]\n", "exclude: must be a list of strings"),
-        ('[tool.devicefix]\nselect = ["DF999"]\n', "select: no rule has the code 'DF999'"),
-        ("[tool.devicefix]\nunsafe-fixes = 1\n", "unsafe-fixes: must be true or false"),
-        ("[tool.devicefix]\njobs = 0\n", "jobs: must be a whole number from 1"),
-        ("[tool.devicefix]\njobs = true\n", "jobs: must be a whole number from 1"),
-        ("[tool]\ndevicefix = 1\n", "[tool.devicefix] must be a table"),
-        ("[tool.devicefix\n", "line 1"),
-        ("# \xff\n[tool.devicefix]\n", "codec can't decode"),
+        (
+            "[tool.devicefix]\n\n  unsafe_fixes = true",
+            "3:3: [tool.devicefix] has no key 'unsafe_fixes'; did you",
+        ),
+        ("[tool.devicefix]\nzzz = 1", "2:1: [tool.devicefix] has no key 'zzz'"),
+        ('[tool.devicefix]\nselect = "DF9"', "2:1: [tool.devicefix] select: must be a list of strings"),
+        ("[tool.devicefix]\nexclude = [1]", "2:1: [tool.devicefix] exclude: must be a list of strings"),
+        (
+            '[tool.devicefix]\nselect = ["DF999"]',
+            "2:1: [tool.devicefix] select: no rule has the code 'DF999'",
+        ),
+        ("[tool.devicefix]\nunsafe-fixes = 1", "2:1: [tool.devicefix] unsafe-fixes: must be true or false"),
+        ("[tool.devicefix]\njobs = 0", "2:1: [tool.devicefix] jobs: must be a whole number from 1"),
+        ("[tool.devicefix]\njobs = true", "2:1: [tool.devicefix] jobs: must be a whole number from 1"),
+        ("[tool]\ndevicefix = 1", "2:1: [tool.devicefix] must be a table"),
+        ("[tool.devicefix", "1:16: Expected ']' at the end of a table declaration"),
+        ("[tool.devicefix]\nselect = [", "2:11: "),
+        ("# ab\n# \xff\n[tool.devicefix]", "2:3: not UTF-8: byte 0xff"),
+        # However a key is written, and whatever looks like it before:
+        ("# jobs = 0\n[tool]\ndevicefix.jobs = 0", "3:11: [tool.devicefix] jobs"),
+        ("[tool]\ndevicefix = { quiet = true, jobs = 0 }", "2:29: [tool.devicefix] jobs"),
+        (
+            'x = """\n[tool.devicefix]\njobs = 0\n"""\n[tool.devicefix]\n\'jobs\' = 0',
+            "6:1: [tool.devicefix] j",
+        ),
+        ('[tool.other]\njobs = 0\n[tool.devicefix]\n"jobs" = 0', "4:1: [tool.devicefix] jobs"),
+        ('[tool.devicefix]\nselect = [\n  "DF1", # jobs\n]\r\njobs = 0', "5:1: [tool.devicefix] jobs"),
+        (
+            "[tool.devicefix.per-file-ignores]\n'a' = 1",
+            "1:17: [tool.devicefix] per-file-ignores: 'a': must be",
+        ),
+        ('[tool.devicefix]\n"j\\u006fbs" = 0', " [tool.devicefix] jobs"),  # with an escape: no position
     ],
 )
-def test_mistakes_are_told_with_the_file(tmp_path: Path, text: str, words: str) -> None:
+def test_mistakes_are_told_with_their_place(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "pyproject.toml"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError) as caught:
         load(Settings(), file)
-    assert str(caught.value).startswith(f"{file}: ")
-    assert words in str(caught.value)
+    assert str(caught.value).startswith(f"{file}:{words}")
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -124,3 +153,151 @@ def test_a_wrong_target_or_version_is_an_error(tmp_path: Path, line: str) -> Non
     file.write_text(f"[tool.devicefix]\n{line}\n")
     with pytest.raises(ConfigError, match=line.partition(" ")[0]):
         load(Settings(), file)
+
+
+# -- files of their own --------------------------------------------------------------------------------
+
+
+def test_a_file_of_its_own_holds_the_keys_at_the_top(tmp_path: Path) -> None:
+    file = tmp_path / "devicefix.toml"
+    file.write_text('jobs = 3\n[per-file-ignores]\n"a.py" = ["DF1"]\n')
+    settings = load(Settings(), file)
+    assert settings.jobs == 3
+    assert [(each.pattern, each.codes, each.root) for each in settings.per_file_ignores] == [
+        ("a.py", ("DF1",), tmp_path)
+    ]
+    file.write_text("\njbos = 3\n")
+    with pytest.raises(ConfigError) as caught:
+        load(Settings(), file)
+    assert str(caught.value) == f"{file}:2:1: the configuration has no key 'jbos'; did you mean 'jobs'?"
+    file.write_text("[tool.devicefix]\njobs = 3\n")
+    with pytest.raises(ConfigError, match="has no key 'tool'"):
+        load(Settings(), file)
+
+
+def test_a_file_of_any_name_may_be_of_either_form(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    for text in ("[tool.devicefix]\njobs = 3\n", "jobs = 3\n"):
+        file.write_text(text)
+        assert load(Settings(), file).jobs == 3
+
+
+def test_the_nearest_file_is_found_and_in_a_folder_its_own_before_pyproject(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    files = [tmp_path / name for name in ("pyproject.toml", "devicefix.toml", ".devicefix.toml")]
+    for file in [*files, tmp_path / "a" / "pyproject.toml"]:
+        file.write_text("[tool.devicefix]\n" if file.name == "pyproject.toml" else "")
+        assert find(deep) == file
+    (deep / "devicefix.toml").mkdir()  # a folder is no file
+    assert find(deep) == tmp_path / "a" / "pyproject.toml"
+
+
+# -- the table of keys, and what shows it --------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The program, in an empty folder. Any exception but the exit itself is an error of the test."""
+    monkeypatch.chdir(tmp_path)
+    for key in KEYS.values():
+        monkeypatch.delenv(key.variable or "-", raising=False)
+    return lambda *arguments, **options: CliRunner(catch_exceptions=False).invoke(main, arguments, **options)
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
+    file = tmp_path / "devicefix.toml"
+    file.write_text(f"{key.example}\n")
+    assert list(read(file).table) == [key.name]
+    default, settings = Settings(root=tmp_path), load(Settings(), file)
+    assert [
+        each.name for each in fields(Settings) if getattr(settings, each.name) != getattr(default, each.name)
+    ] == [key.field]
+    assert hash(settings) != hash(default)
+
+
+def test_every_key_is_an_option_with_its_help(run: Run) -> None:
+    shown = "".join(run(name, "--help").output for name in COMMANDS)
+    shown = re.sub(r"\s+", " ", shown)
+    for key in KEYS.values():
+        assert f"--{key.name}" in shown
+        assert key.summary in shown
+
+
+def test_config_shows_what_is_in_force_and_where_it_comes_from(run: Run, tmp_path: Path) -> None:
+    assert "# configuration: none" in run("config").stdout
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.devicefix]\nignore = ["DF7"]\nselect = [\n  "DF",\n]\nquiet = true\nexclude = ["a/"]\n'
+    )
+    file = tmp_path / "pyproject.toml"
+
+    def shown(*options: str, **more: object) -> dict[str, list[tuple[str, str]]]:
+        done = run("config", *options, **more)
+        assert done.exit_code == 0
+        found: dict[str, list[tuple[str, str]]] = {}
+        for line in done.stdout.splitlines()[1:]:
+            match = re.fullmatch(r"([\w-]+) = (.*?) +# (.*)", line)
+            assert match, line
+            found.setdefault(match[1], []).append((match[2], match[3]))
+        assert list(found) == list(KEYS)
+        return found
+
+    plain = shown()
+    assert plain["select"] == [('["DF"]', f"{file}:3")]
+    assert plain["ignore"] == [('["DF7"]', f"{file}:2")]
+    assert plain["quiet"] == [("true", f"{file}:6")]
+    assert plain["jobs"] == [("<none>", "default")]
+    assert plain["per-file-ignores"] == [("{}", "default")]
+    given = shown(
+        "--ignore", "DF8", "--exclude", "b/", "--jobs", "3", "--no-config-files", "--torch-version", "2.6",
+        "--per-file-ignores", "a.py:DF1",
+        env={"DEVICEFIX_CACHE_DIR": "kept", "DEVICEFIX_OUTPUT_FORMAT": "json"},
+    )  # fmt: skip
+    assert given["ignore"] == [('["DF7"]', f"{file}:2"), ('["DF8"]', "--ignore")]
+    assert given["exclude"] == [('["b/"]', "--exclude")]
+    assert given["jobs"] == [("3", "--jobs")]
+    assert given["config-files"] == [("false", "--no-config-files")]
+    assert given["torch-version"] == [('"2.6"', "--torch-version")]
+    assert given["per-file-ignores"] == [('{ "a.py" = ["DF1"] }', "--per-file-ignores")]
+    assert given["cache-dir"] == [('"kept"', "$DEVICEFIX_CACHE_DIR")]
+    assert given["output-format"] == [('"json"', "$DEVICEFIX_OUTPUT_FORMAT")]
+    assert plain["output-format"] == [("<none>", "default")]
+    selected = shown("--select", "DF1", "--no-cache")
+    assert selected["select"] == [('["DF1"]', "--select")]
+    assert selected["ignore"] == [("[]", "default")]
+    assert selected["cache-dir"] == [("<none>", "--no-cache")]
+
+
+def test_config_as_json(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / "sub" / "devicefix.toml"
+    file.write_text("\njobs = 2\n")
+    settings = json.loads(run("config", "--output-format", "json", "--path", "sub").stdout)
+    assert [each["key"] for each in settings] == list(KEYS)
+    assert next(each for each in settings if each["origin"] == "file") == {
+        "key": "jobs", "value": 2, "origin": "file", "file": str(file), "line": 2,
+    }  # fmt: skip
+    key = json.loads(run("config", "jobs", "--output-format", "json").stdout)
+    assert (key["name"], key["type"], key["example"]) == ("jobs", "int", "jobs = 4")
+
+
+def test_config_explains_a_key(run: Run) -> None:
+    for key in KEYS.values():
+        shown = run("config", key.name).stdout
+        assert shown.startswith(f"# {key.name}\n\n{key.summary}\n")
+        for part in (key.details, key.type, key.default, key.example):
+            assert part in shown
+    done = run("config", "per-file-ignore")
+    assert done.exit_code == 2
+    assert "there is no key 'per-file-ignore'; did you mean 'per-file-ignores'?" in done.stderr
+
+
+def test_config_tells_what_is_wrong(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "devicefix.toml").write_text('jobs = 2\ntorch-version = "new"\n')
+    done = run("config")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == f'Error: {tmp_path / "devicefix.toml"}:2:1: torch-version: must be a version such as "2.6"\n'
+    )

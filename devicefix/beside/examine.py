@@ -10,8 +10,9 @@ from devicefix.beside import language_of
 from devicefix.beside.shell import makefile_pairs, shell_pairs
 from devicefix.beside.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 from devicefix.beside.ties import tie
-from devicefix.engine import SKIP_FILE, silenced
+from devicefix.engine import SKIP_FILE
 from devicefix.finding import Finding, Result
+from devicefix.noqa import silenced
 from devicefix.source import DecodeError, Source
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def run(data: bytes, path: str, settings: Settings) -> Result:
 
     result = Result(path)
     language = language_of(path)
-    if language is None or not settings.enabled(ConfigFile.code, ConfigFile.default):
+    if language is None or not settings.for_file(path).enabled(ConfigFile.code, ConfigFile.default):
         return result
     if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
         return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from devicefix import __version__
-from devicefix.cli.options import Trouble
+from devicefix.cli.options import Trouble, color_option, colour_of_environment
 from devicefix.config import ConfigError
 
 INTERRUPTED = 130
@@ -20,18 +19,21 @@ INTERRUPTED = 130
 # Where each command is; it is imported when it is called.
 COMMANDS = {
     "check": "devicefix.cli.check",
+    "config": "devicefix.cli.config",
     "explain": "devicefix.cli.rules",
+    "report": "devicefix.cli.report",
     "rewrite": "devicefix.cli.rewrite",
     "rules": "devicefix.cli.rules",
+    "server": "devicefix.cli.server",
     "verify": "devicefix.cli.verify",
 }
 
 EPILOG = """\
 Exit status: 0 nothing is left to do, 1 findings remain, 2 devicefix could not do its work.
 
-Settings are read from [tool.devicefix] in the nearest pyproject.toml: select, ignore, exclude,
-unsafe-fixes, jobs, verbose, quiet, config-files, target, torch-version. An option on the command line
-takes the place of its key.
+Settings are read from the nearest devicefix.toml, or from [tool.devicefix] in the nearest pyproject.toml:
+`devicefix config` lists them, and shows what is in force. An option on the command line takes the place of
+its key.
 
 \b
 Completion, in the start-up file of the shell:
@@ -57,8 +59,8 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that the arguments name."""
-        if os.environ.get("NO_COLOR"):
-            ctx.color = False
+        if ctx.color is None:
+            ctx.color = colour_of_environment()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # what the terminal has no letters for
                 stream.reconfigure(errors="backslashreplace")
@@ -80,5 +82,6 @@ class Program(click.Group):
 
 @click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="devicefix")
+@color_option
 def main() -> None:
     """Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device."""

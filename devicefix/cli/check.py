@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from devicefix.cli.looking import look, status
-from devicefix.cli.options import common, settings_for
+from devicefix.cli import adopting
+from devicefix.cli.diff_base import diff_base_option, limited, since
+from devicefix.cli.looking import status, survey
+from devicefix.cli.options import (
+    STDIN,
+    adopting_options,
+    common,
+    executor_option,
+    output_options,
+    settings_for,
+)
+from devicefix.cli.output import Output
 
 
 @click.command(short_help="Find the ties to CUDA in files.")
 @common
+@output_options
+@adopting_options
+@diff_base_option
+@executor_option
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -21,20 +36,38 @@ def check(
     config_file: Path | None,
     stdin_filename: str | None,
     exit_zero: bool,
+    output_file: Path | None,
+    statistics: bool,
+    write_baseline: bool,
+    add_noqa: bool,
+    diff_base: str | None,
     **given: Any,
 ) -> None:
     """Find the ties to CUDA in PATHS: files, folders, or - for the standard input.
 
-    Prints a line for each finding, with [*] where a safe fix exists.
+    Prints each finding, with [*] where a safe fix exists.
     """
-    from devicefix.report import concise, summary
+    from devicefix.report.checked import Checked
 
+    if STDIN in paths and add_noqa:
+        raise click.UsageError("the standard input (-) is no file for --add-noqa to write")
+    if write_baseline and add_noqa:
+        raise click.UsageError("--write-baseline and --add-noqa are two ways to the same end: choose one")
     settings = settings_for(paths, config_file, stdin_filename, given)
-    outcomes, failed = look(paths, stdin_filename, settings)
-    results = [outcome.result for outcome in outcomes]
-    for result in results:
-        for finding in result.findings:
-            click.echo(concise.line(result.path, finding))
-    if not settings.quiet:
-        click.echo(summary.checked(results, failed))
-    ctx.exit(status(failed, not exit_zero and any(result.findings for result in results)))
+    if write_baseline and settings.baseline is None:
+        raise click.UsageError("--write-baseline goes with --baseline FILE, or the key `baseline`")
+    if write_baseline and diff_base:
+        raise click.UsageError("--write-baseline keeps all that is found: it does not go with --diff-base")
+    output = Output.of(settings, output_file, statistics)
+    if not (write_baseline or add_noqa):
+        settings = replace(settings, replacements=output.needs_fixes)
+    changes = since(diff_base, paths, stdin_filename)
+    outcomes, failed = survey(paths, stdin_filename, settings)
+    if write_baseline:
+        adopting.write_baseline(outcomes, paths, settings)
+        ctx.exit(status(len(failed), False))
+    outcomes = limited(adopting.new(outcomes, paths, settings), changes)
+    if add_noqa:
+        ctx.exit(status(len(failed), adopting.add_noqa(outcomes, settings) and not exit_zero))
+    output.tell(Checked(outcomes, failed, settings))
+    ctx.exit(status(len(failed), not exit_zero and any(each.result.findings for each in outcomes)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.options import STDIN, TROUBLE, Trouble
+from devicefix.cli.options import STDIN, TROUBLE
 from devicefix.config import Settings
 
 if TYPE_CHECKING:
@@ -25,7 +25,17 @@ def look(
     Returns:
         What became of each file that was looked at, and how many could not be.
     """
+    sound, failed = survey(paths, stdin_filename, settings)
+    return sound, len(failed)
+
+
+def survey(
+    paths: tuple[Path, ...], stdin_filename: str | None, settings: Settings
+) -> tuple[list[Outcome], list[Outcome]]:
+    """As `look`, with what is wrong with each file that could not be looked at."""
     from devicefix import runner
+    from devicefix.finding import Result
+    from devicefix.outcome import Outcome
 
     trouble: list[OSError] = []
     runner.collect_less()
@@ -36,28 +46,22 @@ def look(
     else:
         data = sys.stdin.buffer.read()
         outcomes = [runner.run_one(data, stdin_filename or "-", settings)]
-    for problem in trouble:
-        complain(str(problem.filename), problem.strerror or str(problem))
-    for outcome in outcomes:
-        if outcome.error:
-            complain(outcome.path, outcome.error)
-    sound = [outcome for outcome in outcomes if not outcome.error]
-    return sound, len(trouble) + len(outcomes) - len(sound)
+    failed = [
+        Outcome(str(problem.filename), Result(str(problem.filename)), error=problem.strerror or str(problem))
+        for problem in trouble
+    ]
+    failed += (outcome for outcome in outcomes if outcome.error)
+    for outcome in failed:
+        complain(outcome.path, outcome.error or "")
+    return [outcome for outcome in outcomes if not outcome.error], failed
 
 
 def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) -> list[Path]:
     """The files that the paths name; what cannot be read of them goes into `trouble`."""
-    from devicefix import files
-    from devicefix.beside import is_beside
     from devicefix.report.concise import printable
+    from devicefix.runner import find
 
-    def wanted(path: str) -> bool:
-        return files.is_python(path) or (settings.config_files and is_beside(path))
-
-    try:
-        found = files.find(paths, settings.exclude, settings.root, trouble.append, wanted)
-    except ValueError as problem:
-        raise Trouble(f"exclude: {problem}") from None
+    found = find(paths, settings, trouble.append)
     if settings.verbose:
         for file in found:
             click.echo(printable(str(file)), err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devicefix import config
+from devicefix import config, keys
 from devicefix.config import Settings
+from devicefix.keys import TARGETS
+from devicefix.report import FORMATS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,7 +34,7 @@ class Trouble(click.ClickException):
 def _codes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
     """The codes in what was typed, each of which some rule has."""
     try:
-        return config.codes(words)
+        return keys.codes(words)
     except ValueError as problem:
         raise click.BadParameter(str(problem)) from None
 
@@ -39,9 +42,37 @@ def _codes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -
 def _version(ctx: click.Context, param: click.Parameter, word: str | None) -> tuple[int, int] | None:
     """The version that was typed."""
     try:
-        return config.version(word) if word else None
+        return keys.version(word) if word else None
     except ValueError as problem:
         raise click.BadParameter(str(problem)) from None
+
+
+def _per_file(
+    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
+) -> tuple[keys.PerFileIgnores, ...]:
+    """The rules that are off in some files; the patterns are relative to the current folder."""
+    try:
+        return keys.pairs(words, Path())
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
+
+
+def _exclusions(
+    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
+) -> tuple[keys.Exclusion, ...]:
+    """The patterns, which are relative to the current folder."""
+    return tuple(keys.Exclusion(word, Path()) for word in words)
+
+
+def _option(name: str, *short: str, **how: Any) -> Callable[[Command], Command]:
+    """The option for a key of the configuration."""
+    key = keys.KEYS[name]
+    return click.option(f"--{name}", *short, help=key.summary, envvar=key.variable, **how)
+
+
+def _switch(name: str) -> Callable[[Command], Command]:
+    """The option that turns a key of the configuration on or off."""
+    return click.option(f"--{name}/--no-{name}", default=None, help=keys.KEYS[name].summary)
 
 
 def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -66,18 +97,21 @@ def rule_options(command: Command) -> Command:
         "callback": _codes,
         "shell_complete": complete_codes,
     }
+    per_file: dict[str, Any] = {"multiple": True, "metavar": "GLOB:CODE", "callback": _per_file}
     return _with(
         command,
-        click.option("--select", **codes, help="Only the rules with these codes: DF101,DF2 and so on."),
-        click.option("--ignore", **codes, help="Not the rules with these codes: DF101,DF2 and so on."),
-        click.option(
-            "--exclude", multiple=True, metavar="GLOB", help="Leave files out; a pattern as in .gitignore."
-        ),
+        _option("select", **codes),
+        _option("extend-select", **codes),
+        _option("ignore", **codes),
+        _option("per-file-ignores", **per_file),
+        _option("extend-per-file-ignores", **per_file),
+        _option("exclude", multiple=True, metavar="GLOB"),
+        _option("extend-exclude", multiple=True, metavar="GLOB", callback=_exclusions),
         click.option(
             "--config",
             "config_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Read the settings from this file, not from the nearest pyproject.toml.",
+            help="Read the settings from this file, not from the nearest pyproject.toml or devicefix.toml.",
         ),
     )
 
@@ -86,52 +120,112 @@ def unsafe_option(command: Command) -> Command:
     """The option that lets in fixes that are not safe."""
     return _with(
         command,
-        click.option(
-            "--unsafe-fixes/--no-unsafe-fixes", default=None, help="Apply also what may change a run on CUDA."
-        ),
+        _switch("unsafe-fixes"),
     )
+
+
+def executor_option(command: Command) -> Command:
+    """The option that names other machines to do the work."""
+
+    def address(ctx: click.Context, param: click.Parameter, word: str | None) -> str | None:
+        if word is not None and not re.fullmatch(r"dask://([\w.-]+|\[[\da-fA-F:.]+\]):\d+", word):
+            raise click.BadParameter("must be dask://HOST:PORT, the address of a dask scheduler")
+        return word
+
+    return click.option(
+        "--executor",
+        metavar="dask://HOST:PORT",
+        callback=address,
+        help="Spread the files over the workers of this dask cluster, not over the cores of this machine.",
+    )(command)
+
+
+def baseline_option(command: Command) -> Command:
+    """The option that names what is known already."""
+    return _option("baseline", type=click.Path(dir_okay=False, path_type=Path))(command)
+
+
+def adopting_options(command: Command) -> Command:
+    """The options that help to take up devicefix where there are findings already."""
+    return _with(
+        command,
+        baseline_option,
+        click.option("--write-baseline", is_flag=True, help="Write what is found into the --baseline."),
+        click.option("--add-noqa", is_flag=True, help="Silence what is found by comments in the files."),
+    )
+
+
+def output_options(command: Command) -> Command:
+    """The options that say how to tell what was found, and where."""
+    return _with(
+        command,
+        _option("output-format", type=click.Choice(tuple(FORMATS))),
+        click.option(
+            "--output-file",
+            "-o",
+            type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+            envvar="DEVICEFIX_OUTPUT_FILE",
+            help="Write what was found into this file.",
+        ),
+        click.option("--statistics", is_flag=True, help="Tell only how much each rule has found."),
+    )
+
+
+def color_option(command: Command) -> Command:
+    """The option for colours, which goes before NO_COLOR and FORCE_COLOR in the environment."""
+
+    def heed(ctx: click.Context, param: click.Parameter, word: str | None) -> None:
+        if word is not None:
+            ctx.color = {"always": True, "never": False}.get(word, colour_of_environment())
+
+    return click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        callback=heed,
+        expose_value=False,
+        help="When to use colours: by default on a terminal, unless NO_COLOR or FORCE_COLOR is set.",
+    )(command)
+
+
+def colour_of_environment() -> bool | None:
+    """What the environment says of colours (no-color.org, force-color.org), None for nothing."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
 def common(command: Command) -> Command:
     """The arguments of every command that looks at files."""
-    command = _with(
-        command,
-        click.option(
-            "--config-files/--no-config-files",
-            default=None,
-            help="Look at YAML, JSON, TOML and shell scripts in folders, too; they are never changed.",
-        ),
-        click.option(
-            "--target",
-            type=click.Choice(config.TARGETS),
-            help="What to run on besides the CPU: CUDA (the default), or whatever torch.accelerator finds.",
-        ),
-        click.option(
-            "--torch-version",
-            metavar="X.Y",
-            callback=_version,
-            help="The oldest torch that the result must run with: what --target accelerator may use.",
-        ),
-        click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
-        click.option(
-            "--cache-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            envvar="DEVICEFIX_CACHE_DIR",
-            help="Where to keep what was found; by default .devicefix_cache beside the configuration.",
-        ),
-        click.option("--no-cache", is_flag=True, default=None, help="Neither use nor write the cache."),
-        click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core."),
-        click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 also when there are findings."),
-        click.option("--verbose", "-v", is_flag=True, default=None, help="Tell what is looked at."),
-        click.option("--quiet", "-q", is_flag=True, default=None, help="Only findings and errors."),
-    )
     paths = click.argument(
         "paths",
         nargs=-1,
         default=(".",),
         type=click.Path(exists=True, allow_dash=True, path_type=Path),
     )
-    return paths(rule_options(command))
+    command = _with(
+        command,
+        click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
+        click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 also when there are findings."),
+        color_option,
+    )
+    return paths(settings_options(command))
+
+
+def settings_options(command: Command) -> Command:
+    """The options that take the place of keys of the configuration."""
+    command = _with(
+        command,
+        _switch("config-files"),
+        _switch("docs"),
+        _option("target", type=click.Choice(TARGETS)),
+        _option("torch-version", metavar="X.Y", callback=_version),
+        _option("cache-dir", type=click.Path(file_okay=False, path_type=Path)),
+        click.option("--no-cache", is_flag=True, default=None, help="Neither use nor write the cache."),
+        _option("jobs", "-j", type=click.IntRange(min=1)),
+        _option("verbose", "-v", is_flag=True, default=None),
+        _option("quiet", "-q", is_flag=True, default=None),
+    )
+    return rule_options(command)
 
 
 def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
@@ -157,17 +251,20 @@ def settings_for(
     """
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
     file = config_file or config.find(start)
-    settings = config.load(Settings(), file) if file else Settings()
-    beside = (file.parent if file else Path()) / ".devicefix_cache"
-    kept = None if given.pop("no_cache", True) else given.pop("cache_dir", None) or beside
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    if "exclude" in options:
-        options["root"] = Path()
-    options.pop("cache_dir", None)
-    settings = config.checked(replace(settings, **options, cache_dir=kept))
+    settings = combined(config.read(file) if file else None, given)
     if settings.verbose:
         click.echo(f"configuration: {file or 'none'}", err=True)
     return settings
+
+
+def combined(written: config.Written | None, given: dict[str, Any]) -> Settings:
+    """The settings that come of a configuration and of options, as for `settings_for`."""
+    settings = config.applied(Settings(), written) if written else Settings()
+    uncached = given.pop("no_cache", True)
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    settings = config.combined(settings, options)
+    beside = (written.file.parent if written else Path()) / ".devicefix_cache"
+    return replace(settings, cache_dir=None if uncached else settings.cache_dir or beside)
 
 
 def common_folder(paths: Iterable[Path]) -> Path:

@@ -13,14 +13,16 @@ from devicefix.config import nearest
 @click.command()
 def rules() -> None:
     """List the rules: the code, the name, and what each finds."""
-    from devicefix.rules import RULES
+    from devicefix.rules import PLUGINS, RULES
 
-    width = max((len(rule.name) for rule in RULES.values()), default=0)
+    origins = {rule.code: f" [{plugin}]" for plugin in PLUGINS for rule in plugin.rules}
+    code_width, width = max(map(len, RULES)), max(len(rule.name) for rule in RULES.values())
     for code, rule in sorted(RULES.items()):
         off = "" if rule.default else " (off by default)"
         if "cuda" not in rule.targets:
             off = " (with --target accelerator)"
-        click.echo(f"{click.style(code, bold=True)}  {rule.name:{width}}  {rule.summary}{off}")
+        shown = click.style(f"{code:{code_width}}", bold=True)
+        click.echo(f"{shown}  {rule.name:{width}}  {rule.summary}{off}{origins.get(code, '')}")
 
 
 @click.command()
@@ -36,6 +38,11 @@ def explain(code: str) -> None:
     if rule is None:
         raise click.BadParameter(f"no rule has the code or name {code!r}{nearest(code.lower(), known)}")
     text = f"# {rule.name} ({rule.code})\n\n{cleandoc(rule.__doc__ or rule.summary)}\n"
+    show(text)
+
+
+def show(text: str) -> None:
+    """Print a page of Markdown, made up where it goes to a terminal."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown

@@ -1,16 +1,33 @@
-"""One line a finding: `path:line:col: CODE [*] message`."""
+"""One line a finding: `path:line:col: CODE [*] message`, in a notebook `path:cell 3:line:col: ...`."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from devicefix.finding import Finding, Safety
 
+if TYPE_CHECKING:
+    from devicefix.report.checked import Checked
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    for outcome in checked.outcomes:
+        for finding in outcome.result.findings:
+            yield f"{line(outcome.path, finding)}\n"
+
 
 def line(path: str, finding: Finding) -> str:
     """A finding in one line; `[*]` says that it has a safe fix."""
-    mark = click.style("[*] ", fg="cyan") if finding.safety is Safety.SAFE else ""
-    return f"{_place(path, finding)} {mark}{printable(finding.message)}"
+    return f"{_place(path, finding)} {mark(finding)}{printable(finding.message)}"
+
+
+def mark(finding: Finding) -> str:
+    """What goes before the message of a finding that has a safe fix."""
+    return click.style("[*] ", fg="cyan") if finding.safety is Safety.SAFE else ""
 
 
 def fixed(path: str, finding: Finding) -> str:
@@ -32,5 +49,6 @@ def printable(text: str) -> str:
 
 
 def _place(path: str, finding: Finding) -> str:
-    where = f"{click.style(printable(path), bold=True)}:{finding.line}:{finding.column}:"
+    cell = f"cell {finding.cell}:" if finding.cell else ""
+    where = f"{click.style(printable(path), bold=True)}:{cell}{finding.line}:{finding.column}:"
     return f"{where} {click.style(finding.code, fg='red', bold=True)}"

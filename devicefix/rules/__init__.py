@@ -1,4 +1,4 @@
-"""The rules, one a module: whatever stands in this folder is found, by code."""
+"""The rules, by code: one a module of this folder, and those that installed plugins bring."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 
+from devicefix.entry_points import plugins
 from devicefix.rule import Rule
 
 RULES: dict[str, type[Rule]] = {}
@@ -16,4 +17,6 @@ for _module in pkgutil.iter_modules(__path__):
     ):
         if issubclass(_class, Rule) and "code" in vars(_class):
             RULES[_class.code] = _class
+PLUGINS = plugins(RULES)
+RULES |= {rule.code: rule for plugin in PLUGINS for rule in plugin.rules}
 RULES = dict(sorted(RULES.items()))

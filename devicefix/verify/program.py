@@ -58,7 +58,13 @@ def prepare(
 
 
 def _rewritten(sources: list[Path], settings: Settings, program: Program) -> Iterator[New]:
-    found = files.find(sources, settings.exclude, settings.root, lambda problem: None)
+    found = files.find(
+        sources,
+        settings.exclude,
+        settings.root,
+        lambda problem: None,
+        extend_exclude=settings.extend_exclude,
+    )
     for outcome in runner.run(found, replace(settings, fix=True, quiet=True)):
         if outcome.error:
             program.errors.append(f"{outcome.path}: {outcome.error}")

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Install devicefix into a virtual environment of its own: a version from PyPI, or else the action's own.
+set -euo pipefail
+
+venv="$RUNNER_TEMP/devicefix"
+"$(command -v python3 || command -v python)" -m venv "$venv"
+bin="$venv/bin"
+[[ -d $bin ]] || bin="$venv/Scripts" # on Windows
+
+what="${DEVICEFIX_VERSION:+devicefix==$DEVICEFIX_VERSION}"
+"$bin/python" -m pip install --quiet --disable-pip-version-check "${what:-$GITHUB_ACTION_PATH}"
+echo "devicefix=$bin/devicefix" >>"$GITHUB_OUTPUT"

@@ -1,0 +1,176 @@
+"""`devicefix config`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from devicefix import config as configuration
+from devicefix.cli.options import baseline_option, combined, common_folder, settings_options, unsafe_option
+from devicefix.config import Selection, Settings, Written, nearest
+from devicefix.keys import KEYS, Exclusion, Key, PerFileIgnores
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_ADDING = ("extend-exclude", "extend-per-file-ignores")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of a key, and its origin: a file and a line, an option, a variable, or the default."""
+
+    key: str
+    value: Any
+    origin: str
+    file: str | None = None
+    line: int | None = None
+
+    @property
+    def where(self) -> str:
+        """The origin, for people."""
+        return self.origin if self.file is None else f"{self.file}:{self.line}" if self.line else self.file
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(key.name, help=key.summary) for key in KEYS.values() if key.name.startswith(incomplete)
+    ]
+
+
+@click.command(short_help="Show the settings in force, or explain one.")
+@click.argument("key", required=False, shell_complete=_complete)
+@click.option(
+    "--path",
+    "start",
+    type=click.Path(exists=True, path_type=Path),
+    default=".",
+    help="The file or folder whose settings to show; by default the current folder.",
+)
+@click.option(
+    "--output-format",
+    "form",  # its own, and not the key's, which is for findings
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How to show them: for people (the default), or for programs.",
+)
+@settings_options
+@unsafe_option
+@baseline_option
+@click.pass_context
+def config(
+    ctx: click.Context,
+    /,
+    key: str | None,
+    start: Path,
+    form: str,
+    config_file: Path | None,
+    **given: Any,
+) -> None:
+    """Show every setting in force and where it comes from, or explain the one that KEY names.
+
+    The options are those of the other commands: what is shown is what they would work with.
+    """
+    if key is not None and key not in KEYS:
+        raise click.BadParameter(f"there is no key {key!r}{nearest(key, KEYS)}", param_hint="KEY")
+    file = config_file or configuration.find(common_folder([start]))
+    written = configuration.read(file) if file else None
+    combined(written, dict(given))  # so that what is wrong with it is told
+    settings = [each for each in in_force(ctx, written) if key in (None, each.key)]
+    if form == "json":
+        click.echo(json.dumps(_document(key, settings), indent=2))
+    elif key is not None:
+        from devicefix.cli.rules import show
+
+        show(page(KEYS[key], settings))
+    else:
+        click.echo(f"# configuration: {file or 'none'}")
+        lines = [f"{each.key} = {toml(each.value)}" for each in settings]
+        width = min(max(map(len, lines)), 60)
+        for line, each in zip(lines, settings, strict=True):
+            click.echo(f"{line:{width}}  # {click.style(each.where, dim=each.origin == 'default')}")
+
+
+def in_force(ctx: click.Context, written: Written | None) -> Iterator[Setting]:
+    """The settings, key by key; a key to which the command line adds comes twice."""
+    table = written.table if written else {}
+    replaced = Selection._fields if ctx.params["select"] else ()
+    for key in KEYS.values():
+        given = ctx.params.get(key.field)
+        if given is None and key.variable:  # the option may be another command's
+            given = os.environ.get(key.variable)
+        option = _plain(given) if given not in (None, (), "") else None
+        if key.field == "cache_dir" and ctx.params["no_cache"]:
+            yield Setting(key.name, None, "--no-cache")
+            continue
+        adds = key.name in _ADDING or (key.field in Selection._fields and not replaced)
+        in_file = key.name in table and key.field not in replaced and (option is None or adds)
+        if in_file and written:
+            yield Setting(key.name, table[key.name], "file", str(written.file), written.line(key.name))
+        if option is not None:
+            yield Setting(key.name, option, _origin(ctx, key, option))
+        elif not in_file:
+            default = {} if key.type.startswith("dict") else _plain(getattr(Settings(), key.field))
+            yield Setting(key.name, default, "default")
+
+
+def _origin(ctx: click.Context, key: Key, value: Any) -> str:
+    if key.variable and ctx.get_parameter_source(key.field) is not ParameterSource.COMMANDLINE:
+        return f"${key.variable}"
+    return f"--no-{key.name}" if value is False else f"--{key.name}"
+
+
+def _plain(value: Any) -> Any:
+    """A value of `Settings` as a configuration would hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    if not isinstance(value, tuple):
+        return value
+    if value and all(isinstance(each, PerFileIgnores) for each in value):
+        return {each.pattern: list(each.codes) for each in value}
+    if value and all(isinstance(each, int) for each in value):
+        return ".".join(map(str, value))
+    return [each.pattern if isinstance(each, Exclusion) else each for each in value]
+
+
+def toml(value: Any) -> str:
+    """A value as TOML; what there is not is a word in angle brackets."""
+    if value is None:
+        return "<none>"
+    if isinstance(value, dict):
+        return (
+            f"{{ {', '.join(f'{toml(key)} = {toml(each)}' for key, each in value.items())} }}"
+            if value
+            else "{}"
+        )
+    return json.dumps(value, ensure_ascii=False)
+
+
+def page(key: Key, settings: list[Setting]) -> str:
+    """What there is to know of a key, as Markdown."""
+    now = "".join(f"- `{toml(each.value)}`, from: {each.where}\n" for each in settings)
+    details = f"\n{key.details}\n" if key.details else ""
+    return (
+        f"# {key.name}\n\n{key.summary}\n{details}\n"
+        f"- Type: `{key.type}`\n- Default: `{key.default}`\n\n"
+        f"## Example\n\n```toml\n{key.example}\n```\n\n## In force\n\n{now}"
+    )
+
+
+def _document(key: str | None, settings: list[Setting]) -> Any:
+    if key is None:
+        return [asdict(each) for each in settings]
+    known = KEYS[key]
+    about = {
+        name: getattr(known, name) for name in ("name", "type", "default", "summary", "details", "example")
+    }
+    return about | {"in_force": [asdict(each) for each in settings]}

@@ -1,0 +1,192 @@
+"""Each finding with its lines, carets below them, and what its fix makes of them; laid out as ruff does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import click
+
+from devicefix.finding import Finding, Replacement, Safety
+from devicefix.report.checked import Checked, File, place
+from devicefix.report.concise import mark, printable
+from devicefix.report.excerpt import WIDEST, Row, hunks, shortened
+from devicefix.suggestion import title
+
+CONTEXT = 2  # lines around a finding
+MOST = 8  # lines of a finding; of more, the middle is left out
+TAB = "    "
+SEPARATOR = "-" * 80
+UNSAFE = "This is an unsafe fix and may change what happens with CUDA"
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    from devicefix.rules import RULES
+
+    for file in checked.files:
+        for finding in file.findings:
+            name = RULES[finding.code].name if finding.code in RULES else ""
+            yield "".join(f"{line.rstrip(' ')}\n" for line in _block(file, finding, name)) + "\n"
+
+
+def _block(file: File, finding: Finding, name: str) -> Iterator[str]:
+    """What there is to say of a finding."""
+    message = click.style(printable(finding.message), bold=True)
+    label = click.style(f"({name})", dim=True) if name else ""
+    yield f"{click.style(finding.code, fg='red', bold=True)} {mark(finding)}{message} {label}"
+    lines = file.lines(finding.cell)
+    first, last = _around(lines, finding)
+    margin = _Margin(len(str(last)))
+    yield f"{'':{margin.width}}{_blue('-->')} {printable(file.path)}:{place(finding)}"
+    if finding.line <= len(lines):
+        yield margin.empty()
+        yield from _snippet(lines, finding, first, last, margin)
+    if finding.fix and finding.fix.replacements:
+        yield _remark("help", "cyan", printable(title(finding)))
+        yield from _difference(file, finding.fix.replacements)
+        if finding.safety is Safety.UNSAFE:
+            yield _remark("note", "yellow", UNSAFE)
+
+
+def _remark(kind: str, colour: str, text: str) -> str:
+    return click.style(kind, fg=colour, bold=True) + click.style(f": {text}", bold=True)
+
+
+class _Margin(NamedTuple):
+    """The left margin, with the numbers of lines of so many digits."""
+
+    width: int
+
+    def number(self, number: int) -> str:
+        return f"{number or '':<{self.width}}"
+
+    def line(self, number: int, text: str = "") -> str:
+        return f"{_blue(f'{self.number(number)} |')} {text}"
+
+    def empty(self) -> str:
+        return self.line(0)
+
+
+def _blue(text: str) -> str:
+    return click.style(text, fg="blue", bold=True)
+
+
+# -- the lines of a finding ----------------------------------------------------------------------------
+
+
+def _around(lines: list[str], finding: Finding) -> tuple[int, int]:
+    """The first and the last line to show, without empty ones at the ends."""
+    first, last = max(finding.line - CONTEXT, 1), min(finding.end_line + CONTEXT, len(lines))
+    while first < finding.line and not lines[first - 1].strip():
+        first += 1
+    while last > finding.end_line and not lines[last - 1].strip():
+        last -= 1
+    return first, max(last, first)
+
+
+def _snippet(lines: list[str], finding: Finding, first: int, last: int, margin: _Margin) -> Iterator[str]:
+    """The lines of a finding, and some around it."""
+    one_line = finding.line >= finding.end_line
+    for number in range(first, last + 1):
+        text = lines[number - 1]
+        if one_line:
+            yield from (
+                _only_line(text, number, finding, margin)
+                if number == finding.line
+                else (margin.line(number, _shown(text[:WIDEST])),)
+            )
+        elif not _left_out(number, finding):
+            yield from _one_of_lines(text, number, finding, margin)
+        elif not _left_out(number - 1, finding):
+            yield "..."
+    if last > finding.end_line:
+        yield margin.empty()
+
+
+def _only_line(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
+    """The line that a finding is in, and carets below it."""
+    start = min(finding.column - 1, len(text))
+    end = max(min(finding.end_column - 1, len(text)), start)
+    cut = max(min(start - WIDEST // 2, len(text) - WIDEST), 0)
+    before, within = text[cut:start], text[start : min(end, cut + WIDEST)]
+    dots = "…" if cut else ""
+    yield margin.line(number, f"{dots}{_shown(text[cut : cut + WIDEST])}")
+    carets = "^" * max(_width(_shown(within)), 1)
+    yield margin.line(0, " " * _width(dots + _shown(before)) + _red(carets))
+
+
+def _one_of_lines(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
+    """A line of a finding that is in several, or around it, with a bar from its start to its end."""
+    shown = _shown(text[:WIDEST])
+    bar = "|" if finding.line < number <= finding.end_line else " "
+    start = text[: finding.column - 1]
+    if number == finding.line and not start.strip():
+        yield margin.line(number, f"{_red('/')} {shown}")
+        return
+    yield margin.line(number, f"{_red(bar)} {shown}")
+    if number == finding.line:
+        yield margin.line(0, _red(f" {'_' * (_width(_shown(start[:WIDEST])) + 1)}^"))
+    elif number == finding.end_line:
+        within = _shown(text[: max(finding.end_column - 2, 0)][:WIDEST])
+        yield margin.line(0, _red(f"|{'_' * (_width(within) + 1)}^"))
+
+
+def _left_out(number: int, finding: Finding) -> bool:
+    """Whether a line is in the middle of a finding that is too long to show."""
+    half = MOST // 2
+    return (
+        finding.end_line - finding.line >= MOST and finding.line + half <= number <= finding.end_line - half
+    )
+
+
+def _red(text: str) -> str:
+    return click.style(text, fg="red", bold=True)
+
+
+def _shown(text: str) -> str:
+    """A part of a line as it is printed."""
+    return printable(text.replace("\t", TAB))
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+# -- what a fix makes of them --------------------------------------------------------------------------
+
+
+def _difference(file: File, replacements: tuple[Replacement, ...]) -> Iterator[str]:
+    """The lines that a fix changes."""
+    cells = sorted({each.cell for each in replacements}, key=lambda cell: cell or 0)
+    found = {
+        cell: list(hunks(file.lines(cell), [each for each in replacements if each.cell == cell]))
+        for cell in cells
+    }
+    numbers = [row.number for cell in cells for rows in found[cell] for row in rows]
+    margin = _Margin(len(str(max(numbers, default=0))))
+    for cell in cells:
+        if cell is not None:
+            yield f"{'':{margin.width}}{_blue(':::')} cell {cell}"
+        yield margin.empty()
+        for number, rows in enumerate(found[cell]):
+            if number:
+                yield SEPARATOR
+            yield from (_row(row, margin) for row in rows)
+        yield margin.empty()
+
+
+def _row(row: Row, margin: _Margin) -> str:
+    """A line of a difference."""
+    parts = [_shown(shortened(part)) for part in row.parts]
+    if row.sign == " ":
+        return margin.line(row.number, "".join(parts))
+    colour = "red" if row.sign == "-" else "green"
+    text = "".join(click.style(part, fg=colour, bold=bool(at % 2)) for at, part in enumerate(parts) if part)
+    number = _blue(margin.number(row.number))
+    return f"{number} {click.style(row.sign, fg=colour, bold=True)} {text}"

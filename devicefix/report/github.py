@@ -1,0 +1,46 @@
+"""Annotations in a run of GitHub Actions.
+
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands, escaped as GitHub's own
+toolkit does: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from devicefix.finding import Finding
+from devicefix.report.checked import Checked, absolute, as_text, place
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    for outcome in checked.failed:
+        yield _command({"title": "devicefix", "file": absolute(outcome.path)}, outcome.error or "")
+    for file in checked.files:
+        for finding in file.findings:
+            at = {"title": f"devicefix ({finding.code})", "file": absolute(file.path), **_lines(finding)}
+            where = f"{as_text(file.path)}:{place(finding)}"
+            yield _command(at, f"{where}: {finding.code} {finding.message}")
+
+
+def _lines(finding: Finding) -> dict[str, object]:
+    """The place of a finding: GitHub takes columns within one line only, and no lines of a cell."""
+    if finding.cell is not None:
+        return {"line": 1}
+    if finding.line != finding.end_line:
+        return {"line": finding.line, "endLine": finding.end_line}
+    columns = {"col": finding.column, "endColumn": finding.end_column}
+    return {"line": finding.line, "endLine": finding.line, **columns}
+
+
+def _command(properties: dict[str, object], message: str) -> str:
+    shown = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    return f"::error {shown}::{_data(message)}\n"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,47 @@
+"""A report for GitLab's Code Quality: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from devicefix.finding import Finding
+from devicefix.report.checked import STDIN, Checked, as_text
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    issues = []
+    for file in checked.files:
+        path = _in_project(file.path)
+        for finding, fingerprint in zip(file.findings, file.fingerprints(path), strict=True):
+            issues.append(_issue(finding, path, fingerprint))
+    yield json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
+
+
+def _issue(finding: Finding, path: str, fingerprint: str) -> dict[str, Any]:
+    start, end = _position(finding.line, finding.column), _position(finding.end_line, finding.end_column)
+    if finding.cell is not None:  # GitLab knows no lines of a cell
+        start = end = _position(1, 1)
+    return {
+        "check_name": finding.code,
+        "description": f"{finding.code}: {finding.message}",
+        "severity": "major",
+        "fingerprint": fingerprint,
+        "location": {"path": path, "positions": {"begin": start, "end": end}},
+    }
+
+
+def _position(line: int, column: int) -> dict[str, int]:
+    return {"line": line, "column": column}
+
+
+def _in_project(path: str) -> str:
+    """A path relative to the project, which is the current folder where GitLab does not say."""
+    if path != STDIN:
+        with suppress(ValueError):  # on another drive
+            path = os.path.relpath(path, os.environ.get("CI_PROJECT_DIR") or os.curdir)
+    return as_text(path.replace(os.sep, "/"))

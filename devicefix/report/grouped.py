@@ -1,0 +1,25 @@
+"""The findings below the name of their file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from devicefix.report.checked import Checked, File, place
+from devicefix.report.concise import mark, printable
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    for file in checked.files:
+        yield f"{click.style(printable(file.path), bold=True, underline=True)}:\n{''.join(_lines(file))}\n"
+
+
+def _lines(file: File) -> Iterator[str]:
+    places = [place(finding).rpartition(":") for finding in file.findings]
+    lines, columns = (max(len(at[part]) for at in places) for part in (0, 2))
+    for finding, (line, _, column) in zip(file.findings, places, strict=True):
+        code = click.style(finding.code, fg="red", bold=True)
+        where = f"{line:>{lines}}:{column:<{columns}}"
+        yield f"  {where} {code} {mark(finding)}{printable(finding.message)}\n"

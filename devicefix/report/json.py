@@ -1,0 +1,88 @@
+"""JSON with the names of ruff's: an array with an object for each finding."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from devicefix.finding import Finding, Fix, Replacement
+from devicefix.noqa import comment_line
+from devicefix.report.checked import Checked, File, absolute
+from devicefix.source import DecodeError, Source
+from devicefix.suggestion import title
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    before = "["
+    for each in objects(checked):
+        yield before + "\n  " + json.dumps(each, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+        before = ","
+    yield "\n]\n" if before == "," else "[]\n"
+
+
+def objects(checked: Checked) -> Iterator[dict[str, Any]]:
+    """What there is to know of each finding; docs/output.md says what the names mean."""
+    from devicefix.pages import url
+    from devicefix.rules import RULES
+
+    for file in checked.files:
+        rows = _NoqaRows(file)
+        for finding in file.findings:
+            rule = RULES.get(finding.code)
+            yield {
+                "cell": finding.cell,
+                "code": finding.code,
+                "end_location": _location(finding.end_line, finding.end_column),
+                "filename": absolute(file.path),
+                "fix": _fix(finding, finding.fix),
+                "location": _location(finding.line, finding.column),
+                "message": finding.message,
+                "name": rule.name if rule else None,
+                "noqa_row": rows.of(finding),
+                "severity": "error",
+                "url": url(rule) if rule else None,
+            }
+
+
+def _fix(finding: Finding, fix: Fix | None) -> dict[str, Any] | None:
+    if fix is None:
+        return None
+    edits = [_edit(each) for each in fix.replacements]
+    return {"applicability": fix.safety.value, "edits": edits, "message": title(finding)}
+
+
+def _edit(replacement: Replacement) -> dict[str, Any]:
+    edit = {
+        "content": replacement.text,
+        "end_location": _location(replacement.end_line, replacement.end_column),
+        "location": _location(replacement.line, replacement.column),
+    }
+    return edit if replacement.cell is None else {"cell": replacement.cell, **edit}
+
+
+def _location(line: int, column: int) -> dict[str, int]:
+    return {"column": column, "row": line}
+
+
+class _NoqaRows:
+    """The lines at whose ends a comment silences the findings of a file."""
+
+    def __init__(self, file: File) -> None:
+        self._parsed: tuple[Source, ast.Module] | None = None
+        if not any(word in file.data for word in (b'"""', b"'''", b"\\\n", b"\\\r")):
+            return
+        try:
+            source = Source(file.data)
+            self._parsed = source, ast.parse(source.encode(source.text))
+        except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):  # it is no Python
+            return
+
+    def of(self, finding: Finding) -> int | None:
+        if finding.code == "DF901":
+            return None
+        if self._parsed is None or finding.cell is not None:
+            return finding.line
+        return comment_line(*self._parsed, finding.line)

@@ -1,0 +1,15 @@
+"""JSON Lines: the objects of `json`, one a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from devicefix.report.checked import Checked
+from devicefix.report.json import objects
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    for each in objects(checked):
+        yield json.dumps(each, separators=(",", ":"), ensure_ascii=False) + "\n"

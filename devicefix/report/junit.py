@@ -1,0 +1,74 @@
+"""JUnit's XML: a suite for each file, a failed test for each finding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree as xml
+
+from devicefix.finding import Finding
+from devicefix.outcome import Outcome
+from devicefix.report.checked import Checked, File, absolute, place
+from devicefix.report.concise import printable
+
+PACKAGE = "org.devicefix"
+COUNTED = ("tests", "skipped", "failures", "errors")
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    root = xml.Element("testsuites", name="devicefix")
+    for outcome in checked.failed:
+        _error(root, outcome)
+    for file in checked.files:
+        _failures(root, file)
+    if not len(root):  # some take a report without a test for one that went wrong
+        suite = _suite(root, "devicefix", tests=1)
+        xml.SubElement(suite, "testcase", name="No errors found", classname="devicefix")
+    _count(root, list(root))
+    xml.indent(root)
+    yield f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(root, encoding="unicode")}\n'
+
+
+def _failures(root: xml.Element, file: File) -> None:
+    """The findings of a file."""
+    suite = _suite(root, _name(file.path), tests=len(file.findings), failures=len(file.findings))
+    for finding in file.findings:
+        test = _test(suite, file.path, f"{PACKAGE}.{finding.code}")
+        if finding.cell is None:
+            test.set("line", str(finding.line))
+        message = printable(finding.message)
+        failure = xml.SubElement(test, "failure", message=message, type=finding.code)
+        failure.text = f"{_where(finding)}, {message}"
+
+
+def _error(root: xml.Element, outcome: Outcome) -> None:
+    """A file that could not be looked at."""
+    test = _test(_suite(root, _name(outcome.path), tests=1, errors=1), outcome.path, f"{PACKAGE}.error")
+    xml.SubElement(test, "error", message=printable(outcome.error or ""), type="error")
+
+
+def _suite(root: xml.Element, name: str, **counts: int) -> xml.Element:
+    numbers = {what: str(counts.get(what, 0)) for what in COUNTED}
+    return xml.SubElement(root, "testsuite", {"name": name, "package": PACKAGE, **numbers})
+
+
+def _test(suite: xml.Element, path: str, name: str) -> xml.Element:
+    stem = os.path.splitext(_name(path))[0]
+    return xml.SubElement(suite, "testcase", name=name, classname=stem, file=printable(path))
+
+
+def _count(root: xml.Element, suites: Sequence[xml.Element]) -> None:
+    for what in COUNTED:
+        root.set(what, str(sum(int(suite.get(what, "0")) for suite in suites)))
+
+
+def _name(path: str) -> str:
+    """A path; what XML has no way to write is escaped."""
+    return printable(absolute(path))
+
+
+def _where(finding: Finding) -> str:
+    if finding.cell is not None:
+        return place(finding)
+    return f"line {finding.line}, col {finding.column}"

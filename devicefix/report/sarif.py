@@ -1,0 +1,171 @@
+"""SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from devicefix import __version__
+from devicefix.families import family
+from devicefix.finding import Finding, Fix, Replacement, Safety
+from devicefix.outcome import Outcome
+from devicefix.report.checked import STDIN, Checked, File
+from devicefix.suggestion import title
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "%SRCROOT%"  # what GitHub takes for the top of the repository
+LEVEL = "error"
+
+
+def render(checked: Checked) -> Iterator[str]:
+    """The text, in pieces."""
+    root = _root()
+    rules = _rules(checked)
+    numbers = {rule["id"]: number for number, rule in enumerate(rules)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": "devicefix",
+                "semanticVersion": __version__,
+                "informationUri": "https://github.com/devicefix/devicefix",
+                "rules": rules,
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "newlineSequences": ["\r\n", "\n", "\r"],
+        "originalUriBaseIds": {ROOT: {"uri": root.as_uri() + "/" * (not root.as_uri().endswith("/"))}},
+        "invocations": [_invocation(checked.failed, root)],
+        "results": [result for file in checked.files for result in _results(file, numbers, root)],
+    }
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    yield json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def _root() -> Path:
+    """What paths are relative to: the top of the work tree, or the current folder."""
+    from devicefix.files import work_tree
+
+    here = Path.cwd()
+    return (work_tree(here) or here).resolve()
+
+
+# -- rules ---------------------------------------------------------------------------------------------
+
+
+def _rules(checked: Checked) -> list[dict[str, Any]]:
+    """The rules that were on, and those of what was found."""
+    from devicefix.rules import RULES
+
+    settings = checked.settings
+    found = {finding.code for outcome in checked.outcomes for finding in outcome.result.findings}
+    on = {
+        code
+        for code, rule in RULES.items()
+        if settings.target in rule.targets and settings.enabled(code, rule.default)
+    }
+    return [_rule(code) for code in sorted(found | on)]
+
+
+def _rule(code: str) -> dict[str, Any]:
+    from devicefix.pages import page, url
+    from devicefix.rules import RULES
+
+    rule = RULES.get(code)
+    if rule is None:
+        return {"id": code}
+    text = page(rule)
+    described: dict[str, Any] = {
+        "id": code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": _first_section(text) or rule.summary},
+        "help": {"text": text, "markdown": text},
+        "defaultConfiguration": {"enabled": rule.default, "level": LEVEL},
+        "properties": {"tags": [family(code).name], "problem.severity": LEVEL},
+    }
+    address = url(rule)
+    return described if address is None else described | {"helpUri": address}
+
+
+def _first_section(page: str) -> str:
+    """What a page says below its first heading, on one line."""
+    _, _, below = page.partition("\n## ")
+    body = below.partition("\n")[2].partition("\n## ")[0]
+    return " ".join(body.split())
+
+
+# -- results -------------------------------------------------------------------------------------------
+
+
+def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[str, Any]]:
+    artifact = _artifact(file.path, root)
+    for finding, fingerprint in zip(file.findings, file.fingerprints(artifact["uri"]), strict=True):
+        cell = "" if finding.cell is None else f" (cell {finding.cell}, line {finding.line})"
+        location: dict[str, Any] = {"artifactLocation": artifact}
+        if finding.cell is None:  # a region is one of the file, and not of a cell in it
+            location["region"] = _region(finding)
+        result: dict[str, Any] = {
+            "ruleId": finding.code,
+            "ruleIndex": numbers[finding.code],
+            "level": LEVEL,
+            "message": {"text": finding.message + cell},
+            "locations": [{"physicalLocation": location}],
+            "partialFingerprints": {"lines/v1": fingerprint},
+        }
+        fix = finding.fix
+        if fix and fix.replacements and all(each.cell is None for each in fix.replacements):
+            result["fixes"] = [_fix(finding, fix, artifact)]
+        yield result
+
+
+def _fix(finding: Finding, fix: Fix, artifact: dict[str, str]) -> dict[str, Any]:
+    unsafe = " (unsafe: may change a run with CUDA)" if fix.safety is Safety.UNSAFE else ""
+    replacements = [
+        {"deletedRegion": _region(each), "insertedContent": {"text": each.text}} for each in fix.replacements
+    ]
+    return {
+        "description": {"text": title(finding) + unsafe},
+        "artifactChanges": [{"artifactLocation": artifact, "replacements": replacements}],
+        "properties": {"applicability": fix.safety.value},
+    }
+
+
+def _region(span: Finding | Replacement) -> dict[str, int]:
+    return {
+        "startLine": span.line,
+        "startColumn": span.column,
+        "endLine": span.end_line,
+        "endColumn": span.end_column,
+    }
+
+
+def _artifact(path: str, root: Path) -> dict[str, str]:
+    """Where a file is: relative to the root where it is below it."""
+    if path == STDIN:
+        return {"uri": STDIN}
+    whole = Path(os.path.abspath(path))
+    with suppress(OSError):
+        whole = whole.parent.resolve() / whole.name
+    try:
+        below = whole.relative_to(root)
+    except ValueError:
+        return {"uri": whole.as_uri()}
+    return {"uri": quote(os.fsencode(below.as_posix())), "uriBaseId": ROOT}
+
+
+def _invocation(failed: Sequence[Outcome], root: Path) -> dict[str, Any]:
+    """How the run went, with the files that could not be looked at."""
+    notifications = [
+        {
+            "level": "error",
+            "message": {"text": outcome.error or ""},
+            "locations": [{"physicalLocation": {"artifactLocation": _artifact(outcome.path, root)}}],
+        }
+        for outcome in failed
+    ]
+    return {"executionSuccessful": not failed, "toolExecutionNotifications": notifications}

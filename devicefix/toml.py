@@ -1,0 +1,96 @@
+"""TOML, and where in the text a key stands, which the standard library's parser does not tell."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Position = tuple[int, int]
+
+_AT = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_AT_END = " (at end of document)"
+
+
+class TomlError(ValueError):
+    """A text is no TOML.
+
+    Attributes:
+        position: line and column of what is wrong, from 1.
+    """
+
+    def __init__(self, message: str, position: Position) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+def parse(data: bytes) -> tuple[str, dict[str, Any]]:
+    """The text of a TOML file, and what it says.
+
+    Raises:
+        TomlError: the bytes are no UTF-8, or the text is no TOML.
+    """
+    try:
+        text = data.decode()
+        return text, tomllib.loads(text)
+    except UnicodeDecodeError as problem:
+        before = data[: problem.start]
+        position = before.count(b"\n") + 1, problem.start - before.rfind(b"\n")
+        raise TomlError(f"not UTF-8: byte 0x{data[problem.start]:02x}", position) from None
+    except RecursionError:
+        raise TomlError("nested too deeply", (1, 1)) from None
+    except tomllib.TOMLDecodeError as problem:
+        message = str(problem)
+        at = _AT.search(message)
+        lines = text.split("\n")
+        position = (int(at[1]), int(at[2])) if at else (len(lines), len(lines[-1]) + 1)
+        raise TomlError(_AT.sub("", message).removesuffix(_AT_END), position) from None
+
+
+def position(text: str, keys: Sequence[str]) -> Position | None:
+    """Where a key is written: its line and column, from 1.
+
+    The parser itself is asked: the key is written in the first line with its name where what stands up to the
+    end of that statement has it. So its form does not matter: below a header, with dots, quoted, or in an
+    inline table.
+
+    Args:
+        text: the whole file, which is TOML.
+        keys: the names that lead to the key, itself the last.
+
+    Returns:
+        None where the key is not there, or is written with escapes.
+    """
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    written = re.compile(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])" if keys[-1] else r"\"\"|''")
+    for number, line in enumerate(lines):
+        found = written.search(line)
+        if found:
+            ends = ("".join(lines[:end]) for end in range(number + 1, len(lines) + 1))
+            if next((there for end in ends if (there := _reaches(end, keys)) is not None), False):
+                return number + 1, _column(line, keys[-1], found.start())
+    return None
+
+
+def _reaches(text: str, keys: Sequence[str]) -> bool | None:
+    """Whether a text has a key; None where it breaks off in the midst of a statement."""
+    try:
+        value: Any = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def _column(line: str, key: str, otherwise: int) -> int:
+    as_key = re.search(rf"(?<![\w-])[\"']?{re.escape(key)}[\"']?\s*[=.\]]", line)
+    return (as_key.start() if as_key else otherwise) + 1

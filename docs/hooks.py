@@ -1,0 +1,107 @@
+"""The pages that come from the code: one for each rule, the configuration, the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import cleandoc
+from typing import Any
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from devicefix.cli import COMMANDS, main
+from devicefix.families import family
+from devicefix.finding import Safety
+from devicefix.keys import KEYS
+from devicefix.rule import Changed, Rule
+from devicefix.rules import RULES
+
+MARKS = {Safety.SAFE: "safe", Safety.UNSAFE: "unsafe"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages (https://www.mkdocs.org/user-guide/configuration/#hooks)."""
+    for path, content in pages():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """The paths and contents of the generated pages."""
+    yield "rules/index.md", index()
+    for rule in RULES.values():
+        yield f"rules/{rule.code}.md", page(rule)
+    yield "configuration.md", configuration()
+    yield "commands.md", commands()
+
+
+def index() -> str:
+    """The list of the rules, by family."""
+    lines = ["# Rules", "", "`devicefix explain DF101` prints the page of a rule.", ""]
+    before = None
+    for code, rule in RULES.items():
+        if (now := family(code)) != before:
+            lines += ["", f"## {now.name} ({now.prefix})", "", now.summary, ""]
+            lines += ["| Code | Name | Finds | Fix | |", "| --- | --- | --- | --- | --- |"]
+            before = now
+        summary = rule.summary.replace("|", "\\|")
+        lines.append(f"| [{code}]({code}.md) | {rule.name} | {summary} | {fixes(rule)} | {when(rule)} |")
+    return "\n".join(lines) + "\n"
+
+
+def fixes(rule: type[Rule]) -> str:
+    """Which fixes a rule has, by its examples."""
+    kinds = {"unsafe" if each.unsafe else "safe" for each in rule.MATCHES if each.after is not None}
+    return " and ".join(sorted(kinds)) or "none"
+
+
+def when(rule: type[Rule]) -> str:
+    """When a rule is on, where it isn't always."""
+    if "cuda" not in rule.targets:
+        return "with `--target accelerator`"
+    return "" if rule.default else "off by default"
+
+
+def page(rule: type[Rule]) -> str:
+    """The page of a rule: its documentation, and its examples."""
+    notes = [f"Family: {family(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
+    text = f"# {rule.name} ({rule.code})\n\n{rule.summary}.\n\n{' · '.join(filter(None, notes))}\n\n"
+    text += f"{cleandoc(rule.__doc__ or '')}\n\n## Examples\n\n"
+    return text + "".join(example(each) for each in rule.MATCHES)
+
+
+def example(each: Changed) -> str:
+    """What becomes of an example, as a diff; where it is only reported, the example itself."""
+    from difflib import ndiff
+
+    if each.after is None:
+        return f"Reported:\n\n```python\n{each.before}```\n\n"
+    before, after = each.before.splitlines(keepends=True), each.after.splitlines(keepends=True)
+    diff = "".join(line for line in ndiff(before, after) if not line.startswith("?"))
+    return f"{'With `--unsafe-fixes`' if each.unsafe else 'Rewritten'}:\n\n```diff\n{diff}```\n\n"
+
+
+def configuration() -> str:
+    """The keys of the configuration."""
+    parts = [
+        "# Configuration\n\nSettings stand in the nearest `devicefix.toml`, or in `[tool.devicefix]` of the"
+        " nearest `pyproject.toml`. An option of the command line takes the place of the key with its name;"
+        " `devicefix config` shows what is in force and where it came from.\n"
+    ]
+    for key in KEYS.values():
+        parts.append(f"## {key.name}\n\n{key.summary}\n\n{key.details}\n")
+        parts.append(f"- Type: `{key.type}`\n- Default: `{key.default}`\n")
+        parts.append(f"```toml\n{key.example}\n```\n")
+    return "\n".join(parts)
+
+
+def commands() -> str:
+    """The commands, each with what its `--help` says."""
+    parts = ["# Command line\n"]
+    context = click.Context(main, info_name="devicefix")
+    for name in sorted(COMMANDS):
+        command: Any = main.get_command(context, name)
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=90)
+        parts.append(f"## {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+    return "\n".join(parts)

@@ -1,0 +1,1 @@
+"""A rule for devicefix, as an example."""

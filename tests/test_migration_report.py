@@ -1,0 +1,509 @@
+"""The report: what it says, that nothing in it can deceive or break out, and how it works in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+from click.testing import CliRunner, Result
+from test_suggestion import replaced
+
+from devicefix import engine
+from devicefix.cli import main
+from devicefix.config import Settings
+from devicefix.families import family
+from devicefix.finding import Finding, Fix, Replacement
+from devicefix.project import Project
+from devicefix.report import before_after
+from devicefix.rule import Rule
+from devicefix.rules import RULES
+from devicefix.source import Source
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).parent.parent
+PAGE = "devicefix-report.html"
+NET = (
+    "import torch\nfrom model import Net\n\nnet = Net().cuda()\nx = torch.zeros(2).cuda()\nimport apex.amp\n"
+)
+STATE = "import torch\n\nstate = torch.cuda.get_rng_state()\n"
+HOSTILE = "a</script><img src=x onerror=alert(1)>\u202e'\"`&.py"
+HOSTILE_CODE = (
+    "import torch\n\n"
+    "# </script><script>document.title = 'pwned'</script> \u202e right to left \x07\n"
+    "x = f('</script><!--<script>', '''\u2066' \"''').cuda()\n"
+)
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The program, in a folder with some code. Any exception but the exit itself is an error of the test."""
+    monkeypatch.chdir(tmp_path)
+    grow(tmp_path)
+    return lambda *arguments: CliRunner(catch_exceptions=False).invoke(main, ["report", *arguments])
+
+
+def grow(folder: Path) -> None:
+    """A small project: three safe fixes, one unsafe, one tie for people, in three files of four."""
+    for name, text in {
+        "train.py": NET,
+        "lib/state.py": STATE,
+        "lib/free.py": "import torch\n",
+        f"lib/{HOSTILE}": HOSTILE_CODE,
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def figures(page: str) -> dict[str, str]:
+    """The headline figures."""
+    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
+    return {" ".join(re.sub("<[^>]*>", "", name).split()): number for name, number in found}
+
+
+def test_the_figures_are_those_of_check(run: Run) -> None:
+    done = run(".")
+    assert (done.exit_code, done.output) == (0, f"Wrote the report to {PAGE}\n")
+    assert figures(Path(PAGE).read_text(encoding="utf-8")) == {
+        "files looked at": "4",
+        "files with ties": "3",
+        "ties": "5",
+        "fixed by a rewrite": "3",
+        "fixed with --unsafe-fixes": "1",
+        "left for people": "1",
+    }
+    checked = CliRunner().invoke(main, ["check"]).output
+    assert "Found 5 findings in 3 of 4 files.\n[*] 3 fixable" in checked
+
+
+def test_a_reason_and_a_way_out_for_what_is_left(run: Run) -> None:
+    page = run("train.py", "-o", "-").stdout
+    assert "use <code>torch.autocast</code>" in page
+    assert "<h4>Use instead</h4>\n<p>What the message names" in page
+
+
+def test_options_are_heeded(run: Run) -> None:
+    page = run("--select", "DF9", "--exclude", "lib", "--title", "A <b>", "--quiet", "-o", "-").stdout
+    assert figures(page)["ties"] == "1"
+    assert "<h1>A &lt;b&gt;</h1>" in page
+    assert "UTC" not in page
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", run("--timestamp", "-o", "-").stdout)
+
+
+def test_nothing_to_report_is_a_page_as_well(run: Run) -> None:
+    page = run("lib/free.py", "-o", "-").stdout
+    assert figures(page)["ties"] == "0"
+    assert "Nothing here is tied to CUDA." in page
+
+
+def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = CliRunner().invoke(main, ["report", "-", "-o", "-"], input=NET).stdout
+    assert [4, ["net = Net().", "cuda(", ")"], 6, ["net = Net().", "to(device", ")"]] in code(page)[0]
+
+
+def test_the_same_input_gives_the_same_page(run: Run) -> None:
+    assert run("-o", "-").stdout == run("-o", "-", "-j", "2", "--no-cache").stdout
+
+
+def test_the_revision_is_told(run: Run, tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True, cwd=tmp_path)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert f"revision {head[:12]}</p>" in run("-o", "-").stdout
+    (tmp_path / "train.py").write_text(NET + "#\n")
+    assert f"revision {head[:12]}, with changes that are not committed</p>" in run("-o", "-").stdout
+
+
+def test_a_page_that_is_there_is_replaced_as_a_whole(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    page.chmod(0o640)
+    with page.open() as reader:
+        assert run("-o", "page.html").exit_code == 0
+        assert reader.read() == "old"
+    assert stat.S_IMODE(page.stat().st_mode) == 0o640
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert sorted(os.listdir(tmp_path)) == [".devicefix_cache", "lib", "page.html", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [("none/page.html", "there is no folder 'none'"), ("lib", "is a directory"), ("l/p", "no folder 'l'")],
+)
+def test_where_it_cannot_be_written(run: Run, output: str, words: str) -> None:
+    done = run("-o", output)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_without_the_template_library(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.delitem(sys.modules, "devicefix.report.page", raising=False)
+    monkeypatch.delattr("devicefix.report.page", raising=False)
+    done = run()
+    assert done.exit_code == 2
+    assert done.stderr == "Error: report needs jinja2: pip install 'devicefix[report]'\n"
+
+
+def test_nothing_breaks_out_or_deceives(run: Run) -> None:
+    page = run("-o", "-").stdout
+    scripts = re.findall(r"<script\b[^>]*>", page)
+    assert scripts == ['<script type="application/json">'] * 3 + ["<script>"]
+    assert page.count("</script") == len(scripts)
+    assert not re.search(r"<img|<!--", page)
+    assert all(character.isprintable() or character == "\n" for character in page)
+    assert "a&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;\\u202e&#39;&#34;`&amp;.py" in page
+    (changed,) = [row for row in code(page)[0] if len(row) == 4]
+    assert isinstance(changed[1], list)
+    assert "".join(changed[1]) == HOSTILE_CODE.splitlines()[-1]
+
+
+def test_only_the_pages_own_script_and_style_may_run(run: Run) -> None:
+    page = run("-o", "-").stdout
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert html.unescape(policy).startswith("default-src 'none'; base-uri 'none'; form-action 'none'; ")
+    for element in ("script", "style"):
+        (text,) = re.findall(rf"<{element}>(.*?)</{element}>", page, re.S)
+        digest = b64encode(sha256(text.encode()).digest()).decode()
+        assert f"{element}-src 'sha256-{digest}'" in html.unescape(policy)
+    assert not re.search(
+        r'\bstyle="|\son\w+="|https?://', re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    )
+
+
+def test_a_notebook_shows_the_code_of_the_cell(run: Run, tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": kind, "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        for kind, source in (
+            ("markdown", ["# Title\n", "x"]),
+            ("code", "import torch"),
+            ("code", ["# so\n", "x.cuda()"]),
+        )
+    ]
+    notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}
+    (tmp_path / "play.ipynb").write_text(json.dumps(notebook))
+    page = run("play.ipynb", "-o", "-").stdout
+    assert ">cell 3:2:1</a>" in page
+    assert code(page) == [[[1, 1, ["# so"]], [2, ["x.", "cuda(", ")"], 2, ["x.", "to(device", ")"]]]]
+
+
+def code(page: str) -> list[list[list[before_after.Row]]]:
+    """The rows of each finding, by the data in the page."""
+    data = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    return [rows for each in data for rows in json.loads(each)[1]]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_rows_show_what_the_file_holds_and_what_the_fix_makes(rule: type[Rule]) -> None:
+    for example in rule.MATCHES:
+        source = Source(example.before.encode())
+        settings = Settings(select=(rule.code,), target=rule.targets[0], replacements=True)
+        for finding in engine.run(example.before.encode(), "module.py", settings, Project()).findings:
+            after = replaced(source.text, finding.fix.replacements) if finding.fix else source.text
+            shown = before_after.rows(finding, lambda _, source=source: source)
+            hold(shown, source.text, after)
+            assert any(len(row) == (4 if after != source.text else 2) for row in shown)
+
+
+def hold(rows: list[before_after.Row], before: str, after: str) -> None:
+    """Fail unless the lines of the rows are those of the texts, at their numbers."""
+    old, new = (re.split("\r\n|\r|\n", text) for text in (before, after))
+    for row in rows:
+        numbers = [field for field in row if isinstance(field, int)]
+        texts = ["".join(field) for field in row if isinstance(field, list)]
+        if len(row) == 2:
+            assert texts == [old[numbers[0] - 1]]
+        elif len(row) == 3:
+            assert texts == [old[numbers[0] - 1]] == [new[numbers[1] - 1]]
+        elif len(row) == 4:
+            assert texts == [
+                lines[number - 1] if number else "" for lines, number in zip((old, new), numbers, strict=True)
+            ]
+
+
+def test_long_code_is_shortened() -> None:
+    text = "x(\n" + "    1,\n" * 300 + ")  # " + "z" * 1000 + "\n"
+    finding = Finding("DF902", "m", 1, 1, 302, 2)
+    rows = before_after.rows(finding, lambda _: Source(text.encode()))
+    assert len(rows) == before_after.MOST + 1
+    assert rows[20] == [302 - before_after.MOST]
+    assert max(len(part) for row in rows for field in row if isinstance(field, list) for part in field) < 170
+
+
+def test_what_has_changed_since_is_shown_without_code() -> None:
+    fix = Fix((), replacements=(Replacement(9, 1, 9, 2, "x"),))
+    assert before_after.rows(Finding("DF101", "m", 9, 1, 9, 2, fix), lambda _: Source(b"x\n")) == []
+
+
+def test_every_rule_belongs_to_a_family_with_a_name() -> None:
+    assert all(family(code).summary for code in RULES)
+    assert family("XY101") == ("XY1", "XY1", "")
+
+
+@pytest.mark.slow
+def test_the_templates_are_in_what_is_published(tmp_path: Path) -> None:
+    """The wheel is made from the source distribution."""
+    for name in ("devicefix", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    subprocess.run(
+        [sys.executable, "-m", "build", "-o", "dist"], cwd=tmp_path, check=True, capture_output=True
+    )
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"devicefix/report/templates/report.{end}" for end in ("css", "js", "html.jinja")} <= set(names)
+
+
+# -- in a browser -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium; without one the test is skipped, unless DEVICEFIX_BROWSER says that there is one."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_api.sync_playwright() as playwright:
+        program = program or playwright.chromium.executable_path
+        if not os.path.exists(program):
+            reason = "no Chromium: apt-get install chromium, or playwright install chromium"
+            (pytest.fail if os.environ.get("DEVICEFIX_BROWSER") else pytest.skip)(reason)
+        chromium = playwright.chromium.launch(executable_path=program)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page, as an address."""
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "code").mkdir()
+    grow(folder / "code")
+    output = folder / "page.html"
+    done = CliRunner(catch_exceptions=False).invoke(main, ["report", str(folder / "code"), "-o", str(output)])
+    assert done.exit_code == 0
+    return output.as_uri()
+
+
+@pytest.fixture
+def page(browser: Browser, report: str) -> Iterator[Page]:
+    """The page, opened. Any error, message in the console or request for something else fails the test."""
+    context = browser.new_context(color_scheme="light", viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on(
+        "request", lambda request: None if request.url.startswith(report) else trouble.append(request.url)
+    )
+    page.goto(report)
+    yield page
+    context.close()
+    assert trouble == []
+
+
+def shown(page: Page) -> list[str]:
+    """The rules of the findings that are listed."""
+    return [
+        item.get_attribute("data-rule") or ""
+        for item in page.locator("li[data-rule]").all()
+        if item.is_visible()
+    ]
+
+
+def expect_shown(page: Page, count: str) -> None:
+    """Wait until the page says that so much is shown."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("#shown")).to_contain_text(count)
+
+
+@pytest.mark.slow
+def test_filters_and_search(page: Page) -> None:
+    assert len(shown(page)) == 5  # few enough to be open
+    page.select_option("[name=safety]", "safe")
+    expect_shown(page, "3 findings of 5, in 2 files")
+    page.select_option("[name=package]", "lib/a<")
+    expect_shown(page, "1 finding of 5, in 1 file")
+    assert page.url.endswith("#safety=safe&package=lib%2Fa%3C")
+    page.select_option("[name=rule]", "DF401")
+    expect_shown(page, "0 findings of 5")
+    page.click("text=Show all")
+    expect_shown(page, "5 findings of 5, in 3 files")
+    for words, rules in (
+        ("ZEROS(2)", ["DF101"]),
+        ("lib rng_state", ["DF401"]),
+        ("apex autocast", ["DF902"]),
+        ("nowhere", []),
+    ):
+        page.fill("[type=search]", words)
+        page.wait_for_url(lambda url, words=words: url.endswith(f"#{urlencode({'text': words})}"))
+        assert shown(page) == rules
+    assert page.is_visible("text=Nothing matches.")
+
+
+@pytest.mark.slow
+def test_charts_lead_to_the_findings_and_back(page: Page) -> None:
+    page.click("#families >> text=Outside of the code")
+    expect_shown(page, "1 finding")
+    assert shown(page) == ["DF902"]
+    page.click("#people .places a >> nth=0")
+    page.wait_for_url("**/*#tie-*")
+    page.go_back()
+    page.wait_for_url("**/*#family=DF9")
+    assert page.input_value("[name=family]") == "DF9"
+    page.evaluate("location.hash = '#package=lib&safety=unsafe'")
+    expect_shown(page, "1 finding")
+    assert shown(page) == ["DF401"]
+
+
+@pytest.mark.slow
+def test_code_before_and_after_with_the_changed_parts_marked(page: Page) -> None:
+    code = page.locator("li[data-rule=DF101]").filter(has_text="5:5").locator("table.code")
+    assert code.locator("del").all_text_contents() == ["cuda("]
+    assert code.locator("ins").all_text_contents() == ["to(device"]
+    assert code.locator("td.gone").get_attribute("data-line") == "5"
+    assert code.locator("td.made").get_attribute("data-line") == "7"
+    hostile = page.locator("details.file").filter(has_text="onerror")
+    assert "\\u202e" in hostile.locator(".escape").all_text_contents()
+    assert "</script><!--<script>" in hostile.locator("td.gone").text_content()
+    assert page.title().startswith("code:")
+
+
+@pytest.mark.slow
+def test_works_by_keyboard(page: Page) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    file = page.locator("details.file").first
+    file.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert file.get_attribute("open") is None
+    page.keyboard.press("Space")
+    assert file.get_attribute("open") is not None
+
+
+@pytest.mark.slow
+def test_light_and_dark(page: Page) -> None:
+    def paper() -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light = paper()
+    page.emulate_media(color_scheme="dark")
+    dark = paper()
+    assert light != dark
+    page.select_option("#theme", "light")
+    assert paper() == light
+    page.reload()
+    assert paper() == light
+    page.emulate_media(color_scheme="light")
+    page.select_option("#theme", "dark")
+    assert paper() == dark
+
+
+@pytest.mark.slow
+def test_prints_with_everything_open(page: Page) -> None:
+    page.click("text=Close them")
+    assert page.pdf().startswith(b"%PDF")
+    assert page.locator("details[open]").count() == 0  # as it was
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator("details:not([open])").count() == 0
+    assert page.locator("li[data-rule] table.code").count() == 5
+    assert page.locator("nav").is_hidden()
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('td.made')).backgroundColor")
+        == "rgb(236, 246, 241)"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_fits_the_screen(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = """() => [...document.querySelectorAll('main *, header *')].filter((each) => {
+        const box = each.getBoundingClientRect();
+        return box.width && box.right > innerWidth + 1 && !each.closest('.unseen, pre');
+    }).map((each) => each.outerHTML.slice(0, 80))"""
+    assert page.evaluate(outside) == []
+
+
+@pytest.mark.slow
+def test_nothing_is_fetched_or_run_from_elsewhere(browser: Browser, report: str) -> None:
+    page = browser.new_page()
+    page.goto(report)
+    refused = """() => new Promise((done) => {
+        document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective));
+        fetch('https://example.org').catch(() => setTimeout(done, 100, 'no network'));
+    })"""
+    assert page.evaluate(refused) == "connect-src"
+    add = """() => {
+        const added = document.createElement('script');
+        added.textContent = 'window.ran = 1';
+        document.body.append(added);
+    }"""
+    page.evaluate(add)
+    assert page.evaluate("window.ran") is None
+    page.close()
+
+
+@pytest.mark.slow
+def test_without_javascript(browser: Browser, report: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report)
+    assert page.locator(".figures dd").all_text_contents() == ["4", "3", "5", "3", "1", "1"]
+    assert page.locator("#filter").is_hidden()
+    assert page.locator("noscript p").is_visible()
+    page.locator("details.file summary").last.click()
+    assert page.locator("li[data-rule] .message").last.is_visible()
+    context.close()
+
+
+@pytest.mark.slow
+def test_five_thousand_findings(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = "".join(
+        f"\n\ndef step{each}(x, net):\n    # {each}\n    return net(x.cuda())\n" for each in range(20)
+    )
+    for number in range(250):
+        folder = tmp_path / f"package{number % 30}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"module{number}.py").write_text(f"import torch\n{body}")
+    assert CliRunner(catch_exceptions=False).invoke(main, ["report", "-q"]).exit_code == 0
+    assert os.path.getsize(PAGE) < 5_000_000
+    page = browser.new_page()
+    page.goto((tmp_path / PAGE).as_uri())
+    assert page.inner_text("#shown") == "5,000 findings of 5,000, in 250 files"
+    took = page.evaluate("""async () => {
+        const start = performance.now();
+        location.hash = '#text=package7';
+        await new Promise((done) => setTimeout(done));
+        await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+        return performance.now() - start;
+    }""")
+    assert page.inner_text("#shown") == "180 findings of 5,000, in 9 files"
+    assert took < 2000
+    assert page.locator("table.code").count() == 0  # made as they are needed, such as for paper
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("table.code tbody").count() == 180
+    page.close()

@@ -1,0 +1,563 @@
+"""The output formats of `devicefix check`, read back by what reads them elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import unquote
+from urllib.request import urlopen
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+from junitparser import Error, JUnitXml
+
+from devicefix import runner
+from devicefix.cli import main
+from devicefix.finding import Finding, Replacement
+from devicefix.finding import Result as Found
+from devicefix.outcome import Outcome
+from devicefix.report import FORMATS
+from devicefix.report.checked import File
+from devicefix.report.excerpt import hunks
+
+TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
+FREE = "import torch\n\nx = torch.ones(2)\n"
+# What is hard to count: a byte order mark, line ends of two bytes, tabs, letters of several bytes and widths.
+HARD = (
+    "\ufeffimport torch\r\n\r\n\r\ndef run(net, path):\r\n"
+    '\tx = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)\r\n'
+    "\ttorch.cuda.synchronize()\r\n\treturn x, torch.load(\r\n\t\tpath\r\n\t)\r\n"
+)
+ODD = ["a b.py", "new\nline.py", "100%,a:b.py", "<b>&\"'.py", "esc\x1b[31m.py", os.fsdecode(b"\xff.py")]
+FOR_PROGRAMS = [name for name, each in FORMATS.items() if not each.for_people]
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`devicefix check` in an empty folder. Any exception but the exit itself is an error of the test."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "CI_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    check = ("check", "--no-cache")
+    return lambda *given, **how: CliRunner(catch_exceptions=False).invoke(main, (*check, *given), **how)
+
+
+@pytest.fixture
+def hard(tmp_path: Path) -> Path:
+    file = tmp_path / "hard.py"
+    file.write_bytes(HARD.encode())
+    return file
+
+
+def test_full_shows_the_place_and_the_fix_as_ruff_does(run: Run, hard: Path) -> None:
+    done = run("--output-format", "full", "--select", "DF1,DF4,DF5", "--ignore", "DF301")
+    assert (
+        done.stdout
+        == """\
+DF101 [*] `.cuda()` needs CUDA: use `.to(device)` (cuda-call)
+ --> hard.py:5:13
+  |
+4 | def run(net, path):
+5 |     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
+  |                  ^^^^^^^^^^
+6 |     torch.cuda.synchronize()
+7 |     return x, torch.load(
+  |
+help: Replace with `net.to(device)`
+  |
+2 |
+3 + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+4 +
+--------------------------------------------------------------------------------
+6 | def run(net, path):
+  -     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
+7 +     x = "漢字é", net.to(device), torch.cuda.FloatTensor(3)
+8 |     torch.cuda.synchronize()
+  |
+
+DF401 [*] `torch.cuda.synchronize` raises an error without CUDA (cuda-function)
+ --> hard.py:6:2
+  |
+4 | def run(net, path):
+5 |     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
+6 |     torch.cuda.synchronize()
+  |     ^^^^^^^^^^^^^^^^^^^^^^^^
+7 |     return x, torch.load(
+8 |         path
+  |
+help: Put it under `if torch.cuda.is_available():`
+  |
+5 |     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
+  -     torch.cuda.synchronize()
+6 +     if torch.cuda.is_available():
+7 +         torch.cuda.synchronize()
+8 |     return x, torch.load(
+  |
+
+DF501 [*] a checkpoint that was saved on a GPU can't be loaded without CUDA: say where to, by `map_location` \
+(checkpoint-load)
+ --> hard.py:7:12
+  |
+5 |       x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
+6 |       torch.cuda.synchronize()
+7 |       return x, torch.load(
+  |  _______________^
+8 | |         path
+9 | |     )
+  | |_____^
+help: Rewrite it for any device
+  |
+7 |     return x, torch.load(
+  -         path
+8 +         path, map_location=None if torch.cuda.is_available() else "cpu"
+9 |     )
+  |
+
+Found 3 findings in 1 of 1 file.
+[*] 3 fixable with `devicefix rewrite --in-place`.
+"""
+    )
+
+
+def test_full_says_which_fix_is_unsafe_and_escapes_what_is_odd(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "odd\x1b.py").write_text('import torch\nx = torch.device("cuda:0"), "\x0c\x1b"\n' + "#" * 300)
+    shown = run("--output-format", "full", "--color", "always").stdout
+    assert "\x1b[2J" not in shown and "\\x1b.py" in shown
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert "\x1b" not in plain and "\x0c" not in plain
+    assert max(map(len, plain.splitlines())) < 200
+
+
+def test_full_leaves_out_the_middle_of_what_is_long(run: Run, tmp_path: Path) -> None:
+    arguments = "".join(f"    nn.Linear({number}, 1),\n" for number in range(50))
+    (tmp_path / "long.py").write_text(f"from torch import nn\n\nnet = nn.Sequential(\n{arguments}).cuda()\n")
+    shown = run("--output-format", "full").stdout
+    assert len(shown.splitlines()) < 40
+    assert "\n...\n" in shown
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(("variable", "coloured"), [("NO_COLOR", False), ("TERM", True)])
+def test_a_terminal_gets_the_full_format(tmp_path: Path, variable: str, coloured: bool) -> None:
+    import pty
+
+    (tmp_path / "tied.py").write_text(TIED)
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_COLOR")}
+    shown = b""
+
+    def read(handle: int) -> bytes:
+        nonlocal shown
+        data = os.read(handle, 1024)
+        shown += data
+        return b""
+
+    command = f"cd {tmp_path} && exec {sys.executable} -m devicefix check --no-cache"
+    os.environ.pop("NO_COLOR", None)
+    pty.spawn(
+        ["env", *(f"{k}={v}" for k, v in (environment | {variable: "xterm"}).items()), "sh", "-c", command],
+        read,
+    )
+    assert (b"\x1b[" in shown) is coloured
+    assert b"-->" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "coloured"),
+    [
+        ([], {}, False),
+        ([], {"FORCE_COLOR": "1"}, True),
+        ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),  # as ruff has it
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+        (["--color", "auto"], {"FORCE_COLOR": "1"}, True),
+    ],
+)
+def test_colours(
+    run: Run, tmp_path: Path, options: list[str], environment: dict[str, str], coloured: bool
+) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    assert ("\x1b[" in run(*options, env=environment).stdout) is coloured
+    assert ("\x1b[" in run("--output-format", "sarif", *options, env=environment).stdout) is False
+
+
+def test_grouped_is_aligned(run: Run, hard: Path) -> None:
+    shown = run("--output-format", "grouped", "--select", "DF1,DF4", "--quiet").stdout
+    assert [line[:14] for line in shown.splitlines()] == ["hard.py:", "  5:13 DF101 [", "  6:2  DF401 [", ""]
+
+
+# -- JSON ------------------------------------------------------------------------------------------------
+
+
+def test_json_has_the_names_of_ruffs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED + "import os\n")
+    ruff = subprocess.run(
+        ["ruff", "check", "--isolated", "--no-cache", "--select", "F401", "--output-format", "json", "."],
+        capture_output=True,
+    )
+    (theirs,), (ours,) = json.loads(ruff.stdout), json.loads(run("--output-format", "json").stdout)
+    assert shape(ours) == shape(theirs)
+    assert ours["filename"] == str(tmp_path / "tied.py")
+    assert ours["url"] == "https://devicefix.github.io/devicefix/rules/cuda-call/"
+
+
+def shape(value: Any) -> Any:
+    """The names in a JSON value, and the types."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    return [shape(value[0])] if isinstance(value, list) else type(value)
+
+
+def test_json_lines_holds_the_same(run: Run, hard: Path) -> None:
+    whole = json.loads(run("--output-format", "json").stdout)
+    assert len(whole) == 4
+    for name in ("json-lines", "jsonl"):
+        assert [json.loads(line) for line in run("--output-format", name).stdout.splitlines()] == whole
+
+
+@pytest.mark.parametrize("code", ["DF101", "DF301", "DF401", "DF501"])
+def test_the_edits_of_json_and_sarif_are_what_a_rewrite_makes(run: Run, hard: Path, code: str) -> None:
+    (finding,) = json.loads(run("--select", code, "--output-format", "json").stdout)
+    (log,) = json.loads(run("--select", code, "--output-format", "sarif").stdout)["runs"]
+    (change,) = log["results"][0]["fixes"][0]["artifactChanges"]
+    from_json = [
+        (
+            *(each[end][part] for end in ("location", "end_location") for part in ("row", "column")),
+            each["content"],
+        )
+        for each in finding["fix"]["edits"]
+    ]
+    names = ("startLine", "startColumn", "endLine", "endColumn")
+    from_sarif = [
+        (*(each["deletedRegion"][name] for name in names), each["insertedContent"]["text"])
+        for each in change["replacements"]
+    ]
+    CliRunner().invoke(main, ["rewrite", "--in-place", "--select", code, str(hard)])
+    assert hard.read_bytes() != HARD.encode()
+    for edits in (from_json, from_sarif):
+        assert "\ufeff" + edited(HARD[1:], edits) == hard.read_bytes().decode()
+
+
+def edited(text: str, edits: list[tuple[Any, ...]]) -> str:
+    """A text with edits made, the last one first."""
+    starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
+    for line, column, end_line, end_column, new in sorted(edits, reverse=True):
+        start, end = starts[line - 1] + column - 1, starts[end_line - 1] + end_column - 1
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def test_noqa_row_is_where_a_comment_silences(run: Run, tmp_path: Path) -> None:
+    code = 'import torch\nx = torch.ones(2).cuda(), """\na\n"""\ny = \\\n    x.cuda()\n'
+    file = tmp_path / "tied.py"
+    file.write_text(code)
+    for finding in json.loads(run("--output-format", "json").stdout):
+        lines = code.splitlines()
+        lines[finding["noqa_row"] - 1] += "  # noqa: DF101"
+        file.write_text("\n".join(lines))
+        left = json.loads(run("--output-format", "json").stdout)
+        assert [each["location"]["row"] for each in left if each["code"] == "DF101"] == [
+            row for row in (2, 6) if row != finding["location"]["row"]
+        ]
+
+
+# -- SARIF -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_sarif_is_valid_by_the_schema_that_it_names(
+    run: Run, hard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema may not be copied here; DEVICEFIX_SARIF_SCHEMA names one that is there already."""
+    (tmp_path / "broken.py").write_text("import torch\nx = torch.ones(2.cuda()\n")
+    if os.name == "posix":
+        for name in ODD:
+            (tmp_path / name).write_text(TIED)
+    fail_on(monkeypatch, "hard.py")
+    log = json.loads(run("--output-format", "sarif").stdout)
+    assert len(log["runs"][0]["results"]) > 1
+    local = os.environ.get("DEVICEFIX_SARIF_SCHEMA")
+    try:
+        with urlopen(Path(local).as_uri() if local else log["$schema"], timeout=20) as answer:
+            schema = json.load(answer)
+    except URLError:
+        pytest.skip("no network")
+    jsonschema.validate(log, schema, format_checker=jsonschema.FormatChecker())
+
+
+def fail_on(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let looking at a file fail."""
+    run_all = runner.run
+
+    def run(files: list[Path], settings: Any) -> list[Outcome]:
+        outcomes = run_all([file for file in files if file.name != name], settings)
+        return [*outcomes, Outcome(name, Found(name), error="it's <gone>\x00")]
+
+    monkeypatch.setattr(runner, "run", run)
+
+
+def test_sarif_names_rules_places_and_failures(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    (folder / "tied%.py").write_text(TIED)
+    fail_on(monkeypatch, "gone.py")
+    done = run("--output-format", "sarif")
+    assert done.exit_code == 2 and "gone.py: error: it's <gone>" in done.stderr
+    (log,) = json.loads(done.stdout)["runs"]
+    (result,), rules = log["results"], log["tool"]["driver"]["rules"]
+    rule = rules[result["ruleIndex"]]
+    assert (result["ruleId"], rule["id"], rule["name"]) == ("DF101", "DF101", "cuda-call")
+    assert "DF201" in {each["id"] for each in rules} and "DF405" not in {each["id"] for each in rules}
+    assert rule["helpUri"].endswith("/rules/cuda-call/") and "## Fix safety" in rule["help"]["markdown"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "a%20b/tied%25.py", "uriBaseId": "%SRCROOT%"}
+    assert place["region"] == {"startLine": 3, "startColumn": 5, "endLine": 3, "endColumn": 25}
+    assert log["originalUriBaseIds"]["%SRCROOT%"]["uri"] == f"{tmp_path.resolve().as_uri()}/"
+    (invocation,) = log["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert invocation["toolExecutionNotifications"][0]["message"]["text"] == "it's <gone>\x00"
+
+
+def test_sarif_paths_are_those_of_the_repository(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "tied.py").write_text(TIED)
+    monkeypatch.chdir(tmp_path / "package")
+    (log,) = json.loads(run("--output-format", "sarif").stdout)["runs"]
+    (result,) = log["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "package/tied.py"
+
+
+def test_sarif_leaves_out_the_lines_of_cells(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "book.ipynb").write_text(json.dumps(notebook("import torch", "x = torch.ones(2).cuda()\n")))
+    (log,) = json.loads(run("--output-format", "sarif").stdout)["runs"]
+    (result,) = log["results"]
+    assert "region" not in result["locations"][0]["physicalLocation"] and "fixes" not in result
+    assert "cell 2, line 1" in result["message"]["text"]
+    shown = run("--output-format", "full").stdout
+    assert " --> book.ipynb:cell 2:1:5\n" in shown and "1 | x = torch.ones(2).cuda()\n  |     ^^^^" in shown
+    assert "\n ::: cell 1\n" in shown
+
+
+def notebook(*cells: str) -> dict[str, Any]:
+    """A notebook of code."""
+    made = [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": [cell]}
+        for cell in cells
+    ]
+    return {
+        "cells": made,
+        "metadata": {"language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 4,
+    }
+
+
+@pytest.mark.parametrize("name", ["gitlab", "sarif"])
+def test_fingerprints_stay_when_lines_move_and_tell_all_findings_apart(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    def fingerprints() -> list[str]:
+        found = json.loads(run("--output-format", name).stdout)
+        if name == "gitlab":
+            return [issue["fingerprint"] for issue in found]
+        return [result["partialFingerprints"]["lines/v1"] for result in found["runs"][0]["results"]]
+
+    same = "x = torch.ones(2).cuda()\n" * 3
+    (tmp_path / "tied.py").write_text(f"import torch\n{same}")
+    before = fingerprints()
+    (tmp_path / "tied.py").write_text(f"import torch\n\n\ny = 1\n{same}z = x.cuda()\n")
+    after = fingerprints()
+    assert len(set(after)) == len(after) == 4
+    assert after[:3] == before
+
+
+# -- other programs ------------------------------------------------------------------------------------
+
+
+def test_github_annotations(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED + "y = torch.nn.Sequential(\n    x,\n).cuda()\n")
+    one, several = run("--output-format", "github").stdout.splitlines()
+    path = str(tmp_path / "tied.py").replace(":", "%3A")
+    assert one == (
+        f"::error title=devicefix (DF101),file={path},line=3,endLine=3,col=5,endColumn=25"
+        "::tied.py:3:5: DF101 `.cuda()` needs CUDA: use `.to(device)`"
+    )
+    assert "line=4,endLine=6::" in several  # GitHub refuses columns in different lines
+
+
+@pytest.mark.skipif(os.name != "posix", reason="such names can't be had")
+def test_odd_names_come_through(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ODD:
+        (tmp_path / name).write_text(TIED)
+    paths = {str(tmp_path / name).replace("\udcff", "\ufffd") for name in ODD}
+    names = {os.path.basename(path) for path in paths}
+    github = run("--output-format", "github").stdout_bytes.decode().splitlines()
+    assert {unquote(re.search("file=([^,]*),", line)[1]) for line in github} == paths  # type: ignore[index]
+    assert {each["filename"] for each in json.loads(run("--output-format", "json").stdout)} == paths
+    assert {each["location"]["path"] for each in json.loads(run("--output-format", "gitlab").stdout)} == names
+    (log,) = json.loads(run("--output-format", "sarif").stdout)["runs"]
+    uris = [each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in log["results"]]
+    assert {unquote(uri, errors="surrogateescape") for uri in uris} == set(ODD)
+    assert len(list(JUnitXml.fromstring(run("--output-format", "junit").stdout_bytes))) == len(ODD)
+    assert "<b>" not in run("--output-format", "html").stdout
+    for name in ("full", "concise", "grouped"):
+        assert len(run("--output-format", name, "-q").stdout.splitlines()) % len(ODD) == 0
+    monkeypatch.chdir(tmp_path.parent)
+    issues = json.loads(
+        run("--output-format", "gitlab", str(tmp_path), env={"CI_PROJECT_DIR": str(tmp_path)}).stdout
+    )
+    assert {each["location"]["path"] for each in issues} == names
+
+
+def test_junit(run: Run, hard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_on(monkeypatch, "gone.py")
+    report = JUnitXml.fromstring(run("--output-format", "junit").stdout_bytes)
+    assert (report.tests, report.failures, report.errors) == (5, 4, 1)
+    broken, suite = report
+    ((error,),) = (test.result for test in broken)
+    assert isinstance(error, Error) and error.message == "it's <gone>\\x00"
+    assert suite.name == str(hard)
+    assert next(iter(suite)).result[0].text == "line 5, col 13, `.cuda()` needs CUDA: use `.to(device)`"
+
+
+class Page(HTMLParser):
+    """A page, read as a browser does."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_html_shows_code_as_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED.replace("(2)", "(2, '<script>{{ x }}')"))
+    page = Page(run("--output-format", "html").stdout)
+    assert page.tags.count("article") == 1 and "script" not in page.tags
+    assert "torch.ones(2, '<script>{{ x }}').to(device)" in page.text
+
+
+def test_html_says_what_is_missing_before_it_looks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.delitem(sys.modules, "devicefix.report.html", raising=False)
+    done = run("--output-format", "html")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "Error: jinja2 is missing; install it with: pip install 'devicefix[report]'\n"
+
+
+# -- all of them ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FOR_PROGRAMS)
+def test_nothing_found_is_a_whole_document(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "free.py").write_text(FREE)
+    done = run("--output-format", name)
+    assert done.exit_code == 0 and done.stderr == ""
+    if name in ("json", "gitlab"):
+        assert json.loads(done.stdout) == []
+    elif name == "sarif":
+        assert json.loads(done.stdout)["runs"][0]["results"] == []
+    elif name == "junit":
+        assert [test.is_passed for suite in JUnitXml.fromstring(done.stdout_bytes) for test in suite] == [
+            True
+        ]
+    elif name == "html":
+        assert "0 findings" in Page(done.stdout).text
+    else:
+        assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_standard_input_is_shown_like_a_file(run: Run, name: str) -> None:
+    done = run("--output-format", name, "-", input=TIED)
+    assert done.exit_code == 1 and done.stderr == ""
+    assert "DF101" in done.stdout
+    if name in ("full", "html"):
+        assert "torch.ones(2)" in done.stdout
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_gets_the_output_and_the_terminal_the_summary(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    (tmp_path / "out").write_text("old")
+    on_terminal = run("--output-format", name, "--quiet").stdout
+    done = run("--output-format", name, "-o", "out", "--color", "always")
+    assert (tmp_path / "out").read_bytes().decode() == on_terminal
+    assert "Found 1 finding" in done.stdout and "DF101" not in done.stdout
+    assert run("--output-format", name, "-o", "out", "--quiet").stdout == ""
+
+
+def test_a_file_in_a_missing_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("it has looked at files first"))
+    done = run("-o", "missing/out.json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"Error: {Path('missing/out.json')}: there is no folder 'missing'\n"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="whose user may write anywhere")
+def test_a_file_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    (tmp_path / "out").touch(mode=0o400)
+    done = run("-o", "out")
+    assert (done.exit_code, done.stderr) == (2, "Error: out: Permission denied\n")
+
+
+def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED + "x = x.cuda()\n" * 1000)
+    program = [sys.executable, "-m", "devicefix", "check", "--no-cache", "--output-format", "json"]
+    with subprocess.Popen(program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_statistics_are_laid_out_as_ruffs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(f"{TIED}x.cuda()\ns = torch.cuda.Stream()\nf(s)\n")
+    done = run("--statistics")
+    assert done.stdout.splitlines()[:2] == ["2\tDF101\t[*] cuda-call", "1\tDF404\t[ ] cuda-stream"]
+    assert done.stdout.splitlines()[2] == "Found 3 findings in 1 of 1 file."
+    first, _ = json.loads(run("--statistics", "--output-format", "json").stdout)
+    assert first == {"code": "DF101", "name": "cuda-call", "count": 2, "fixable": True, "fixable_count": 2}
+    refused = run("--statistics", "--output-format", "sarif")
+    assert refused.exit_code == 2 and "--statistics does not go with --output-format sarif" in refused.stderr
+
+
+def test_the_configuration_and_the_environment_choose_the_format(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    (tmp_path / "devicefix.toml").write_text('output-format = "json"\n')
+    assert run().stdout.startswith("[\n")
+    assert run(env={"DEVICEFIX_OUTPUT_FORMAT": "github"}).stdout.startswith("::error")
+    assert run("--output-format", "concise").stdout.startswith("tied.py:3:5:")
+    (tmp_path / "devicefix.toml").write_text('output-format = "jsno"\n')
+    done = run()
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: devicefix.toml:1:1: ") or "devicefix.toml:1:1" in done.stderr
+    assert "did you mean 'json'?" in done.stderr
+
+
+def test_a_file_that_has_changed_since_is_shown_as_far_as_it_goes() -> None:
+    gone = File(Outcome("gone.py", Found("gone.py", [Finding("DF101", "m", 7, 3, 8, 4)])))
+    assert gone.lines() == [""] and len(gone.fingerprints("gone.py")) == 1
+    assert list(hunks(["x"], [Replacement(7, 1, 7, 2, "y")])) == []

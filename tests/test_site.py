@@ -1,0 +1,174 @@
+"""The documentation site: it builds, and every command and snippet in it works."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from devicefix import config
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(
+    r"^(?P<indent> *)(?P<marks>```+)(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)(?P=marks)$",
+    re.M | re.S,
+)
+
+NETWORK = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.layer(x.cuda())
+"""
+TRAIN = """\
+import torch
+from src.net import Net
+
+net = Net().cuda()
+print(net(torch.ones(1, 2)).sum().item() * 0)
+"""
+NOTEBOOK = {
+    "cells": [
+        {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [],
+         "source": ["import torch\n", "x = torch.ones(2).cuda()\n"]},
+    ],
+    "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}  # fmt: skip
+PAGE = "# Demo\n\n```python\nimport torch\n\nx = torch.ones(2).cuda()\n```\n"
+
+
+class Block(NamedTuple):
+    """A block of code in a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+
+def blocks() -> Iterator[Block]:
+    """The blocks of code in the documentation, but for records of how a thing was measured."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        for match in FENCE.finditer(text):
+            lines = (line.removeprefix(match["indent"]) for line in match["text"].splitlines(keepends=True))
+            yield Block(page, text.count("\n", 0, match.start()) + 2, match["language"], "".join(lines))
+
+
+BLOCKS = list(blocks())
+COMMANDS = [
+    pytest.param(command, id=f"{block.page.name}:{block.line}:{command}")
+    for block in BLOCKS
+    if block.language == "bash"
+    for command in filter(None, map(str.strip, block.text.replace("\\\n", " ").splitlines()))
+    if not command.startswith("#")
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small program tied to CUDA, in a git repository that has a branch `main`."""
+    folder = tmp_path / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "net.py").write_text(NETWORK)
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "demo.ipynb").write_text(json.dumps(NOTEBOOK, indent=1) + "\n")
+    (folder / "README.md").write_text(PAGE)
+    (folder / "config.yaml").write_text("device: cuda\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x"]
+    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_builds(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "site" / "rules" / "DF101" / "index.html").read_text(encoding="utf-8")
+    assert "Why it matters" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_work(command: str, project: Path) -> None:
+    """They end with 0, or with 1 for findings, and know every option that they are given."""
+    words = shlex.split(command, comments=True)
+    if words[:2] == ["pip", "install"]:
+        extras = re.findall(r"devicefix\[([\w,]+)\]", command)
+        known = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        assert all(f"\n{extra} = [" in known for names in extras for extra in names.split(","))
+        return
+    if command in ELSEWHERE:
+        assert ELSEWHERE[command].exists()
+        return
+    folder = ROOT if words[0] == "pytest" else project
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# What needs more than a folder, and the tests that see to it.
+ELSEWHERE: dict[str, Path] = {
+    "pytest": ROOT / "tests" / "test_plugins.py",
+    "devicefix explain EX101": ROOT / "tests" / "test_plugins.py",
+    "dask scheduler --host 127.0.0.1 --port 8786": ROOT / "tests" / "test_executor.py",
+    "dask worker tcp://127.0.0.1:8786": ROOT / "tests" / "test_executor.py",
+    "devicefix check --executor dask://127.0.0.1:8786 .": ROOT / "tests" / "test_executor.py",
+}
+
+
+SNIPPETS = [
+    pytest.param(each, id=f"{each.page.name}:{each.line}") for each in BLOCKS if each.language != "bash"
+]
+
+
+@pytest.mark.parametrize("block", SNIPPETS)
+def test_snippets_are_sound(block: Block, tmp_path: Path) -> None:
+    """Python parses, settings are known, data is what it says."""
+    if block.language == "python":
+        ast.parse(block.text)
+    elif block.language == "toml" and "tool.devicefix" in block.text:
+        file = tmp_path / "pyproject.toml"
+        file.write_text(block.text)
+        config.load(config.Settings(), file)
+    elif block.language == "json":
+        json.loads(block.text)
+    elif block.language in ("yaml", "yml"):
+        yaml = pytest.importorskip("yaml")
+        assert yaml.safe_load(block.text)
+    else:
+        assert block.language, f"{block.page}:{block.line}: say what language it is, `text` for none"
