@@ -56,21 +56,26 @@ def find(paths: Iterable[Path], settings: Settings, onerror: Callable[[OSError],
         ConfigError: a pattern of what to leave out makes no sense.
     """
     from devicefix import files
-    from devicefix.beside import is_beside
-    from devicefix.documents import is_docs, is_notebook
 
-    def wanted(path: str) -> bool:
-        return (
-            files.is_python(path)
-            or is_notebook(path)
-            or (settings.config_files and is_beside(path))
-            or (settings.docs and is_docs(path))
-        )
-
+    look_at = partial(wanted, settings)
     try:
-        return files.find(paths, settings.exclude, settings.root, onerror, wanted, settings.extend_exclude)
+        return files.find(paths, settings.exclude, settings.root, onerror, look_at, settings.extend_exclude)
     except ValueError as problem:
         raise ConfigError(f"exclude: {problem}") from None
+
+
+def wanted(settings: Settings, path: str) -> bool:
+    """Whether the settings let in a file of a folder, by its name."""
+    from devicefix.beside import is_beside
+    from devicefix.documents import is_docs, is_notebook
+    from devicefix.files import is_python
+
+    return (
+        is_python(path)
+        or is_notebook(path)
+        or (settings.config_files and is_beside(path))
+        or (settings.docs and is_docs(path))
+    )
 
 
 def run(files: list[Path], settings: Settings) -> list[Outcome]:

@@ -1,0 +1,65 @@
+"""Files that hold Python among other things: notebooks, and documentation with blocks of code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from devicefix.config import Settings
+    from devicefix.finding import Result
+
+NOTEBOOK = ".ipynb"
+DOCS = (".md", ".markdown", ".rst")
+
+
+class Document(Protocol):
+    """A file, and the Python in it.
+
+    Attributes:
+        modules: what the engine is to look at.
+    """
+
+    modules: list[bytes]
+
+    def result(self, path: str, results: list[Result], settings: Settings) -> Result:
+        """What has come of the document.
+
+        Args:
+            path: where it is.
+            results: what has come of its modules, in their order.
+            settings: those that the modules were looked at with.
+
+        Returns:
+            The findings at their places in the document, and its new bytes where any module changes.
+        """
+
+
+def is_notebook(path: str) -> bool:
+    """Whether a path is that of a Jupyter notebook, by its name."""
+    return path.endswith(NOTEBOOK)
+
+
+def is_docs(path: str) -> bool:
+    """Whether a path is that of a text in Markdown or reStructuredText, by its name."""
+    return path.lower().endswith(DOCS)
+
+
+def is_document(path: str) -> bool:
+    """Whether a path is that of a file that holds Python among other things."""
+    return is_notebook(path) or is_docs(path)
+
+
+def read(data: bytes, path: str) -> Document:
+    """A document, by its bytes; its name says of which kind it is."""
+    if is_notebook(path):
+        from devicefix.documents.notebook import Notebook
+
+        return Notebook(data)
+    from devicefix.documents.docs import Docs
+
+    return Docs(data, path)
+
+
+def modules_of(data: bytes, path: str) -> list[bytes]:
+    """What the engine is to look at in a file: its modules, or the file itself."""
+    return read(data, path).modules if is_document(path) else [data]

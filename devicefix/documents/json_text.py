@@ -1,0 +1,141 @@
+"""JSON that is changed as text: what is not changed stays as it is spelled.
+
+The text is known to be JSON (https://www.rfc-editor.org/rfc/rfc8259): `json` has read it before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+_CHARACTER = re.compile(
+    r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.|[^\\]", re.S
+)
+_BETWEEN = re.compile(r'",(\s*)"')
+
+
+class Value(NamedTuple):
+    """Where a value stands: its first character and the one after its last."""
+
+    start: int
+    end: int
+
+
+def members(text: str, at: int) -> Iterator[tuple[str, Value]]:
+    """The keys of the object that begins at a place, and their values."""
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        key, at = _DECODER.raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        value = _value(text, start)
+        yield key, value
+        at = _next(text, value.end)
+
+
+def elements(text: str, at: int) -> Iterator[Value]:
+    """The values in the array that begins at a place."""
+    at = _skip(text, at + 1)
+    while text[at] != "]":
+        value = _value(text, at)
+        yield value
+        at = _next(text, value.end)
+
+
+def _value(text: str, start: int) -> Value:
+    return Value(start, _DECODER.raw_decode(text, start)[1])
+
+
+def _next(text: str, at: int) -> int:
+    at = _skip(text, at)
+    return _skip(text, at + 1) if text[at] == "," else at
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+class Speller:
+    """How characters are written in one string, or the strings of an array.
+
+    Args:
+        raw: the JSON text.
+        elsewhere: the rest of the file, for characters that are not in it.
+    """
+
+    def __init__(self, raw: str, elsewhere: str) -> None:
+        self._known = {_read(each): each for each in _CHARACTER.findall(elsewhere) if len(each) > 1}
+        inside = (each for each in _CHARACTER.findall(raw) if each >= " " and each != '"')
+        self._known |= {_read(each): each for each in inside}
+
+    def write(self, text: str) -> str:
+        """A text as it stands between quotation marks."""
+        return "".join(self._known.get(each) or _plain(each) for each in text)
+
+
+def _read(raw: str) -> str:
+    return str(json.loads(f'"{raw}"', strict=False)) if len(raw) > 1 else raw
+
+
+def _plain(character: str) -> str:
+    return json.dumps(character, ensure_ascii=False)[1:-1]
+
+
+def with_lines(text: str, value: Value, new: str) -> str:
+    """The JSON of a text of many lines, as one string or a string for each, with another text in it.
+
+    Args:
+        text: the whole JSON.
+        value: where the string or the array stands.
+        new: what it is to hold.
+    """
+    raw = text[value.start : value.end]
+    speller = Speller(raw, text)
+    lines = new.splitlines(keepends=True)
+    if raw.startswith('"'):
+        kept = _merged(_lines_of(raw[1:-1]), lines, speller)
+        return f'"{"".join(each for each, _ in kept)}"'
+    spans = list(elements(text, value.start))
+    old = [(json.loads(text[start:end]), text[start + 1 : end - 1]) for start, end in spans]
+    found = _BETWEEN.search(text)
+    usual = f",{found[1]}" if found else ", "
+    between = [text[one.end : other.start] for one, other in pairwise(spans)]
+    if between:
+        usual = between[0]
+    elif raw[1:].startswith(("\n", "\r")):  # the only line, on one of its own
+        usual = "," + text[value.start + 1 : spans[0].start]
+    merged = _merged(old, lines, speller)
+    parts = [text[value.start : spans[0].start]]
+    for number, (each, index) in enumerate(merged, 1):
+        parts.append(f'"{each}"')
+        if number < len(merged):
+            parts.append(between[index] if index is not None and index < len(between) else usual)
+    return "".join([*parts, text[spans[-1].end : value.end]])
+
+
+def _lines_of(raw: str) -> list[tuple[str, str]]:
+    """The lines of a string: what they say, and how they are written."""
+    spelled = _CHARACTER.findall(raw)
+    lines = "".join(map(_read, spelled)).splitlines(keepends=True)
+    ends = list(accumulate(map(len, lines), initial=0))
+    spans = pairwise(ends)
+    return [(line, "".join(spelled[start:end])) for line, (start, end) in zip(lines, spans, strict=True)]
+
+
+def _merged(old: list[tuple[str, str]], new: list[str], speller: Speller) -> list[tuple[str, int | None]]:
+    """New lines as they are written, each with the number of the old line that it stands in the place of."""
+    merged: list[tuple[str, int | None]] = []
+    matcher = SequenceMatcher(None, [text for text, _ in old], new, autojunk=False)
+    for kind, start, end, first, last in matcher.get_opcodes():
+        for at in range(first, last):
+            index = start + at - first
+            raw = old[index][1] if kind == "equal" else speller.write(new[at])
+            merged.append((raw, index if index < end else None))
+    return merged

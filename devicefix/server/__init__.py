@@ -1,0 +1,1 @@
+"""`devicefix server`, a language server: `app` speaks the protocol, the rest knows files and findings."""

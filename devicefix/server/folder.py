@@ -1,0 +1,115 @@
+"""The files of one project: their facts, from disk or as an editor holds them, and its settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from devicefix import files, runner
+from devicefix.beside import is_beside
+from devicefix.cache import stamp
+from devicefix.config import Settings
+from devicefix.documents import is_document, is_notebook
+from devicefix.outcome import Stamp
+from devicefix.project import Project
+from devicefix.summary import Summary
+
+
+class _File(NamedTuple):
+    stamp: Stamp | None
+    summaries: list[Summary]
+
+
+class Folder:
+    """What `devicefix check` of a folder looks at, with the buffers of an editor in the place of files.
+
+    Args:
+        start: where the search for the configuration begins.
+        top: the folder; None for a file that belongs to none, which is looked at with what it imports.
+    """
+
+    def __init__(self, start: str, top: str | None) -> None:
+        self.start = start
+        self.top = top
+        self.settings = Settings()
+        self._files: dict[str, _File] = {}  # by their real paths, like the next
+        self._buffers: dict[str, list[Summary]] = {}
+        self._project: Project | None = None
+        self._outside: list[Summary] = []
+        self._imports: dict[str, frozenset[str]] = {}
+
+    def refresh(self, settings: Settings) -> None:
+        """Take note of the settings, and of the files that have changed.
+
+        Raises:
+            ConfigError: a pattern of what to leave out makes no sense; all stays as it was.
+        """
+        known, found = self._files, {}
+        for file in self._listed(settings):
+            real = os.path.realpath(file)
+            now = stamp(file)
+            entry = known.get(real)
+            found[real] = entry if entry and entry.stamp == now else _File(now, _summaries(file))
+        self.settings = settings
+        self._files = found
+        self._imports = {}
+        self._project = None
+
+    def _listed(self, settings: Settings) -> list[str]:
+        if self.top is None:
+            return []
+        return [os.fspath(file) for file in runner.find([Path(self.top)], settings, lambda problem: None)]
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether `devicefix check` of the folder passes over a file, which may not be there yet."""
+        if is_notebook(path):  # whose cells are texts of their own in an editor
+            return True
+        if self.top is None or os.path.realpath(path) in self._files:
+            return False
+        settings = self.settings
+        if files.is_python(path) or is_beside(path) or is_document(path):
+            if os.path.isfile(path) or not runner.wanted(settings, path):
+                return True
+        return files.excluded(path, settings.exclude, settings.root, settings.extend_exclude)
+
+    def project(self, path: str, summaries: list[Summary]) -> Project:
+        """The facts of all files.
+
+        Args:
+            path: one of them.
+            summaries: its facts, as the editor holds it. Where there are none, as while somebody types what
+                does not parse, the last ones stay.
+        """
+        real = os.path.realpath(path)
+        if self._buffers.get(real) != summaries and (summaries or real not in self._buffers):
+            self._buffers[real] = summaries
+            self._project = None
+        if self._project is None:
+            all_files = self._all()
+            self._project = Project.of(all_files + self._imported(all_files))
+        return self._project
+
+    def close(self, path: str) -> None:
+        """From now on a file is what is on disk."""
+        if self._buffers.pop(os.path.realpath(path), None) is not None:
+            self._project = None
+
+    def _all(self) -> list[Summary]:
+        found = {real: file.summaries for real, file in self._files.items()} | self._buffers
+        return [summary for summaries in found.values() for summary in summaries]
+
+    def _imported(self, summaries: list[Summary]) -> list[Summary]:
+        """What the files import from outside of the folder."""
+        imports = {each.path: each.imports for each in summaries}
+        if imports != self._imports:
+            self._outside = runner.imported(summaries)
+            self._imports = imports
+        return self._outside
+
+
+def _summaries(file: str) -> list[Summary]:
+    try:
+        return runner.summaries_of(Path(file).read_bytes(), file)
+    except Exception:  # a file that can't be looked at is told of when it is
+        return []

@@ -1,0 +1,142 @@
+"""All that the server knows: the folders, their settings, and what was found in the open files.
+
+Nothing here speaks the protocol, or is called by two threads at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from devicefix import config
+from devicefix.config import ConfigError, Settings
+from devicefix.runner import internal_error
+from devicefix.server.folder import Folder
+from devicefix.server.look import FixError, Look, look
+
+logger = logging.getLogger(__name__)
+
+
+class Workspace:
+    """The folders that an editor has opened.
+
+    Attributes:
+        tops: the folders, absolute.
+        options: what the editor says of settings, by the names of the configuration.
+        stale: whether files or settings may have changed.
+        troubles: what is wrong with the settings and is still to be told.
+    """
+
+    def __init__(self) -> None:
+        self.tops: list[str] = []
+        self.options: Mapping[str, Any] = {}
+        self.stale = False
+        self.troubles: list[str] = []
+        self._told: set[str] = set()
+        self._folders: dict[str, Folder] = {}
+        self._configs: dict[str, Path | None] = {}
+        self._looks: dict[str, Look] = {}
+        self._past: list[Look] = []
+
+    def look(self, uri: str, path: str | None, text: str) -> Look | None:
+        """Look at what an editor shows, unless nothing that matters has changed since the last time.
+
+        Args:
+            uri: what the editor calls it.
+            path: where it is or will be saved, None if that is not known.
+            text: all of it.
+
+        Returns:
+            None for what is left out.
+        """
+        self._refresh()
+        folder = self._folder(path)
+        where = path or "untitled.py"
+        if path and folder.leaves_out(path):
+            self._looks.pop(uri, None)
+            return None
+        known = self._looks.get(uri)
+        if known and known.text == text and known.settings == folder.settings:
+            project = folder.project(where, known.summaries)
+            if known.project is project or project.agrees(known.answers):
+                known.project = project
+                return known
+        try:
+            found = look(where, text, folder.settings, lambda summaries: folder.project(where, summaries))
+        except ConfigError as problem:
+            self._tell(str(problem))
+            return None
+        except Exception as problem:
+            why = str(problem) if isinstance(problem, FixError) else internal_error(problem)
+            logger.error("%s: %s", where, why)
+            return None
+        if known:
+            self._past.append(known)
+        self._looks[uri] = found
+        return found
+
+    def tidy(self) -> None:
+        """Let go of what is outdated: a syntax tree takes its time to fall, for which nobody should wait."""
+        self._past.clear()
+
+    def close(self, uri: str, path: str | None) -> None:
+        """Forget what an editor has shown."""
+        self._looks.pop(uri, None)
+        self._folder(path).close(path or "untitled.py")
+
+    def _refresh(self) -> None:
+        """Take note of what has changed on disk."""
+        if self.stale:
+            self.stale = False
+            self._configs.clear()
+            self._told.clear()
+            for folder in self._folders.values():
+                self._fill(folder)
+
+    def _folder(self, path: str | None) -> Folder:
+        """The folder of a file: that of the nearest configuration in the workspace, or the editor's."""
+        top = self._top(path) if path else None
+        if path and top:
+            file = self._config(os.path.dirname(path))
+            if file and _is_in(os.fspath(file), top):
+                top = os.fspath(file.parent)
+        key = top or path or ""
+        if key not in self._folders:
+            start = top or (os.path.dirname(path) if path else next(iter(self.tops), os.getcwd()))
+            self._folders[key] = Folder(start, top)
+            self._fill(self._folders[key])
+        return self._folders[key]
+
+    def _top(self, path: str) -> str | None:
+        """The folder of the editor's that a file is in."""
+        return max((top for top in self.tops if _is_in(path, top)), key=len, default=None)
+
+    def _fill(self, folder: Folder) -> None:
+        """Read the settings of a folder, and its files. The last settings that made sense stay in force."""
+        try:
+            folder.refresh(self._settings(folder.start))
+        except ConfigError as problem:
+            self._tell(f"{problem}; devicefix goes on with the last settings that it could use")
+            folder.refresh(folder.settings)
+
+    def _settings(self, start: str) -> Settings:
+        file = self._config(start)
+        settings = config.load(Settings(), file) if file else Settings()
+        return config.with_values(settings, self.options, Path(start))
+
+    def _config(self, folder: str) -> Path | None:
+        if folder not in self._configs:
+            self._configs[folder] = config.find(Path(folder))
+        return self._configs[folder]
+
+    def _tell(self, trouble: str) -> None:
+        if trouble not in self._told:
+            self._told.add(trouble)
+            self.troubles.append(trouble)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path.startswith(os.path.join(folder, ""))

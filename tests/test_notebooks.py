@@ -1,0 +1,387 @@
+"""Notebooks: checked and rewritten like modules, and changed in nothing but the lines of a fix."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from IPython.core.inputtransformer2 import TransformerManager
+
+from devicefix.cli import main
+from devicefix.config import Settings
+from devicefix.documents.cells import Joined, as_python, is_masked
+from devicefix.documents.json_text import Value, with_lines
+from devicefix.outcome import Outcome
+from devicefix.runner import run_one
+
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+IMPORT = "import torch"
+
+
+def code(source: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "cell_type": "code",
+        "execution_count": 1,
+        "metadata": metadata,
+        "outputs": [{"name": "stdout", "output_type": "stream", "text": ["x.cuda() \u00e9\n"]}],
+        "source": source.splitlines(keepends=True),
+    }
+
+
+def notebook(*cells: str | dict[str, Any], **metadata: Any) -> bytes:
+    made = [code(cell) if isinstance(cell, str) else cell for cell in cells]
+    content = {"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 4}
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def look(data: bytes, **options: Any) -> Outcome:
+    outcome = run_one(data, "a.ipynb", Settings(**options))
+    assert outcome.error is None
+    return outcome
+
+
+def rewritten(data: bytes) -> bytes:
+    after = look(data, fix=True).result.output or data
+    assert look(after, fix=True).result.output is None  # a second run changes nothing
+    return after
+
+
+def cells(data: bytes) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(data)["cells"]]
+
+
+def places(data: bytes) -> list[str]:
+    return [f"{each.cell}:{each.line}:{each.column} {each.code}" for each in look(data).result.findings]
+
+
+def run(*arguments: str | Path, **more: Any) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments), "--no-cache"], catch_exceptions=False, **more)
+
+
+# -- the file --------------------------------------------------------------------------------------------
+
+# Tabs, keys in no order, escapes, a key twice, no final newline: none of it is how Jupyter writes.
+ODD = r"""{"nbformat": 4, "metadata": {"kernelspec": {"name": "python3", "language": "python",
+    "display_name": "Python 3"}, "\u003cb\u003e": 1e2},
+	"cells": [
+	{"source": "# \u003ch1\u003e x.cuda()", "cell_type": "markdown", "metadata": {}},
+	{"source": "import torch\nx = torch.ones(2)\n", "execution_count": null, "outputs": [],
+		"metadata": {}, "cell_type": "code"},
+	{"cell_type": "code", "metadata": {"a\/b": [ ]}, "outputs": [ ], "execution_count": 3, "source": [
+		"s = 'é \u00e9 \u003c'\n",
+		"if len(s) \u003c 3: x = x.cuda() # \u003c é\n" , "x"]}
+], "nbformat_minor": 4}"""
+ODD_DEVICE = r"device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+ODD_FIXED = ODD.replace(r"import torch\nx", rf"import torch\n\n{ODD_DEVICE}\nx").replace(
+    "= x.cuda()", "= x.to(device)"
+)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_nothing_but_the_fix_changes(start: str, newline: str, end: str) -> None:
+    before, after = ((start + text + end).replace("\n", newline).encode() for text in (ODD, ODD_FIXED))
+    assert rewritten(before).decode() == after.decode()
+
+
+def test_jupyter_reads_the_result(tmp_path: Path) -> None:
+    data = notebook(
+        "import torch", "x = torch.ones(2).cuda()", {"cell_type": "raw", "metadata": {}, "source": []}
+    )
+    file = tmp_path / "a.ipynb"
+    file.write_bytes(rewritten(data))
+    read = nbformat.read(file, as_version=4)
+    nbformat.validate(read)
+    assert [each.source for each in read.cells] == [
+        f"import torch\n\n{DEVICE}", "x = torch.ones(2).to(device)", ""
+    ]  # fmt: skip
+    nbformat.write(read, file)
+    assert json.loads(rewritten(data)) == json.loads(file.read_bytes())
+
+
+LINES = st.lists(st.text(st.sampled_from('ab<é\\"\t🙂\u2028'), max_size=6), max_size=6)
+
+
+@given(LINES, LINES, st.sampled_from([None, 1, "\t"]), st.booleans(), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_text_in_json_is_replaced(
+    old: list[str], new: list[str], indent: Any, ascii_only: bool, whole: bool
+) -> None:
+    before, after = "\n".join(old), "\n".join(new)
+    if not before:
+        return
+
+    def dumped(text: str) -> str:
+        value = text if whole else text.splitlines(keepends=True)
+        return json.dumps(["a\n", "b", value, "é"], indent=indent, ensure_ascii=ascii_only)
+
+    text = dumped(before)
+    start = text.index('"b"') + 3
+    start += len(text[start:]) - len(text[start:].lstrip(", \t\n"))
+    value = Value(start, json.JSONDecoder().raw_decode(text, start)[1])
+    result = text[:start] + with_lines(text, value, after) + text[value.end :]
+    assert json.loads(result) == json.loads(dumped(after))
+    assert dumped(before) == text[:start] + with_lines(text, value, before) + text[value.end :]
+
+
+# -- commands --------------------------------------------------------------------------------------------
+
+COMMANDS = [
+    "%matplotlib inline",
+    "!pip install torch \\\n    torchvision",
+    "!nvidia-smi; echo 'it''s",
+    "x = !ls *.cuda",
+    "x = %timeit -o f()",
+    '%time x = f("?")',
+    "%timeit -n 10 -r3 f(x); g()",
+    "%time for i in x: f(i)",
+    "torch.nn?",
+    "f??",
+    "?f",
+    "%%time\nx = f()",
+    "%%capture out\nf()",
+    "if x:\n    !ls\n    %time f()\nelse:\n    %cd ..",
+    "/f 1 2\n,f a b\n;f a b",
+    "%pip install x\n\nimport os",
+]
+PYTHON = [
+    "x = a %b\ny = (a\n  %time)\n",
+    "x != y",
+    "f(a=1, b=not c)\nx = '''\n%time\n!ls\n'''\ny = \"#?\"  # why?",
+    "x = 1 \\\n  % y",
+    "print(f'{x!r}', '?')",
+    "x = [\n    '?'\n]",
+]
+
+
+@pytest.mark.parametrize("cell", COMMANDS + PYTHON)
+def test_commands_are_those_of_ipython(cell: str) -> None:
+    ast.parse(as_python(cell))
+    found = len(Joined([cell]).magics)
+    assert (found > 0) == (cell in COMMANDS)
+    body = cell.partition("\n")[2] if cell.startswith("%%") else cell
+    theirs = TransformerManager().transform_cell(body)
+    if "/f" not in cell:  # these become calls of other functions
+        assert found == theirs.count("get_ipython()") + cell.startswith("%%")
+    assert ast.dump(ast.parse(theirs)) == ast.dump(ast.parse(body)) if cell in PYTHON else theirs != body
+
+
+@given(st.lists(st.text(st.sampled_from("ax1 \n\t%!?=;/,.()'\"#\\\r\u2028"), max_size=40)))
+def test_masking_loses_nothing(texts: list[str]) -> None:
+    joined = Joined(texts)
+    assert joined.unmasked(joined.text).cells == texts
+
+
+@given(
+    st.lists(st.sampled_from([*COMMANDS, *PYTHON, "import torch", "%%bash\nx.cuda()", "x = x.to(device)"]))
+)
+@settings(deadline=None)
+def test_a_notebook_without_findings_never_changes(texts: list[str]) -> None:
+    result = look(notebook(*texts, "# cuda"), fix=True).result
+    assert not result.findings and result.output is None
+
+
+def test_commands_survive_a_rewrite() -> None:
+    data = notebook("import torch\n%matplotlib inline", "\n".join([*COMMANDS[:11], "x = x.cuda()"]))
+    first, second = cells(rewritten(data))
+    assert first.startswith("import torch\n\ndevice = ") and first.endswith("\n%matplotlib inline")
+    assert second == "\n".join([*COMMANDS[:11], "x = x.to(device)"])
+
+
+def test_a_timed_statement_is_looked_at() -> None:
+    data = notebook("import torch", "if x:\n    %time y = x.cuda()\n%timeit -n 3 torch.cuda.synchronize()")
+    assert places(data) == ["2:2:15 DF101", "2:3:14 DF401"]
+    assert cells(rewritten(data))[1] == (
+        "if x:\n    %time y = x.to(device)\n"
+        "%timeit -n 3 torch.cuda.synchronize() if torch.cuda.is_available() else None"
+    )
+
+
+def test_cells_of_other_languages_are_left_alone() -> None:
+    for magic in ("%%bash", "%%html", "%%writefile train.py", "%%python", "%%R", "\n%%javascript"):
+        assert not places(notebook("import torch", f"{magic}\nx.cuda()"))
+    assert places(notebook("import torch", "%%time\nx.cuda()")) == ["2:2:1 DF101"]
+    assert is_masked(Joined(["x"]).text)
+    assert not places(notebook("import torch", f"x.cuda()\n{Joined(['!ls']).text}"))
+
+
+# -- where the device goes -------------------------------------------------------------------------------
+
+
+MOVE = "def f(x):\n    return x.cuda()"
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (["%matplotlib inline\n!pip install torch", IMPORT], ["", f"{IMPORT}\n\n{DEVICE}"]),
+        (["import os", f"{IMPORT}\nimport sys", "import re"], ["", f"{IMPORT}\nimport sys\n\n{DEVICE}", ""]),
+        (["f()\nimport os", f"{IMPORT}\n# so far\nf()"], ["", f"{IMPORT}\n\n{DEVICE}\n\n# so far\nf()"]),
+        (["!pip install x\nfrom x import *\nf()"],
+         [f"!pip install x\nfrom x import *\nimport torch\n\n{DEVICE}\n\nf()"]),
+        (["import os\nf()", "import y\ny = y.cuda()", IMPORT],
+         [f"import os\nimport torch\n\n{DEVICE}\n\nf()", "import y\ny = y.to(device)", ""]),
+        (["%%time\nimport torch"], [f"%%time\nimport torch\n\n{DEVICE}"]),
+        (["%%time\n!ls"], [f"%%time\n!ls\nimport torch\n{DEVICE}"]),
+        ([IMPORT, f"# mine\n{DEVICE}"], ["", ""]),
+    ],
+)  # fmt: skip
+def test_the_device_goes_behind_the_imports(before: list[str], after: list[str]) -> None:
+    found = cells(rewritten(notebook(*before, MOVE)))
+    assert found == [new or old for old, new in zip(before, after, strict=True)] + [
+        MOVE.replace("cuda()", "to(device)")
+    ]
+
+
+# -- what a notebook shows ---------------------------------------------------------------------------------
+
+
+def test_what_a_cell_shows_stays_the_same() -> None:
+    shown = [
+        "torch.cuda.get_device_name(0)  # which?",
+        "torch.cuda.set_device(0)",
+        "torch.cuda.current_device()\nx",
+    ]
+    shown += [
+        "if torch.cuda.is_available():\n    model.cuda()",
+        "if torch.cuda.is_available():\n    model = model.cuda()",
+    ]
+    assert cells(rewritten(notebook(IMPORT, *shown)))[1:] == [
+        "torch.cuda.get_device_name(0) if torch.cuda.is_available() else None  # which?",
+        "if torch.cuda.is_available():\n    torch.cuda.set_device(0)",
+        "if torch.cuda.is_available():\n    torch.cuda.current_device()\nx",
+        "model.to(device);",
+        "model = model.to(device)",
+    ]
+
+
+def test_the_rewritten_cells_run(tmp_path: Path) -> None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    data = notebook(
+        "%config InlineBackend.figure_format = 'retina'\nimport os",
+        "import torch\nimport torch.nn as nn",
+        "%%capture out\nprint(torch.cuda.get_device_name(0))",
+        "net = nn.Linear(2, 3).cuda()\n%time y = net(torch.zeros(1, 2).cuda())\nhere = !echo 1",
+        "torch.cuda.synchronize()\ntorch.cuda.get_device_name(0)",
+        "assert y.shape == (1, 3) and here == ['1']\ny.device.type",
+    )
+    shell = InteractiveShell()
+    results = [shell.run_cell(cell) for cell in cells(rewritten(data)) if "print" not in cell]
+    assert all(each.success for each in results)
+    assert [each.result for each in results[-2:]] == [None, "cpu"]
+
+
+# -- what can't be looked at -------------------------------------------------------------------------------
+
+
+def test_a_broken_cell_is_told_and_the_others_are_looked_at() -> None:
+    data = notebook(IMPORT, "print 'x'\nx.cuda()", "y = (\n", "\nx = x.cuda()", "x.cuda(1 2)")
+    assert places(data) == ["2:1:1 DF901", "4:2:5 DF101", "5:1:8 DF901"]
+    assert cells(rewritten(data))[1:] == [
+        "print 'x'\nx.cuda()",
+        "y = (\n",
+        "\nx = x.to(device)",
+        "x.cuda(1 2)",
+    ]
+
+
+MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
+
+
+@pytest.mark.parametrize(
+    "data, found",
+    [
+        (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is none"),
+        (b"[1, 'torch.cuda']", "1:5 DF901 a notebook is JSON"),
+        (b'["torch.cuda"]', "1:1 DF901 it is not what Jupyter writes"),
+        (b'{"cells": "torch.cuda", "nbformat": 4}', "1:1 DF901 it has no list of cells"),
+        (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
+        (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is written in UTF-8"),
+        (b"[" * 100_000 + b"torch.cuda", "1:1 DF901"),
+        (b"", ""),
+        (b"{", ""),
+        (b'{"cells": [{"source": 1, "x": "cuda"}, {}], "nbformat": 4, "metadata": []}', ""),
+        (notebook("x.cuda()", language_info={"name": "R"}), ""),
+        (notebook("x.cuda()", kernelspec={"language": "julia"}), ""),
+        (notebook("x.cuda()", kernelspec={"language": "python"}), "1:1 DF101"),
+        (notebook(code("x.cuda()", vscode={"languageId": "javascript"})), ""),
+        (notebook(code("x.cuda()", tags=["skip-devicefix"])), ""),
+        (notebook(code("x.cuda()", tags=["parameters"])), "1:1 DF101"),
+        (notebook(MARKDOWN, "torch"), ""),
+        (notebook("x.cuda()  # noqa"), ""),
+        (notebook("x.cuda()  # noqa: DF2"), "1:1 DF101"),
+        (notebook("x.cuda()", "# devicefix: skip-file"), ""),
+        (notebook("torch = '\ud800'.cuda()") if False else b"", ""),
+    ],
+)
+def test_what_is_no_notebook_of_python(data: bytes, found: str) -> None:
+    findings = look(data, fix=True).result.findings
+    if not found:
+        assert not findings
+    else:
+        place, code, *words = found.split(" ", 2)
+        assert [(f"{each.line}:{each.column}", each.code) for each in findings] == [(place, code)]
+        assert all(word in findings[0].message for word in words)
+
+
+def test_lines_in_messages_are_those_of_the_cells() -> None:
+    guarded = "if torch.cuda.is_available():\n    y = x.cuda()"
+    (finding,) = look(notebook(IMPORT, guarded, "f()\nprint(y)")).result.findings
+    assert "used in line 2 of cell 3" in finding.message
+    (finding,) = look(notebook(IMPORT, "f()", f"{guarded}\nprint(y)")).result.findings
+    assert "used in line 3" in finding.message and "cell" not in finding.message
+
+
+def test_replacements_know_their_cell() -> None:
+    data = notebook(IMPORT, "def f(x):\n    x = x.cuda()")
+    (finding,) = look(data, replacements=True).result.findings
+    assert finding.fix is not None
+    assert [(each.cell, each.line, each.column, each.text) for each in finding.fix.replacements] == [
+        (1, 1, 13, f"\n\n{DEVICE}"),
+        (2, 2, 9, "x.to(device)"),
+    ]
+
+
+# -- the command line --------------------------------------------------------------------------------------
+
+
+def test_a_folder_s_notebooks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = notebook(IMPORT, MARKDOWN, "x = x.cuda()")
+    (tmp_path / "a.ipynb").write_bytes(data)
+    line = "a.ipynb:cell 3:1:5: DF101 [*] `.cuda()` needs CUDA: use `.to(device)`"
+    first = CliRunner().invoke(main, ["check", ".", "--output-format", "concise"])
+    again = CliRunner().invoke(main, ["check", ".", "--output-format", "concise"])  # from the cache
+    assert first.output == again.output and line in first.output.splitlines()
+    patch = run("rewrite", ".", "-q").stdout
+    subprocess.run(["git", "apply"], input=patch, text=True, check=True, cwd=tmp_path)
+    applied = (tmp_path / "a.ipynb").read_bytes()
+    assert (
+        applied
+        == rewritten(data)
+        == run("rewrite", "-", "--stdin-filename", "a.ipynb", input=data).stdout_bytes
+    )
+    (tmp_path / "a.ipynb").write_bytes(data)
+    assert "cell 3:1:5: DF101 fixed:" in run("rewrite", "-i", ".").output
+    assert (tmp_path / "a.ipynb").read_bytes() == applied
+    assert run("check", ".").exit_code == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_notebook_knows_the_modules_beside_it(tmp_path: Path, own: bool) -> None:
+    file = tmp_path / "a.ipynb"
+    file.write_bytes(notebook("import torch\nfrom own import Box", "x = Box().cuda()"))
+    if own:
+        (tmp_path / "own.py").write_text("class Box:\n    def cuda(self):\n        return self\n")
+    run("rewrite", "-i", file)
+    assert ("Box().cuda()" in file.read_text()) == own
