@@ -265,7 +265,6 @@ def check_paths(
         extend_exclude: more of them.
         baseline: a file that `devicefix check --write-baseline` has made; what stands in it is not reported.
         config_files: whether to look at YAML, JSON, TOML and shell scripts in folders, too.
-        docs: whether to look at code in Markdown and reStructuredText in folders, too.
         docs: whether to look at blocks of Python in Markdown and reStructuredText in folders, too.
 
     Returns:
@@ -288,7 +287,6 @@ def check_paths(
         "extend-exclude": extend_exclude,
         "baseline": baseline and os.fspath(baseline),
         "config-files": config_files,
-        "docs": docs,
         "docs": docs,
         "target": target,
         "torch-version": torch_version,

@@ -18,4 +18,4 @@ def page(rule: type[Rule]) -> str:
 
 def url(rule: type[Rule]) -> str | None:
     """Where the page of a rule is, None for a rule that a plugin brings."""
-    return f"{SITE}/rules/{rule.name}/" if rule.__module__.startswith("devicefix.rules.") else None
+    return f"{SITE}/rules/{rule.code}/" if rule.__module__.startswith("devicefix.rules.") else None

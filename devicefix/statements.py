@@ -134,8 +134,10 @@ def unwrapped(source: Source, node: ast.If, body: list[ast.stmt]) -> tuple[Edit,
 
     def new(text: str) -> str:
         text = _LINE.sub(lambda line: _dedented(line.group(), inner, outer), text)
-        remark = f"{outer}#{comment}{source.newline}" if comment else ""
-        return (remark + text)[len(outer) :]
+        if comment:
+            text = f"{outer}#{comment}{source.newline}{text}"
+        # A blank line may come first, with less white space than there is before the `if`.
+        return text.removeprefix(outer) if text.startswith(outer) else text.lstrip(" \t\f")
 
     edits = [Edit(start, end, new), Edit(start, head, "")]
     if last < end:  # the other branch

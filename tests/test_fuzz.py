@@ -55,6 +55,10 @@ FAILED = {
     "        x = torch.from_numpy(a).to(device)\n        a[:] = b(x)\n    y.cuda(x.data.get_device())\n",
     "a torch in place of a missing one": "try:\n    import torch\n"
     "except ImportError:\n    torch = a\nx.cuda()\n",
+    "a short blank line at the start of a branch": "import torch\nif a:\n    if torch.cuda.is_available():\n"
+    "   \n         x = x.cuda()\n",
+    "a parameter in brackets": "import torch  # cuda\nfrom torch import nn\n"
+    "self.a = (nn.Parameter(a + b, requires_grad=True).to(device\n))\n",
     "a torch that is changed": "import torch\ntorch = a(torch)\nx.cuda()\n",
     "a torch of a function's own": "import torch\ndef f():\n    torch = a\n    x.cuda()\n",
     "a torch that is a parameter": "import torch\ndef f(torch):\n    x.cuda(1)\n    y.cuda()\n",

@@ -107,3 +107,10 @@ def test_rewriting_twice_the_file_is_twice_the_work(name: str) -> None:
     shape, settings = SHAPES[name], Settings(fix=True, unsafe_fixes=True)
     calls(shape(2), settings)
     assert calls(shape(2 * SIZE), settings) < MOST * calls(shape(SIZE), settings)
+
+
+@pytest.mark.xfail(strict=True, reason="each edit is compared with all others")
+def test_twice_the_fixes_are_twice_the_work() -> None:
+    shape, settings = repeated(TORCH, "x.to('cuda')\n"), Settings(fix=True)
+    calls(shape(2), settings)
+    assert calls(shape(8 * SIZE), settings) < MOST * calls(shape(4 * SIZE), settings)

@@ -21,6 +21,7 @@ from devicefix.documents.cells import Joined, as_python, is_masked
 from devicefix.documents.json_text import Value, with_lines
 from devicefix.outcome import Outcome
 from devicefix.runner import run_one
+from devicefix.selfcheck import SelfCheckError
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 IMPORT = "import torch"
@@ -179,6 +180,20 @@ def test_commands_are_those_of_ipython(cell: str) -> None:
 def test_masking_loses_nothing(texts: list[str]) -> None:
     joined = Joined(texts)
     assert joined.unmasked(joined.text).cells == texts
+
+
+@pytest.mark.parametrize("lost", ["__magic_0()", "__magic_1(); ", "\n__cell_0()", "__cell_1()\n", "#\n"])
+def test_what_is_masked_must_be_found_again(lost: str) -> None:
+    joined = Joined(["!ls\n%time f()", "x"])
+    assert lost in joined.text
+    with pytest.raises(SelfCheckError):
+        joined.unmasked(joined.text.replace(lost, "", 1))
+
+
+def test_a_cell_declares_no_encoding() -> None:
+    data = notebook("# coding: latin-1\nimport torch", "x = 'é' or x.cuda()")
+    assert places(data) == ["2:1:12 DF101"]
+    assert cells(rewritten(data))[1] == "x = 'é' or x.to(device)"
 
 
 @given(

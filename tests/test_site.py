@@ -73,13 +73,7 @@ def blocks() -> Iterator[Block]:
 
 
 BLOCKS = list(blocks())
-COMMANDS = [
-    pytest.param(command, id=f"{block.page.name}:{block.line}:{command}")
-    for block in BLOCKS
-    if block.language == "bash"
-    for command in filter(None, map(str.strip, block.text.replace("\\\n", " ").splitlines()))
-    if not command.startswith("#")
-]
+PAGES = sorted({block.page for block in BLOCKS if block.language == "bash"})
 
 
 @pytest.fixture
@@ -116,29 +110,44 @@ def test_the_site_builds(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_work(command: str, project: Path) -> None:
-    """They end with 0, or with 1 for findings, and know every option that they are given."""
-    words = shlex.split(command, comments=True)
-    if words[:2] == ["pip", "install"]:
-        extras = re.findall(r"devicefix\[([\w,]+)\]", command)
-        known = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-        assert all(f"\n{extra} = [" in known for names in extras for extra in names.split(","))
-        return
-    if command in ELSEWHERE:
-        assert ELSEWHERE[command].exists()
-        return
-    folder = ROOT if words[0] == "pytest" else project
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_work(page: Path, project: Path) -> None:
+    """Those of a page, one after the other, end with 0, or with 1 for findings."""
+    for command in commands(page):
+        words = shlex.split(command, comments=True)
+        if words[:2] == ["pip", "install"]:
+            assert known_extras(command)
+            continue
+        if command in ELSEWHERE:
+            assert ELSEWHERE[command].exists()
+            continue
+        folder = ROOT if words[0] == "pytest" else project
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode in (0, 1), f"$ {command}\n{done.stdout}{done.stderr}"
+        assert "Traceback" not in done.stderr
+
+
+def commands(page: Path) -> Iterator[str]:
+    """The commands that a page names."""
+    for block in BLOCKS:
+        if block.page == page and block.language == "bash":
+            for line in block.text.replace("\\\n", " ").splitlines():
+                if line.strip() and not line.startswith("#"):
+                    yield line.strip()
+
+
+def known_extras(command: str) -> bool:
+    """Whether all extras of devicefix that a command installs exist."""
+    known = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = re.findall(r"devicefix\[([\w,]+)\]", command)
+    return all(f"\n{extra} = [" in known for names in wanted for extra in names.split(","))
 
 
 # What needs more than a folder, and the tests that see to it.

@@ -171,12 +171,14 @@ class MovedParameter(Rule):
         if source.span(made)[1] != source.span(node.func.value)[1] or "#" in source.text[start:end]:  # type: ignore[attr-defined]
             return None
         tail = source.span(made)[1] - start
+        rest = end - source.span(node)[1]  # brackets around it
         plain = isinstance(tensor, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
 
         def new(text: str) -> str:
             # Other fixes change only what stands behind `tail`: nothing inside is tied to CUDA.
             argument = text[at[0] : at[1]]
             argument = argument if plain else f"({argument})"
-            return text[: at[0]] + argument + text[tail:] + text[at[1] : tail]
+            last = len(text) - rest
+            return text[: at[0]] + argument + text[tail:last] + text[at[1] : tail] + text[last:]
 
         return Fix((Edit(start, end, new),), Safety.UNSAFE)
