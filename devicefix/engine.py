@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from devicefix.finding import Edit, Finding, Fix, Result, Safety
+from devicefix.finding import Finding, Result
 from devicefix.gate import may_matter
 from devicefix.noqa import UNUSED, may_be_unused, silenced, unused
 from devicefix.source import DecodeError, Source
@@ -26,7 +26,6 @@ UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
 
-_TOO_DEEP = "since the code is nested too deeply"
 ROUNDS = 10  # of fixes that let others become possible; three have been seen
 
 
@@ -97,7 +96,11 @@ def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Re
         from devicefix.suggestion import suggested
 
         findings = [suggested(finding, facts.source, devices) for finding in findings]
-    return fixed(findings, devices, path, settings) if settings.fix else Result(path, findings)
+    if not settings.fix:
+        return Result(path, findings)
+    from devicefix.fixing import fixed
+
+    return fixed(findings, devices, path, settings)
 
 
 def look(
@@ -223,7 +226,7 @@ def _in_data(finding: Finding) -> Finding:
     """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
     if finding.fix is None or "import torch" not in finding.fix.needs:
         return finding
-    return _not_fixed(finding, "in a module of plain values: choose it where it is used")
+    return finding.unfixed("in a module of plain values: choose it where it is used")
 
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
@@ -242,15 +245,11 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
         return findings
     deep = changed.intersection(map(facts.source.span, too_deep(facts.tree.module)))
     return [
-        _not_fixed(each, _TOO_DEEP)
+        each.unfixed("since the code is nested too deeply")
         if each.fix and any((edit.start, edit.end) in deep for edit in each.fix.edits)
         else each
         for each in findings
     ]
-
-
-def _not_fixed(finding: Finding, why: str) -> Finding:
-    return replace(finding, message=f"{finding.message} (not fixed {why})", fix=None)
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:
@@ -259,108 +258,5 @@ def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Fin
     start, end = map(context.source.position, span)
     if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):
         return Finding(finding.code, finding.message, *start, *end, finding.fix)
-    finding = _not_fixed(finding, "inside an f-string: take the expression out of it")
+    finding = finding.unfixed("inside an f-string: take the expression out of it")
     return Finding(finding.code, finding.message, *start, *end)
-
-
-def fixed(findings: list[Finding], devices: Devices, path: str, settings: Settings) -> Result:
-    """Make the fixes of findings that go together, in one round.
-
-    Args:
-        findings: all that there are to fix.
-        devices: what their fixes rely on.
-        path: as for `run`.
-        settings: which fixes are wanted.
-
-    Raises:
-        SelfCheckError: a fix would break the module.
-    """
-    result = Result(path, findings)
-    source = devices.facts.source
-    chosen: list[tuple[Finding, Fix]] = []
-    taken: list[Edit] = []
-    for finding in findings:
-        fix = finding.fix
-        if fix is None or (fix.safety is Safety.UNSAFE and not settings.unsafe_fixes):
-            continue
-        if not any(_cross(edit, other) for edit in fix.edits for other in taken):
-            chosen.append((finding, fix))
-            taken.extend(fix.edits)
-    if not taken:
-        return result
-    from devicefix.selfcheck import SelfCheckError
-
-    try:
-        result.output = _rewritten(source, devices, chosen)
-    except RecursionError:
-        result.findings = [_not_fixed(each, _TOO_DEEP) for each in findings]
-        return result
-    except Exception as problem:
-        raise SelfCheckError(_told(source, devices, settings, result.path, chosen, problem)) from problem
-    result.fixed = [finding for finding, fix in chosen if fix.edits or _inside(source, finding, taken)]
-    return result
-
-
-def _rewritten(source: Source, devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
-    """The file with some fixes made, and checked.
-
-    Raises:
-        Exception: one of them, or how they go together, is wrong.
-    """
-    from devicefix.rewriting import apply
-    from devicefix.selfcheck import check
-
-    edits = [edit for _, fix in fixes for edit in fix.edits]
-    edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
-    text = apply(source.text, edits)
-    check(source.text, devices.facts.tree.module, text, [(edit.start, edit.end) for edit in edits])
-    return source.encode(text)
-
-
-def _told(
-    source: Source,
-    devices: Devices,
-    settings: Settings,
-    path: str,
-    fixes: list[tuple[Finding, Fix]],
-    problem: Exception,
-) -> str:
-    """What to say of fixes that fail: why, which of them do, and how to see it again."""
-    import shlex
-
-    from devicefix.selfcheck import SelfCheckError
-
-    size = len(fixes)
-    while size := size // 2:  # ever smaller parts are left out, if it fails without them
-        for at in range(len(fixes) - size, -1, -size):
-            fewer = fixes[:at] + fixes[at + size :]
-            try:
-                _rewritten(source, devices, fewer)
-            except Exception as other:
-                fixes, problem = fewer, other
-    findings = [finding for finding, _ in fixes]
-    options = ["--select", ",".join(sorted({finding.code for finding in findings}))]
-    options += ["--unsafe-fixes"] if settings.unsafe_fixes else []
-    options += ["--target", settings.target] if settings.target != "cuda" else []
-    places = ", ".join(f"{each.code} in line {each.line}, column {each.column}" for each in findings)
-    kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
-    return (
-        f"the file is left as it was, since rewritten it {kind}{problem}. This comes of {places}; to see it"
-        f" again: {shlex.join(['devicefix', 'rewrite', *options, '--', path])}"
-    )
-
-
-def _inside(source: Source, finding: Finding, edits: list[Edit]) -> bool:
-    """Whether an edit sees to a finding that has none of its own."""
-    start = source.line_starts[finding.line - 1] + finding.column - 1
-    end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
-    return any(edit.start <= start and end <= edit.end for edit in edits)
-
-
-def _cross(one: Edit, other: Edit) -> bool:
-    """Whether two edits can't both be applied: they overlap, and neither is strictly inside the other."""
-    if one.end <= other.start or other.end <= one.start:
-        return False
-    inside = one.start <= other.start and other.end <= one.end
-    around = other.start <= one.start and one.end <= other.end
-    return inside == around

@@ -84,6 +84,10 @@ class Finding:
         """How safe the fix is, None where there is no fix."""
         return self.fix.safety if self.fix else None
 
+    def unfixed(self, why: str) -> Finding:
+        """The same finding without its fix, and with the reason."""
+        return replace(self, message=f"{self.message} (not fixed {why})", fix=None)
+
     def portable(self) -> Finding:
         """The same finding to hand to another process: of the fix only what is plain is kept."""
         fix = self.fix

@@ -109,7 +109,6 @@ def test_rewriting_twice_the_file_is_twice_the_work(name: str) -> None:
     assert calls(shape(2 * SIZE), settings) < MOST * calls(shape(SIZE), settings)
 
 
-@pytest.mark.xfail(strict=True, reason="each edit is compared with all others")
 def test_twice_the_fixes_are_twice_the_work() -> None:
     shape, settings = repeated(TORCH, "x.to('cuda')\n"), Settings(fix=True)
     calls(shape(2), settings)

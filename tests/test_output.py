@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -38,7 +39,7 @@ HARD = (
     '\tx = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)\r\n'
     "\ttorch.cuda.synchronize()\r\n\treturn x, torch.load(\r\n\t\tpath\r\n\t)\r\n"
 )
-ODD = ["a b.py", "new\nline.py", "100%,a:b.py", "<b>&\"'.py", "esc\x1b[31m.py", os.fsdecode(b"\xff.py")]
+ODD = ["a b.py", "new\nline.py", "100%25,a:b.py", "<b>&\"'.py", "esc\x1b[31m.py", os.fsdecode(b"\xff.py")]
 FOR_PROGRAMS = [name for name, each in FORMATS.items() if not each.for_people]
 
 Run = Callable[..., Result]
@@ -143,7 +144,7 @@ def test_full_escapes_what_plays_with_the_terminal(run: Run, tmp_path: Path) -> 
     (tmp_path / "odd.py").write_text(f"import torch\n{line}")
     shown = run("--output-format", "full", "--color", "always").stdout
     plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
-    assert "\x1b" not in plain and "\\x1b[2J" in plain
+    assert "\x1b" not in plain and "\\x1b[2J" in plain and "2 | …a" in plain
     lines = plain.splitlines()
     assert max(map(len, lines)) < 200
     assert all(  # also where the beginning of the line is left out
@@ -192,12 +193,28 @@ def test_colours(
 ) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     assert ("\x1b[" in run(*options, env=environment).stdout) is coloured
-    assert ("\x1b[" in run("--output-format", "sarif", *options, env=environment).stdout) is False
+    everywhere = CliRunner().invoke(main, [*options, "check", "--no-cache"], env=environment)
+    assert ("\x1b[" in everywhere.stdout) is coloured
+    assert "\x1b[" not in run("--output-format", "sarif", *options, env=environment).stdout
 
 
-def test_grouped_is_aligned(run: Run, hard: Path) -> None:
-    shown = run("--output-format", "grouped", "--select", "DF1,DF4", "--quiet").stdout
-    assert [line[:14] for line in shown.splitlines()] == ["hard.py:", "  5:13 DF101 [", "  6:2  DF401 [", ""]
+def test_grouped_is_aligned(run: Run, tmp_path: Path) -> None:
+    blank = "\n" * 6
+    (tmp_path / "tied.py").write_text(f"{TIED}{blank}if x:\n    y = [1, x.cuda()]\n")
+    shown = run("--output-format", "grouped", "--quiet").stdout
+    assert [line[:14] for line in shown.splitlines()] == ["tied.py:", "   3:5  DF101 ", "  11:13 DF101 ", ""]
+
+
+def test_the_documentation_shows_what_is_printed(run: Run, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "output.md").read_text(encoding="utf-8")
+    source, full, concise, document = re.findall(r"^```(?:python|text|json)\n(.*?)^```", text, re.M | re.S)
+    (tmp_path / "train.py").write_text(source)
+    assert run("--output-format", "full").stdout == full
+    assert run("--quiet").stdout == concise
+    first, _ = json.loads(run("--output-format", "json").stdout)
+    assert first | {"filename": "/home/me/project/train.py"} == json.loads(document)
+    named = re.findall(r"^\| `([a-z-]+)`(?:, `([a-z-]+)`)? \|", text.partition("## Write")[0], re.M)
+    assert {name for names in named for name in names if name} == set(FORMATS)
 
 
 # -- JSON ------------------------------------------------------------------------------------------------
@@ -269,6 +286,7 @@ def test_noqa_row_is_where_a_comment_silences(run: Run, tmp_path: Path) -> None:
         lines = code.splitlines()
         lines[finding["noqa_row"] - 1] += "  # noqa: DF101"
         file.write_text("\n".join(lines))
+        assert ast.dump(ast.parse(file.read_text())) == ast.dump(ast.parse(code))
         left = json.loads(run("--output-format", "json").stdout)
         assert [each["location"]["row"] for each in left if each["code"] == "DF101"] == [
             row for row in (2, 6) if row != finding["location"]["row"]
@@ -411,7 +429,8 @@ def test_odd_names_come_through(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     paths = {str(tmp_path / name).replace("\udcff", "\ufffd") for name in ODD}
     names = {os.path.basename(path) for path in paths}
     github = run("--output-format", "github").stdout_bytes.decode().splitlines()
-    assert {unquote(re.search("file=([^,]*),", line)[1]) for line in github} == paths  # type: ignore[index]
+    files = [re.search("file=([^,]*),", line)[1] for line in github]  # type: ignore[index]
+    assert {unquote(file) for file in files} == paths and not any(":" in file for file in files)
     assert {each["filename"] for each in json.loads(run("--output-format", "json").stdout)} == paths
     assert {each["location"]["path"] for each in json.loads(run("--output-format", "gitlab").stdout)} == names
     (log,) = json.loads(run("--output-format", "sarif").stdout)["runs"]

@@ -252,6 +252,13 @@ async def test_the_last_of_many_changes_is_told(code: Editor) -> None:
         code.type(uri, 1, 0, f"v{n} = torch.ones({n}).cuda()\n")
         await asyncio.sleep(0.01 * (n % 3))
     assert len(await code.shown(uri)) == 43
+    settings = code.top / "many" / "devicefix.toml"
+    for n in range(40):
+        settings.write_text('ignore = ["DF1"]\n' if n % 2 else 'ignore = ["DF1", "DF2"]\n')
+        code.changed_on_disk(settings)
+        await asyncio.sleep(0.01 * (n % 3))
+    while codes(await code.shown(uri)) != [("DF201", 44)]:
+        pass
 
 
 async def test_the_same_as_check_of_the_folder(code: Editor) -> None:
@@ -537,7 +544,7 @@ async def test_what_is_outdated_falls_by_itself(tmp_path: Path) -> None:
     gc.disable()
     try:
         trees = []
-        for text in (SOURCE, f"{SOURCE}# more\n", f"{SOURCE}# and more\n"):
+        for text in (USE, f"{USE}model.cuda()\n", f"{USE}model.cuda()\n\n"):
             look = known.look("file:///a.py", str(tmp_path / "a.py"), text)
             assert look is not None and look.devices is not None
             trees.append(weakref.ref(look.devices.facts.tree))

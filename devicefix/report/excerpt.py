@@ -44,7 +44,10 @@ def hunks(lines: list[str], replacements: Iterable[Replacement]) -> Iterator[lis
         last = min(max(each.end_line for each in together) + CONTEXT, len(lines))
         before = lines[first:last]
         after = LINE_END.split(_replaced(lines, first, last, together))
-        yield list(_near_changes(_compared(before, after, first + shift)))
+        rows = list(_near_changes(_compared(before, after, first + shift)))
+        if last == len(lines) and rows and rows[-1][::2] == (" ", [""]):
+            rows.pop()  # what is behind the last line end is no line
+        yield rows
         shift += len(after) - len(before)
 
 
@@ -111,7 +114,7 @@ def _marked(before: str, after: str) -> tuple[list[str], list[str]]:
 
 
 def _near_changes(rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows that change, and as many around them as are shown; no empty ones at the ends."""
+    """The rows that change, and as many around them as are shown."""
     found = list(rows)
     changed = [at for at, row in enumerate(found) if row.sign != " "]
     for at, row in enumerate(found):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from devicefix import baseline, engine, runner
+from devicefix import baseline, engine, fixing, runner
 from devicefix.beside import is_beside
 from devicefix.config import Settings
 from devicefix.device import Devices
@@ -77,7 +77,7 @@ class Look:
         chosen = [each for each in self.findings if each.code == code]
         settings = replace(self.settings, unsafe_fixes=False)
         try:
-            result = engine.fixed(chosen, self.devices, self.path, settings)
+            result = fixing.fixed(chosen, self.devices, self.path, settings)
         except Exception as problem:
             raise FixError(runner.internal_error(problem)) from problem
         return self.text if result.output is None else Source(result.output).text
