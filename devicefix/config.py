@@ -200,7 +200,10 @@ def applied(settings: Settings, written: Written) -> Settings:
     for name, value in written.table.items():
         key = KEYS.get(name)
         if key is None:
-            unknown = f"{where or 'the configuration '}has no key {name!r}{nearest(name, KEYS)}"
+            hint = nearest(name, KEYS)
+            if name == "tool":
+                hint = f": in a {written.file.name} the keys stand at the top, without {TABLE}"
+            unknown = f"{where or 'the configuration '}has no key {name!r}{hint}"
             raise ConfigError(f"{written.place(name)}: {unknown}")
         try:
             values[key.field] = key.read(value, written.file.parent)

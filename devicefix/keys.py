@@ -176,6 +176,14 @@ def _path(value: object, folder: Path) -> Path:
     return folder / value
 
 
+def _path_inside(value: Any, root: Path) -> Path:
+    """A folder that is written to: a configuration that comes with somebody's code says no other place."""
+    path = _path(value, root)
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise ValueError("must be inside the folder of the configuration; elsewhere with --cache-dir only")
+    return path
+
+
 # -- the keys ------------------------------------------------------------------------------------------
 
 _GLOBS = (
@@ -326,11 +334,11 @@ _TABLE = (
         "path",
         ".devicefix_cache beside the configuration",
         "Where to keep what was found; by default .devicefix_cache beside the configuration.",
-        "The path is relative to the folder of the configuration. The environment variable"
+        "The path is relative to the folder of the configuration, and inside it. The environment variable"
         " `DEVICEFIX_CACHE_DIR` takes its place, and the option that of both. `--no-cache` neither reads nor"
         " writes one.",
         'cache-dir = ".cache/devicefix"',
-        _path,
+        _path_inside,
         "DEVICEFIX_CACHE_DIR",
     ),
     Key(

@@ -87,7 +87,8 @@ def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(run: Run, 
         (["check", "-", "."], "does not go together"),
         (["rewrite", "-", "--in-place"], "standard input"),
         (["explain", "DF999"], "no rule has the code or name 'DF999'"),
-        (["frobnicate"], "frobnicate"),
+        (["frobnicate"], "there is no command 'frobnicate'"),
+        (["chek"], "there is no command 'chek'; did you mean 'check'?"),
     ],
 )
 def test_what_cannot_be_done_exits_2(run: Run, arguments: list[str], words: str) -> None:
@@ -188,6 +189,15 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
         assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk that is always full")
+def test_a_full_disk_is_no_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(TIED)
+    with open("/dev/full", "wb") as full:
+        program = [sys.executable, "-m", "devicefix", "check"]
+        done = subprocess.run(program, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "Error: No space left on device\n")
 
 
 def test_rewrite_prints_a_patch_and_writes_nothing(run: Run, tmp_path: Path) -> None:

@@ -491,11 +491,20 @@ def test_a_configuration_leads_nowhere_else(run: Run, exclude: str) -> None:
 
 
 def test_no_key_of_the_configuration_names_what_is_written() -> None:
-    """But for the baseline, which is written where --write-baseline asks for it, and over no other file."""
+    """But for the cache, and the baseline, which only --write-baseline writes, and over no other file."""
     from devicefix.keys import KEYS
 
-    named = {
-        name for name in KEYS if any(word in name for word in ("path", "file", "dir", "include", "base"))
-    }
-    assert named == {"config-files", "per-file-ignores", "extend-per-file-ignores", "baseline"}
-    assert not {name for name, key in KEYS.items() if "path" in key.type.lower()} - {"baseline"}
+    assert {name for name, key in KEYS.items() if key.type == "path"} == {"baseline", "cache-dir"}
+    assert not {name for name in KEYS if "output" in name or "write" in name} - {"output-format"}
+
+
+@pytest.mark.parametrize("folder", ["../outside", "/outside", "link/cache"])
+def test_a_configuration_puts_the_cache_nowhere_else(run: Run, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    Path("link").symlink_to(tmp_path / "elsewhere")
+    tied("a.py")
+    Path("pyproject.toml").write_text(f'[tool.devicefix]\ncache-dir = "{folder}"\n')
+    done = run("check", ".")
+    assert done.exit_code == 2
+    assert "pyproject.toml:2:" in done.stderr
+    assert "must be inside the folder" in done.stderr

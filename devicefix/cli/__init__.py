@@ -57,6 +57,17 @@ class Program(click.Group):
         command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names; where none has that name, say which was perhaps meant."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from devicefix.keys import nearest
+
+            ctx.fail(f"there is no command {name!r}{nearest(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that the arguments name."""
         if ctx.color is None:
@@ -75,6 +86,8 @@ class Program(click.Group):
         except Exception as problem:
             if isinstance(problem, OSError) and problem.errno == errno.EPIPE:
                 raise  # who reads has seen enough; click ends the program
+            if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
+                raise Trouble(str(problem.strerror)) from None
             from devicefix.runner import internal_error
 
             raise Trouble(internal_error(problem)) from None
