@@ -103,7 +103,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """What was perhaps meant, as the end of an error message; empty where nothing is near."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, n=1)
+    close = get_close_matches(word, known, n=1, cutoff=0.7)  # below, any two codes would be near
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

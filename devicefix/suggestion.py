@@ -50,5 +50,11 @@ def title(finding: Finding) -> str:
         if first.endswith(":") and others:
             return f"Put it under `{first}`"
         if not others and len(first) <= _SHORT:
-            return f"Replace with `{first}`"
+            whole = (own[0].line, own[0].column, own[0].end_line, own[0].end_column) == (
+                finding.line,
+                finding.column,
+                finding.end_line,
+                finding.end_column,
+            )
+            return f"Replace with `{first}`" if whole else f"Use `{first}`"
     return "Rewrite it for any device"

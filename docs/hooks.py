@@ -102,6 +102,6 @@ def commands() -> str:
     context = click.Context(main, info_name="devicefix")
     for name in sorted(COMMANDS):
         command: Any = main.get_command(context, name)
-        inner = click.Context(command, info_name=name, parent=context, terminal_width=90)
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=80)
         parts.append(f"## {name}\n\n```text\n{command.get_help(inner)}\n```\n")
     return "\n".join(parts)

@@ -37,17 +37,22 @@ class Point:
         self.after: list[Point] = []
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """The nodes of what is evaluated."""
+        return tuple(node for part in self.parts for node in own_nodes(part))
+
+    @cached_property
     def bound(self) -> frozenset[str]:
         """The paths that are bound anew."""
         found: set[str] = set()
         for part in self.parts:
             if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 found.add(part.name)
-            for node in own_nodes(part):
-                if isinstance(node, ast.NamedExpr):
-                    found.add(node.target.id)
-                elif isinstance(node, ast.alias):
-                    found.add(node.asname or node.name.partition(".")[0])
+        for node in self.nodes:
+            if isinstance(node, ast.NamedExpr):
+                found.add(node.target.id)
+            elif isinstance(node, ast.alias):
+                found.add(node.asname or node.name.partition(".")[0])
         todo = list(self.binds)
         while todo:
             target = todo.pop()

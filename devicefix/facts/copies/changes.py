@@ -12,7 +12,7 @@ from devicefix.facts.copies.bodies import Bodies, Function, positional_names
 from devicefix.facts.copies.expressions import constant_key, in_place, keyword
 from devicefix.facts.copies.places import Place, place_of
 from devicefix.facts.copies.training import Training
-from devicefix.facts.flow import Flow, Point, own_nodes, without_index
+from devicefix.facts.flow import Flow, Point, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
@@ -24,6 +24,7 @@ _HARMLESS = {
     "clip_grad_value_",
 }  # fmt: skip
 _NUMPY_CHANGES = {"fill", "sort", "itemset", "setfield", "byteswap"}
+_CHANGING = (ast.AugAssign, ast.Call, ast.Subscript)  # the nodes that may change something
 _FIRST_ARGUMENT = re.compile(
     r"(numpy|np)\.(copyto|put|place|putmask|fill_diagonal)|(numpy\.|np\.)?random\.shuffle"
     r"|(torch\.distributed|dist)\.(all_reduce|broadcast|recv|irecv)|(torch\.nn\.init|nn\.init|init)\.\w+_"
@@ -73,8 +74,8 @@ class Changes:
         """What changes a place at a point, by the path of that place."""
         if point not in self._changing:
             found = self._changing[point] = {}
-            for part in point.parts:
-                for node in own_nodes(part):
+            for node in point.nodes:
+                if isinstance(node, _CHANGING):
                     for changed, item in self._effects.of(node):
                         found.setdefault(changed.path, []).append((node, item))
         return self._changing[point]
@@ -83,10 +84,8 @@ class Changes:
         """What changes the parameters of a model at a point."""
         key = point, model
         if key not in self._training_at:
-            nodes = (node for part in point.parts for node in own_nodes(part))
-            self._training_at[key] = next(
-                (node for node in nodes if self._training.changes(node, model)), None
-            )
+            found = (node for node in point.nodes if self._training.changes(node, model))
+            self._training_at[key] = next(found, None)
         return self._training_at[key]
 
 
@@ -156,15 +155,15 @@ class _Effects:
     def _changed_in(self, function: Function, changes: Callable[[ast.AST], Iterator[Change]]) -> set[str]:
         """The paths that a function changes and does not bind."""
         points = self._bodies.flow(function).points
-        bound = {path for point in points for path in point.bound}
-        return {
+        found = {
             place.path
             for point in points
-            for part in point.parts
-            for node in own_nodes(part)
+            for node in point.nodes
+            if isinstance(node, _CHANGING)
             for place, item in changes(node)
-            if not item and place.path not in bound
+            if not item
         }
+        return found.difference(*(point.bound for point in points)) if found else found
 
 
 def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:

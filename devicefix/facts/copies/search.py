@@ -16,7 +16,7 @@ from devicefix.facts.copies.copying import Copies, Copy
 from devicefix.facts.copies.expressions import contents
 from devicefix.facts.copies.keeping import Holder, only_given, stores
 from devicefix.facts.copies.places import Place
-from devicefix.facts.flow import Body, Flow, Point, own_nodes
+from devicefix.facts.flow import Body, Flow, Point
 from devicefix.facts.module import Facts
 
 _COPYING = (".cpu", ".cuda", ".to", "as_tensor")
@@ -143,20 +143,19 @@ class _Search:
 
     def _changed_at_once(self, flow: Flow, point: Point) -> Iterator[Held]:
         """`x.cuda().mul_(2)`, which changes `x` itself on a CPU, where `x` is used after that."""
-        for part in point.parts:
-            for node in own_nodes(part):
-                if not (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Attribute)
-                    and changes_numbers(node.func.attr)
-                ):
-                    continue
-                copy = self._copies.of(node.func.value)
-                if copy is None or copy.source.parameters or self._facts.guarded(copy.call):
-                    continue
-                if self._changes.at(point, copy.source, node) is not None:
-                    continue  # `x.copy_(x.cpu().normal_())`: it changes in any case
-                path = copy.source.path
-                use = self._clashes.uses(flow, Holder(path, False)).behind(point)
-                if use or only_given(self._facts, flow, path):
-                    yield Held(copy.call, copy.outer, copy.source, path, node, use, True)
+        for node in point.nodes:
+            if not (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and changes_numbers(node.func.attr)
+            ):
+                continue
+            copy = self._copies.of(node.func.value)
+            if copy is None or copy.source.parameters or self._facts.guarded(copy.call):
+                continue
+            if self._changes.at(point, copy.source, node) is not None:
+                continue  # `x.copy_(x.cpu().normal_())`: it changes in any case
+            path = copy.source.path
+            use = self._clashes.uses(flow, Holder(path, False)).behind(point)
+            if use or only_given(self._facts, flow, path):
+                yield Held(copy.call, copy.outer, copy.source, path, node, use, True)
