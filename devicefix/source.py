@@ -57,6 +57,11 @@ class Source:
             self.text = data.decode(self.encoding)
             if self.encoding not in _FAITHFUL and self.text.encode(self.encoding) != data:
                 raise DecodeError(f"the bytes would change when they are written again in {self.encoding}")
+        except UnicodeDecodeError as problem:
+            line = data.count(b"\n", 0, problem.start) + 1
+            raise DecodeError(
+                f"not {problem.encoding}: byte 0x{data[problem.start]:02x} in line {line}"
+            ) from None
         except (SyntaxError, UnicodeError, LookupError) as problem:
             raise DecodeError(str(problem)) from None
 

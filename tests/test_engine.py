@@ -61,7 +61,7 @@ def test_columns_count_characters() -> None:
         (b"import torch\nx.cuda(async=True)\n", 2, "non_blocking"),
         (b"import torch\nprint 'cuda'\n", 2, "Python 2"),
         (b"# coding: nonsense\nimport torch.cuda\n", 1, "nonsense"),
-        (b"import torch.cuda\n\xff\n", 1, "utf-8"),
+        (b"import torch.cuda\n\xff\n", 1, "not utf-8: byte 0xff in line 2"),
         (b"import torch.cuda\0\n", 1, "null bytes"),
         (b"import torch.cuda\nx = " + b"(" * 5000 + b")" * 5000, None, ""),
     ],

@@ -21,6 +21,27 @@ from devicefix.cli.options import (
 )
 from devicefix.cli.output import Output
 
+# What ruff's `check` has, and where it is here.
+ELSEWHERE = {
+    "--fix": "rewrite --in-place",
+    "--diff": "rewrite --diff",
+    "--unsafe-fixes": "rewrite --unsafe-fixes",
+}
+
+
+def point_elsewhere(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    """Say which command has the option."""
+    if given:
+        raise click.UsageError(f"check fixes nothing: use `devicefix {ELSEWHERE[option.opts[0]]}`")
+
+
+def elsewhere_options(command: click.decorators.FC) -> click.decorators.FC:
+    """The options that a user of ruff looks for, and that another command has."""
+    for name in ELSEWHERE:
+        hidden = click.option(name, is_flag=True, hidden=True, expose_value=False, callback=point_elsewhere)
+        command = hidden(command)
+    return command
+
 
 @click.command(short_help="Find the ties to CUDA in files.")
 @common
@@ -28,6 +49,7 @@ from devicefix.cli.output import Output
 @adopting_options
 @diff_base_option
 @executor_option
+@elsewhere_options
 @click.pass_context
 def check(
     ctx: click.Context,

@@ -195,7 +195,7 @@ def _explained(problem: ValueError | RecursionError) -> Finding:
         line, column, cause = (
             problem.lineno,
             problem.colno,
-            f"a notebook is JSON, and this is none: {problem.msg}",
+            f"a notebook is JSON, and this is none: {problem.msg.removesuffix(' at')}",
         )
     elif isinstance(problem, UnicodeDecodeError):
         cause = "a notebook is written in UTF-8, and this is not"
