@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config import ConfigError
+from devicefix.documents import text_of
 from devicefix.finding import Finding
 from devicefix.outcome import Outcome
-from devicefix.source import DecodeError, Source
 
 VERSION = 1
 _LONGEST = 200  # characters of a line that are kept: it may be minified, or data
@@ -125,22 +125,7 @@ class _Lines:
         """The line where a finding begins, without the space around it; empty where there is none."""
         cell = finding.cell
         if cell not in self._cells:
-            text = _text(self._data) if cell is None else _cell(self._data, cell)
+            text = text_of(self._data, cell)
             self._cells[cell] = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         lines = self._cells[cell]
         return lines[finding.line - 1].strip()[:_LONGEST] if finding.line <= len(lines) else ""
-
-
-def _text(data: bytes) -> str:
-    try:
-        return Source(data).text
-    except DecodeError:
-        return data.decode("latin-1")
-
-
-def _cell(data: bytes, number: int) -> str:
-    """The source of a notebook's cell."""
-    with suppress(ValueError, LookupError, TypeError):
-        source = json.loads(data)["cells"][number - 1]["source"]
-        return source if isinstance(source, str) else "".join(source)
-    return ""

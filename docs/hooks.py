@@ -12,12 +12,9 @@ from mkdocs.structure.files import File, Files
 
 from devicefix.cli import COMMANDS, main
 from devicefix.families import family
-from devicefix.finding import Safety
 from devicefix.keys import KEYS
 from devicefix.rule import Changed, Rule
 from devicefix.rules import RULES
-
-MARKS = {Safety.SAFE: "safe", Safety.UNSAFE: "unsafe"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -63,3 +64,29 @@ def read(data: bytes, path: str) -> Document:
 def modules_of(data: bytes, path: str) -> list[bytes]:
     """What the engine is to look at in a file: its modules, or the file itself."""
     return read(data, path).modules if is_document(path) else [data]
+
+
+def text_of(data: bytes, cell: int | None = None) -> str:
+    """The text of a file, or of a cell of a notebook, as far as it can be read: to show, or to compare.
+
+    Args:
+        data: the file's bytes.
+        cell: the number of the cell, from 1; None for the whole.
+    """
+    if cell is not None:
+        return _cell(data, cell)
+    from devicefix.source import DecodeError, Source
+
+    try:
+        return Source(data).text
+    except DecodeError:
+        return data.decode(errors="replace")
+
+
+def _cell(data: bytes, number: int) -> str:
+    import json
+
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        source = json.loads(data)["cells"][number - 1]["source"]
+        return source if isinstance(source, str) else "".join(source)
+    return ""

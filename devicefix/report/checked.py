@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections import Counter
@@ -14,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 
 from devicefix.config import Settings
+from devicefix.documents import text_of
 from devicefix.finding import Finding
 from devicefix.outcome import Outcome
-from devicefix.source import DecodeError, Source
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 STDIN = "-"
@@ -63,8 +62,7 @@ class File:
     def lines(self, cell: int | None = None) -> list[str]:
         """The lines of the text, or of a notebook's cell, without their ends."""
         if cell not in self._lines:
-            text = _text(self.data) if cell is None else _cell(self.data, cell)
-            self._lines[cell] = LINE_END.split(text)
+            self._lines[cell] = LINE_END.split(text_of(self.data, cell))
         return self._lines[cell]
 
     def fingerprints(self, name: str) -> list[str]:
@@ -98,18 +96,3 @@ def place(finding: Finding) -> str:
     """Where a finding is in its file: `12:3`, in a notebook `cell 4:12:3`."""
     cell = f"cell {finding.cell}:" if finding.cell else ""
     return f"{cell}{finding.line}:{finding.column}"
-
-
-def _text(data: bytes) -> str:
-    try:
-        return Source(data).text
-    except DecodeError:
-        return data.decode(errors="replace")
-
-
-def _cell(data: bytes, number: int) -> str:
-    """The source of a notebook's cell."""
-    with suppress(ValueError, LookupError, TypeError, RecursionError):
-        source = json.loads(data)["cells"][number - 1]["source"]
-        return source if isinstance(source, str) else "".join(source)
-    return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from itertools import accumulate, count
 from pathlib import Path
 from typing import NamedTuple
 
+from devicefix.documents import text_of
 from devicefix.families import Family, family
 from devicefix.finding import Finding, Safety
 from devicefix.report import before_after
@@ -228,11 +228,8 @@ def migration(contents: Iterable[tuple[str, bytes, list[Finding]]], looked_at: i
 def _text(data: bytes, cell: int | None) -> Source | None:
     """The text of a file, or of a cell of a notebook; None where there is none that can be read."""
     try:
-        if cell is not None:
-            lines = json.loads(data)["cells"][cell - 1]["source"]
-            data = (lines if isinstance(lines, str) else "".join(lines)).encode()
-        return Source(data)
-    except (DecodeError, ValueError, LookupError, TypeError):
+        return Source(data if cell is None else text_of(data, cell).encode())
+    except DecodeError:
         return None
 
 
