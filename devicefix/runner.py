@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -19,26 +16,18 @@ from devicefix.config import ConfigError, Settings
 from devicefix.finding import Result
 from devicefix.gate import may_matter
 from devicefix.outcome import Outcome, Seen, Stamp
+from devicefix.pool import CHUNK, POOL_FROM, pool_for
+from devicefix.progress import Progress
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-    from typing import TypeAlias
-
-    from rich.progress import Progress
-
     from devicefix.cache import Cache
-    from devicefix.cluster import Cluster
     from devicefix.documents import Document
     from devicefix.entry_points import Plugin
+    from devicefix.pool import Pool
     from devicefix.project import Project
     from devicefix.summary import Summary
 
-    Pool: TypeAlias = Executor | Cluster | None
-
 Content = tuple[bytes, tuple[str, Stamp | None]]  # of a file, and what a cache wants to know of it
-
-POOL_FROM = 40  # files; below, starting processes takes longer than they save
-CHUNK = 16  # files that a process takes at a time
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -95,8 +84,8 @@ def run(files: list[Path], settings: Settings) -> list[Outcome]:
     if known is not None:  # of fewer files, the outcomes rest on what they import as well
         return known
     with ExitStack() as stack:
-        pool = _pool(settings, len(paths), stack)
-        progress = _Progress(2 * len(paths), settings.quiet)
+        pool = pool_for(settings, len(paths), stack)
+        progress = Progress(2 * len(paths), settings.quiet)
         stack.callback(progress.close)
         seen = cache.seen(paths) if cache else {}
         todo = [path for path in paths if path not in seen]
@@ -119,7 +108,7 @@ def _cache(settings: Settings) -> Cache | None:
 
 
 def _together(
-    seen: dict[str, Seen], settings: Settings, progress: _Progress, pool: Pool, stack: ExitStack
+    seen: dict[str, Seen], settings: Settings, progress: Progress, pool: Pool, stack: ExitStack
 ) -> list[Outcome]:
     """What comes of files, each of which has been looked at alone."""
     from devicefix.project import Project
@@ -379,52 +368,6 @@ def _plugin_at(files: set[str]) -> Plugin | None:
     return next((each for each in getattr(rules, "PLUGINS", ()) if each.files & files), None)
 
 
-def _cores() -> int:
-    """The processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _pool(settings: Settings, files: int, stack: ExitStack) -> Pool:
-    """The cluster that the settings name, or processes for so many files where they pay and can be had."""
-    if settings.executor:
-        from devicefix.cluster import Cluster
-
-        cluster = Cluster(settings.executor)
-        stack.callback(cluster.close)
-        return cluster
-    jobs = settings.jobs or _cores()
-    jobs = min(jobs, -(-files // CHUNK), 61 if sys.platform == "win32" else jobs)  # Windows' own limit
-    if jobs < 2 or files < POOL_FROM:
-        return None
-    from concurrent.futures import ProcessPoolExecutor
-
-    with suppress(ImportError, NotImplementedError, OSError):  # no semaphores, as in some sandboxes
-        pool = ProcessPoolExecutor(jobs, initializer=_start)
-        stack.callback(pool.shutdown, cancel_futures=True)
-        return pool
-    return None
-
-
-def _start() -> None:
-    """Make a process ready."""
-    # Ctrl-C ends it at once and without a word: what to say is up to the one that has started it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    collect_less()
-
-
-def collect_less() -> None:
-    """Let the garbage collector look at what is new less often, and at what stays never.
-
-    Syntax trees are many small objects, which mostly go without it: by default it takes a third of the time.
-    """
-    gc.set_threshold(50_000, 50, 1000)
-    from devicefix.rules import RULES  # noqa: F401 so that what stays is there
-
-    gc.freeze()
-
-
 def _each(
     function: Callable[..., R], settings: Settings, paths: list[str], pool: Pool, *shared: Any
 ) -> Iterator[R]:
@@ -452,36 +395,3 @@ def _sent(path: str, settings: Settings) -> Content | OSError:
         return _read(path, settings)
     except OSError as problem:
         return OSError(problem.errno, problem.strerror)
-
-
-class _Progress:
-    """A bar on the terminal, from the second second on."""
-
-    def __init__(self, total: int, quiet: bool) -> None:
-        self.total = total
-        self.done = 0
-        self.shown_from = time.monotonic() + 1 if sys.stderr.isatty() and not quiet else float("inf")
-        self.bar: Progress | None = None
-
-    def __call__(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, counted as they go by."""
-        for item in items:
-            self.done += 1
-            if time.monotonic() > self.shown_from:
-                self._show()
-            yield item
-
-    def _show(self) -> None:
-        if self.bar is None:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self.bar = Progress(console=Console(stderr=True), transient=True)
-            self.bar.add_task("devicefix", total=self.total)
-            self.bar.start()
-        self.bar.update(self.bar.task_ids[0], completed=self.done)
-
-    def close(self) -> None:
-        """Take the bar off the terminal."""
-        if self.bar:
-            self.bar.stop()

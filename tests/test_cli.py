@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from devicefix import __version__, engine, runner, writing
 from devicefix.cli import main
 from devicefix.facts import Facts
+from devicefix.pool import POOL_FROM
 from devicefix.rules import RULES
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
@@ -336,7 +337,7 @@ def test_exclude_is_relative_to_where_it_is_said(run: Run, tmp_path: Path) -> No
 
 
 def test_many_files_in_processes_give_what_one_gives(run: Run, tmp_path: Path) -> None:
-    for number in range(2 * runner.POOL_FROM):
+    for number in range(2 * POOL_FROM):
         (tmp_path / f"{number:03}.py").write_text((TIED, FREE, BROKEN)[number % 3])
     alone, together = (run("check", "--jobs", jobs) for jobs in ("1", "2"))
     assert (alone.exit_code, alone.stderr) == (together.exit_code, together.stderr) == (1, "")

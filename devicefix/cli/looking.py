@@ -33,12 +33,12 @@ def survey(
     paths: tuple[Path, ...], stdin_filename: str | None, settings: Settings
 ) -> tuple[list[Outcome], list[Outcome]]:
     """As `look`, with what is wrong with each file that could not be looked at."""
-    from devicefix import runner
+    from devicefix import pool, runner
     from devicefix.finding import Result
     from devicefix.outcome import Outcome
 
     trouble: list[OSError] = []
-    runner.collect_less()
+    pool.collect_less()
     if STDIN not in paths:
         outcomes = runner.run(listed(paths, settings, trouble), settings)
     elif len(paths) > 1:
