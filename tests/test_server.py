@@ -59,6 +59,19 @@ class Editor:
         self.encoding = encoding
         self.texts: dict[str, str] = {}
         self.versions: dict[str, int] = {}
+        self.told: list[types.PublishDiagnosticsParams] = []
+        self._listen()
+
+    def _listen(self) -> None:
+        """Keep every message: who waits for the next one misses the second of two that come together."""
+        handle = self.client.protocol._handle_notification
+
+        def keep(method: str, params: Any) -> None:
+            if method == types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS:
+                self.told.append(params)
+            handle(method, params)
+
+        self.client.protocol._handle_notification = keep  # type: ignore[method-assign]
 
     def project(self, name: str, settings: str = "", **files: str) -> Path:
         """A folder with files, and with settings of its own."""
@@ -71,6 +84,7 @@ class Editor:
 
     def open(self, file: Path, text: str | None = None) -> str:
         """Show a file, perhaps with a text that is not saved."""
+        self.told.clear()
         uri = file.as_uri()
         self.texts[uri] = file.read_text() if text is None else text
         self.versions[uri] = 1
@@ -80,6 +94,7 @@ class Editor:
 
     def type(self, uri: str, line: int, character: int, text: str, removed: int = 0) -> None:
         """Put text in a line, in the place of so many units."""
+        self.told.clear()
         start, end = types.Position(line, character), types.Position(line, character + removed)
         self.texts[uri] = self.applied(uri, [types.TextEdit(types.Range(start, end), text)])
         self.versions[uri] += 1
@@ -92,11 +107,16 @@ class Editor:
 
     async def shown(self, uri: str) -> Sequence[types.Diagnostic]:
         """Wait for the findings of what is shown now."""
-        while True:
-            notified = self.client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-            found = await asyncio.wait_for(notified, TIMEOUT)
-            if (found.uri, found.version) == (uri, self.versions[uri]):
-                return list(found.diagnostics)
+
+        async def next_one() -> Sequence[types.Diagnostic]:
+            while True:
+                while self.told:
+                    found = self.told.pop(0)
+                    if (found.uri, found.version) == (uri, self.versions[uri]):
+                        return list(found.diagnostics)
+                await asyncio.sleep(0.005)
+
+        return await asyncio.wait_for(next_one(), TIMEOUT)
 
     async def until(self, uri: str, holds: Callable[[Sequence[types.Diagnostic]], bool]) -> None:
         """Wait until the findings that were told last are the ones wanted, however many came before."""
@@ -164,6 +184,7 @@ class Editor:
 
     def changed_on_disk(self, *files: Path) -> None:
         """Tell of files that have changed."""
+        self.told.clear()
         events = [types.FileEvent(file.as_uri(), types.FileChangeType.Changed) for file in files]
         self.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams(events))
 
