@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import takewhile
 
 from devicefix.finding import Finding, Replacement
+from devicefix.report.excerpt import clusters
 from devicefix.source import Source
 
 CONTEXT = 2  # lines around what changes
@@ -94,7 +95,7 @@ def _changed(own: Sequence[Replacement], fixed: Sequence[Replacement], source: S
     """The lines that replacements change, and some around them."""
     lines = _lines(source)
     shown = 0
-    for together in _clusters(sorted(own, key=lambda each: (each.line, each.column))):
+    for together in clusters(own, CONTEXT):
         first, last = together[0].line - 1, max(each.end_line for each in together)
         start, end = max(first - CONTEXT, shown), min(last + CONTEXT, len(lines))
         if shown and start > shown:
@@ -104,17 +105,6 @@ def _changed(own: Sequence[Replacement], fixed: Sequence[Replacement], source: S
         yield from _compared(lines[first:last], after, first, first + _shift(first + 1, fixed))
         yield from _kept(source, last, end, fixed)
         shown = end
-
-
-def _clusters(replacements: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """Replacements that are so near each other that they are shown together."""
-    together: list[Replacement] = []
-    for each in replacements:
-        if together and each.line > max(one.end_line for one in together) + 2 * CONTEXT:
-            yield together
-            together = []
-        together.append(each)
-    yield together
 
 
 def _shift(line: int, replacements: Iterable[Replacement]) -> int:

@@ -39,7 +39,7 @@ def hunks(lines: list[str], replacements: Iterable[Replacement]) -> Iterator[lis
     """
     inside = [each for each in replacements if each.end_line <= len(lines)]
     shift = 0
-    for together in _clusters(sorted(inside, key=lambda each: (each.line, each.column))):
+    for together in clusters(inside, CONTEXT):
         first = max(together[0].line - 1 - CONTEXT, 0)
         last = min(max(each.end_line for each in together) + CONTEXT, len(lines))
         before = lines[first:last]
@@ -57,11 +57,11 @@ def shortened(text: str) -> str:
     return text if len(text) <= WIDEST else f"{text[:half]} … {text[-half:]}"
 
 
-def _clusters(replacements: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """Replacements that are so near each other that they are shown together."""
+def clusters(replacements: Iterable[Replacement], context: int) -> Iterator[list[Replacement]]:
+    """Replacements in order, those together that so many lines around each would join."""
     together: list[Replacement] = []
-    for each in replacements:
-        if together and each.line > max(one.end_line for one in together) + 2 * CONTEXT:
+    for each in sorted(replacements, key=lambda each: (each.line, each.column)):
+        if together and each.line > max(one.end_line for one in together) + 2 * context:
             yield together
             together = []
         together.append(each)
