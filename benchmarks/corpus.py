@@ -122,7 +122,7 @@ def report(root: Path, unsafe_fixes: bool, target: str, jobs: int, diff: Path | 
     sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix, installed or not
     import corpus_report
 
-    from devicefix.config import Settings
+    from devicefix.config.settings import Settings
 
     settings = Settings(fix=True, unsafe_fixes=unsafe_fixes, target=target)
     return corpus_report.report(root, settings, jobs, diff)

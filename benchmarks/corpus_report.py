@@ -30,12 +30,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 from traceback import extract_tb
 
-from devicefix.config import Settings
-from devicefix.engine import run
-from devicefix.finding import Edit, Finding, Result
-from devicefix.project import Project
-from devicefix.source import Source
-from devicefix.summary import Summary, summarize
+from devicefix.config.settings import Settings
+from devicefix.engine.check import run
+from devicefix.facts.exports import Summary, summarize
+from devicefix.facts.project import Project
+from devicefix.files.text import Source
+from devicefix.model import Edit, Finding, Result
 
 CRASH, BROKEN, UNSTABLE, STRAY, COMMENT = FAULTS = (
     "crashes",

@@ -32,7 +32,7 @@ with atheris.instrument_imports(include=["devicefix"]):
     import patterns
     import properties
 
-    from devicefix.gate import may_matter
+    from devicefix.facts.prefilter import may_matter
 
 LONGEST = 20_000  # bytes of a seed
 SLOW = 5.0  # seconds for one input: a failure, too

@@ -19,8 +19,9 @@ warnings.simplefilter("ignore")
 if sys.argv[1] == "libcst":
     import libcst
 
-    from devicefix import files, runner
-    from devicefix.config import Settings
+    from devicefix.config.settings import Settings
+    from devicefix.files import discover as files
+    from devicefix.runner import run as runner
 
     found = runner.run(files.find([Path(sys.argv[2])]), Settings(fix=True, quiet=True))
     changed = [outcome.before for outcome in found if outcome.result.output is not None]

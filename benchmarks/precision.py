@@ -24,11 +24,11 @@ from pathlib import Path
 from corpus_report import is_definition, lines_of
 from samples import Entry, Verdict, add_sample, entries, interval, parser, place, read_verdicts, write_sheet
 
-from devicefix.config import Settings
-from devicefix.engine import run
-from devicefix.finding import Finding, Result
-from devicefix.project import Project
-from devicefix.source import Source
+from devicefix.config.settings import Settings
+from devicefix.engine.check import run
+from devicefix.facts.project import Project
+from devicefix.files.text import Source
+from devicefix.model import Finding, Result
 
 VERDICTS = Path(__file__).with_name("verdicts-precision.toml")
 ALLOWED = ("right", "wrong-finding", "wrong-message", "wrong-fix")

@@ -46,12 +46,12 @@ from samples import (
     write_sheet,
 )
 
-from devicefix.config import Settings
-from devicefix.engine import run
+from devicefix.config.settings import Settings
+from devicefix.engine.check import run
 from devicefix.facts import Facts, dotted, parse
-from devicefix.finding import Finding
-from devicefix.project import Project
-from devicefix.source import DecodeError, Source
+from devicefix.facts.project import Project
+from devicefix.files.text import DecodeError, Source
+from devicefix.model import Finding
 
 VERDICTS = Path(__file__).with_name("verdicts-recall.toml")
 ALLOWED = ("missed", "harmless", "guarded", "not-torch")

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix,
 
 import corpus_report
 
-from devicefix.project import Project
+from devicefix.facts.project import Project
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Generic, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from devicefix import finding as internal
-    from devicefix.config import Settings
-    from devicefix.outcome import Outcome
+    from devicefix import model as internal
+    from devicefix.config.settings import Settings
+    from devicefix.model import Outcome
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Target: TypeAlias = Literal["cuda", "accelerator"]
@@ -273,9 +273,9 @@ def check_paths(
     Raises:
         DevicefixError: the settings cannot be used.
     """
-    from devicefix import runner
-    from devicefix.baseline import read, split
-    from devicefix.config import ConfigError
+    from devicefix.config.settings import ConfigError
+    from devicefix.runner import run as runner
+    from devicefix.runner.baseline import read, split
 
     given = {
         "jobs": jobs,
@@ -319,14 +319,14 @@ def find_config(path: StrPath) -> Path | None:
         The nearest `.devicefix.toml`, `devicefix.toml`, or `pyproject.toml` with a table `[tool.devicefix]`,
         at or above the path; None where there is none.
     """
-    from devicefix.config import find
+    from devicefix.config.settings import find
 
     folder = Path(path)
     return find(folder if folder.is_dir() else folder.parent)
 
 
 def _settings(config: StrPath | None, given: Mapping[str, Any], fix: bool = False) -> Settings:
-    from devicefix.config import ConfigError, Settings, load, with_values
+    from devicefix.config.settings import ConfigError, Settings, load, with_values
 
     try:
         below = load(Settings(), Path(config)) if config is not None else Settings()
@@ -337,9 +337,9 @@ def _settings(config: StrPath | None, given: Mapping[str, Any], fix: bool = Fals
 
 
 def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) -> Outcome:
-    from devicefix.project import Project
-    from devicefix.runner import run_one, summaries_of
-    from devicefix.source import DecodeError, encoded
+    from devicefix.facts.project import Project
+    from devicefix.files.text import DecodeError, encoded
+    from devicefix.runner.run import run_one, summaries_of
 
     name = os.fspath(filename) if filename is not None else _UNNAMED
     try:
@@ -356,15 +356,15 @@ def _like(source: AnyStr, data: bytes) -> AnyStr:
     """Bytes as what the source is."""
     if isinstance(source, bytes):
         return data
-    from devicefix.source import Source
+    from devicefix.files.text import Source
 
     return data.decode(Source(data).encoding)
 
 
 def _public(outcome: Outcome, findings: Iterable[internal.Finding]) -> Iterator[Finding]:
     """Findings of a file as they are shown to the world."""
-    from devicefix.pages import url
-    from devicefix.rules import RULES
+    from devicefix.rules.pages import url
+    from devicefix.rules.registry import RULES
 
     for each in findings:
         rule = RULES[each.code]

@@ -3,7 +3,8 @@
 Anything else of devicefix can change with every version. docs/plugins.md shows how to write a rule.
 """
 
-from devicefix.finding import Edit, Finding, Fix, Safety
-from devicefix.rule import Changed, Context, Rule
+from devicefix.devices.context import Context
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rules.base import Changed, Rule
 
 __all__ = ["Changed", "Context", "Edit", "Finding", "Fix", "Rule", "Safety"]

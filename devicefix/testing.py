@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from devicefix.config import Settings
-from devicefix.finding import Result
-from devicefix.rule import Changed, Rule
+from devicefix.config.settings import Settings
+from devicefix.model import Result
+from devicefix.rules.base import Changed, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Example:
             assert again is None, f"{self}: a second run makes of it\n{again.decode() if again else again}"
 
     def _run(self, text: str, unsafe: bool = False) -> Result:
-        from devicefix.engine import run
-        from devicefix.project import Project
-        from devicefix.rules import RULES
-        from devicefix.summary import summarize
+        from devicefix.engine.check import run
+        from devicefix.facts.exports import summarize
+        from devicefix.facts.project import Project
+        from devicefix.rules.registry import RULES
 
         data = text.encode()
         settings = Settings(
@@ -79,7 +79,7 @@ def examples(*rules: type[Rule]) -> list[Example]:
     Raises:
         LookupError: devicefix does not know one of the rules.
     """
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     for rule in rules:
         if RULES.get(rule.code) is not rule:

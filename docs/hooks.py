@@ -11,10 +11,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from devicefix.cli import COMMANDS, main
-from devicefix.families import family
-from devicefix.keys import KEYS
-from devicefix.rule import Changed, Rule
-from devicefix.rules import RULES
+from devicefix.config.keys import KEYS
+from devicefix.rules.base import Changed, Rule
+from devicefix.rules.categories import family
+from devicefix.rules.registry import RULES
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
-from devicefix.rules import RULES
+from devicefix.rules.registry import RULES
 
 TIES = re.compile(r"cuda|device|gpu|nccl|load|pin_memory|Variable|volatile|get_rank|nvtx|apex|cupy|SyncBatch")
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from devicefix.config import TARGETS, Settings
-from devicefix.engine import ROUNDS, look_again, run
+from devicefix.config.settings import TARGETS, Settings
+from devicefix.engine.check import ROUNDS, look_again, run
 from devicefix.facts import parse
-from devicefix.finding import Edit, Finding, Result
-from devicefix.project import Project
-from devicefix.source import Source
-from devicefix.summary import summarize
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.files.text import Source
+from devicefix.model import Edit, Finding, Result
 
 Look = Callable[[bytes, str, Settings, Project], Result]
 

@@ -9,11 +9,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import devicefix.runtime
-from devicefix.runtime.events import read
-from devicefix.runtime.plan import VARIABLE, Plan
+import devicefix.verify.runtime
+from devicefix.verify.runtime.events import read
+from devicefix.verify.runtime.plan import VARIABLE, Plan
 
-BOOTSTRAP = Path(devicefix.runtime.__file__).parent / "bootstrap"
+BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 
 
 class Ran:

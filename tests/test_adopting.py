@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from devicefix import noqa
 from devicefix.cli import main
-from devicefix.config import Settings, combined
-from devicefix.engine import run as engine_run
-from devicefix.globs import matches
-from devicefix.project import Project
-from devicefix.rule import Rule
-from devicefix.rules import RULES
+from devicefix.config.globs import matches
+from devicefix.config.settings import Settings, combined
+from devicefix.engine.check import run as engine_run
+from devicefix.facts import comments as noqa
+from devicefix.facts.project import Project
+from devicefix.rules.base import Rule
+from devicefix.rules.registry import RULES
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 BASELINE = ("--baseline", "known.json")

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicefix.beside import is_beside
-from devicefix.beside.examine import LARGEST, run
-from devicefix.beside.shell import makefile_pairs, shell_pairs
-from devicefix.beside.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 from devicefix.cli import main
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
+from devicefix.rules.config_file.examine import LARGEST, run
+from devicefix.rules.config_file.languages import is_beside
+from devicefix.rules.config_file.shell import makefile_pairs, shell_pairs
+from devicefix.rules.config_file.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 
 READERS = (json_pairs, toml_pairs, yaml_pairs, shell_pairs, makefile_pairs)
 

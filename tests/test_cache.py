@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from devicefix import cache, runner
-from devicefix.config import Settings
-from devicefix.rules import RULES
+from devicefix.config.settings import Settings
+from devicefix.rules.registry import RULES
+from devicefix.runner import cache
+from devicefix.runner import run as runner
 
 FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
 

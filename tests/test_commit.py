@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from devicefix import commit
-from devicefix.commit import Change, CommitError, replace_all
+from devicefix.files import commit
+from devicefix.files.commit import Change, CommitError, replace_all
 
 OLD, NEW = b"old\n", b"new\n" * 50_000
 
@@ -71,7 +71,7 @@ def test_ended_at_any_moment_all_files_are_old_or_all_are_new(
 ) -> None:
     """The whole group gets the signal, as from Ctrl-C, 20 times at different moments."""
     code = (
-        "import sys; from devicefix.commit import Change, commit; print(flush=True)\n"
+        "import sys; from devicefix.files.commit import Change, commit; print(flush=True)\n"
         f"commit(Change(f, {OLD!r}, {NEW[:4]!r} * 50_000) for f in sys.argv[1:])"
     )
     seen = set()
@@ -104,7 +104,7 @@ def test_killed_in_the_midst_it_is_finished(tmp_path: Path) -> None:
     for file in files:
         file.write_bytes(OLD)
     code = (
-        "import sys; from pathlib import Path; from devicefix.commit import Change, commit\n"
+        "import sys; from pathlib import Path; from devicefix.files.commit import Change, commit\n"
         f"commit(Change(str(f), {OLD!r}, b'new') for f in Path(sys.argv[1]).iterdir())"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], start_new_session=True)
@@ -119,6 +119,6 @@ def test_killed_in_the_midst_it_is_finished(tmp_path: Path) -> None:
 
 def _wait_for_commits() -> None:
     end = time.monotonic() + 20
-    while any("devicefix.commit" in (p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])):
+    while any(commit.__name__ in (p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])):
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from devicefix.cli import COMMANDS, main
-from devicefix.config import ConfigError, Settings, find, load, read
-from devicefix.keys import KEYS, Key
+from devicefix.config.keys import KEYS, Key
+from devicefix.config.settings import ConfigError, Settings, find, load, read
 
 Run = Callable[..., Result]
 

@@ -513,7 +513,7 @@ def test_nothing_stays_behind_in_the_ledger(tmp_path: Path) -> None:
         tmp_path,
         """
         import gc, torch
-        from devicefix.runtime.copies.ledger import Ledger
+        from devicefix.verify.runtime.copies.ledger import Ledger
 
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         ledger, = (thing for thing in gc.get_objects() if isinstance(thing, Ledger))
@@ -542,7 +542,7 @@ def test_an_error_in_the_watch_is_told_once_and_never_reaches_the_program(tmp_pa
         tmp_path,
         """
         import torch
-        from devicefix.runtime.copies.ledger import Ledger
+        from devicefix.verify.runtime.copies.ledger import Ledger
 
         def fail(*args, **kwargs):
             raise RuntimeError("a fault")

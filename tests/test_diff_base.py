@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from devicefix.changed import Since
 from devicefix.cli import main
-from devicefix.finding import Finding
-from devicefix.finding import Result as Found
+from devicefix.model import Finding
+from devicefix.model import Result as Found
+from devicefix.runner.git import Since
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from devicefix.config import Settings
-from devicefix.engine import run
-from devicefix.finding import Finding, Safety
-from devicefix.project import Project
-from devicefix.rules import RULES
-from devicefix.summary import summarize
+from devicefix.config.settings import Settings
+from devicefix.engine.check import run
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.model import Finding, Safety
+from devicefix.rules.registry import RULES
 
 PATTERNS = (Path(__file__).parents[1] / "docs" / "patterns.md").read_text()
 ROW = re.compile(

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devicefix.cli import main
-from devicefix.config import Settings
-from devicefix.documents.docs import Docs
-from devicefix.finding import Result as Looked
-from devicefix.outcome import Outcome
-from devicefix.runner import run_one
+from devicefix.config.settings import Settings
+from devicefix.files.markdown import Docs
+from devicefix.model import Outcome
+from devicefix.model import Result as Looked
+from devicefix.runner.run import run_one
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 CODE = ["import torch", "", "def f(x):", "    return x.cuda()"]

@@ -6,11 +6,11 @@ import ast
 
 import pytest
 
-from devicefix.config import Settings
-from devicefix.engine import matters, run, settle
-from devicefix.finding import Result
-from devicefix.project import Project
-from devicefix.summary import summarize
+from devicefix.config.settings import Settings
+from devicefix.engine.check import matters, run, settle
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.model import Result
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
 

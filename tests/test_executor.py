@@ -137,8 +137,8 @@ def test_workers_need_not_see_the_disk(
     start: Start, scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path that is relative to another folder than that of the worker leads nowhere there."""
-    from devicefix import runner
-    from devicefix.config import Settings
+    from devicefix.config.settings import Settings
+    from devicefix.runner import run as runner
 
     workers(start, scheduler, 1, tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
     (tmp_path / "here").mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from devicefix import files
+from devicefix.files import discover as files
 
 
 def make(top: Path, *names: str) -> None:

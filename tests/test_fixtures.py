@@ -24,11 +24,11 @@ from typing import Any
 import pytest
 import torch
 
-from devicefix.config import Settings
-from devicefix.engine import run
-from devicefix.project import Project
-from devicefix.runtime.machine import Machine, Played
-from devicefix.summary import summarize
+from devicefix.config.settings import Settings
+from devicefix.engine.check import run
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.verify.runtime.machine import Machine, Played
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))

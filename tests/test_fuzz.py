@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
 
 MANY = int(os.environ.get("DEVICEFIX_FUZZ", "0"))
 PROFILE = settings(

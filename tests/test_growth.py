@@ -8,8 +8,8 @@ from types import FrameType
 
 import pytest
 
-from devicefix.config import Settings
-from devicefix.runner import run_one
+from devicefix.config.settings import Settings
+from devicefix.runner.run import run_one
 
 SIZE = 100
 MOST = 2.25  # times the calls for twice the file

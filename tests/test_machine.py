@@ -462,7 +462,7 @@ def test_a_plain_run_that_is_compared_rounds_as_the_machine_does(tmp_path: Path)
     program = """
         import sys, torch
         if "alike" in sys.argv:
-            from devicefix.runtime.machine import round_alike
+            from devicefix.verify.runtime.machine import round_alike
             round_alike()
         torch.manual_seed(0)
         x = torch.rand(1000, 3, requires_grad=True)

@@ -22,16 +22,16 @@ import pytest
 from click.testing import CliRunner, Result
 from test_suggestion import replaced
 
-from devicefix import engine
 from devicefix.cli import main
-from devicefix.config import Settings
-from devicefix.families import family
-from devicefix.finding import Finding, Fix, Replacement
-from devicefix.project import Project
+from devicefix.config.settings import Settings
+from devicefix.engine import check as engine
+from devicefix.facts.project import Project
+from devicefix.files.text import Source
+from devicefix.model import Finding, Fix, Replacement
 from devicefix.report import before_after
-from devicefix.rule import Rule
-from devicefix.rules import RULES
-from devicefix.source import Source
+from devicefix.rules.base import Rule
+from devicefix.rules.categories import family
+from devicefix.rules.registry import RULES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

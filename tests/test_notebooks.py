@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
 from devicefix.cli import main
-from devicefix.config import Settings
-from devicefix.documents.cells import Joined, as_python, is_masked
-from devicefix.documents.json_text import Value, with_lines
-from devicefix.outcome import Outcome
-from devicefix.runner import run_one
-from devicefix.selfcheck import SelfCheckError
+from devicefix.config.settings import Settings
+from devicefix.files.notebook.cells import Joined, as_python, is_masked
+from devicefix.files.notebook.json_text import Value, with_lines
+from devicefix.model import Outcome
+from devicefix.rewrite.selfcheck import SelfCheckError
+from devicefix.runner.run import run_one
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 IMPORT = "import torch"

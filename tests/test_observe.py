@@ -12,8 +12,8 @@ import pytest
 import torch
 from running import Ran, run_program
 
-from devicefix.runtime.observe import FULL, tensors
-from devicefix.runtime.summary import summarize
+from devicefix.verify.runtime.observe import FULL, tensors
+from devicefix.verify.runtime.summary import summarize
 
 PROGRAM = """
     import copy, io, logging, os, random, sys, threading, warnings
@@ -178,7 +178,7 @@ def test_seeds(ran: Ran, tmp_path: Path) -> None:
 def test_an_error_inside_is_told_once(tmp_path: Path) -> None:
     code = """
         import torch
-        from devicefix.runtime import observe
+        from devicefix.verify.runtime import observe
         observe.summarize = lambda *_: 1 / 0
         x = torch.tensor(2.0)
         print(x.item(), x.item())

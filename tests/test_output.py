@@ -22,14 +22,13 @@ import pytest
 from click.testing import CliRunner, Result
 from junitparser import Error, JUnitXml
 
-from devicefix import runner
 from devicefix.cli import main
-from devicefix.finding import Finding, Replacement
-from devicefix.finding import Result as Found
-from devicefix.outcome import Outcome
+from devicefix.model import Finding, Outcome, Replacement
+from devicefix.model import Result as Found
 from devicefix.report import FORMATS
 from devicefix.report.checked import File
 from devicefix.report.excerpt import hunks
+from devicefix.runner import run as runner
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 FREE = "import torch\n\nx = torch.ones(2)\n"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from devicefix.config import TARGETS, Settings
-from devicefix.engine import examine, matters
+from devicefix.config.settings import TARGETS, Settings
+from devicefix.engine.check import examine, matters
 from devicefix.facts import Facts
-from devicefix.project import Project
-from devicefix.rule import Rule
-from devicefix.rules import RULES
-from devicefix.summary import summarize
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.rules.base import Rule
+from devicefix.rules.registry import RULES
 from devicefix.testing import Example, examples
 
 SECTIONS = ("## What it does", "## Why it matters", "## Example", "## Use instead", "## Fix safety")

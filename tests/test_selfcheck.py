@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from devicefix import rewriting
 from devicefix.cli import main
-from devicefix.config import Settings
-from devicefix.engine import run
-from devicefix.finding import Edit
-from devicefix.project import Project
-from devicefix.selfcheck import SelfCheckError, check
-from devicefix.summary import summarize
+from devicefix.config.settings import Settings
+from devicefix.engine.check import run
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.model import Edit
+from devicefix.rewrite import edits as rewriting
+from devicefix.rewrite.selfcheck import SelfCheckError, check
 
 BEFORE = """\
 import torch

@@ -488,7 +488,7 @@ async def test_tags_and_severities(code: Editor) -> None:
 
 
 BUG = """
-import devicefix.engine as engine
+import devicefix.engine.check as engine
 
 def look(facts, *rest, real=engine.look):
     print("what a careless library prints")

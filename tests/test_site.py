@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from devicefix import config
+from devicefix.config import settings as config
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from devicefix import engine
-from devicefix.config import Settings
-from devicefix.finding import Replacement
-from devicefix.project import Project
-from devicefix.rule import Rule
-from devicefix.rules import RULES
+from devicefix.config.settings import Settings
+from devicefix.engine import check as engine
+from devicefix.facts.project import Project
+from devicefix.model import Replacement
+from devicefix.rules.base import Rule
+from devicefix.rules.registry import RULES
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

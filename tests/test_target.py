@@ -9,12 +9,13 @@ from textwrap import dedent
 
 import pytest
 
-from devicefix import engine, runner
-from devicefix.config import Settings
-from devicefix.engine import run
-from devicefix.finding import Result
-from devicefix.project import Project
-from devicefix.summary import summarize
+from devicefix.config.settings import Settings
+from devicefix.engine import check as engine
+from devicefix.engine.check import run
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.model import Result
+from devicefix.runner import run as runner
 
 DEVICE = (
     'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")'

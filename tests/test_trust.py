@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from devicefix import commit, files, worktree, writing
 from devicefix.cli import main
-from devicefix.writing import Change
+from devicefix.files import commit
+from devicefix.files import discover as files
+from devicefix.files import write as writing
+from devicefix.files.write import Change
+from devicefix.runner import worktree
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 FIXED = (
@@ -231,9 +234,14 @@ KILLS = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import libcst
-from devicefix import engine, rules, runner, selfcheck, worktree, writing
+from devicefix.engine import check as engine
+from devicefix.rules import registry as rules
+from devicefix.runner import run as runner
+from devicefix.rewrite import selfcheck
+from devicefix.runner import worktree
+from devicefix.files import write as writing
 from devicefix.cli import main
-from devicefix.report import concise, summary
+from devicefix.report import concise, totals
 
 tree, kills = Path(sys.argv[1]), int(sys.argv[2])
 files = sorted(tree.rglob("*.py"))
@@ -492,7 +500,7 @@ def test_a_configuration_leads_nowhere_else(run: Run, exclude: str) -> None:
 
 def test_no_key_of_the_configuration_names_what_is_written() -> None:
     """But for the cache, and the baseline, which only --write-baseline writes, and over no other file."""
-    from devicefix.keys import KEYS
+    from devicefix.config.keys import KEYS
 
     assert {name for name, key in KEYS.items() if key.type == "path"} == {"baseline", "cache-dir"}
     assert not {name for name in KEYS if "output" in name or "write" in name} - {"output-format"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
 from devicefix.verify import against_cuda, runs, session
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick

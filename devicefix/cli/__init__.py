@@ -12,7 +12,7 @@ import click
 
 from devicefix import __version__
 from devicefix.cli.options import Trouble, color_option, colour_of_environment
-from devicefix.config import ConfigError
+from devicefix.config.settings import ConfigError
 
 INTERRUPTED = 130
 
@@ -63,7 +63,7 @@ class Program(click.Group):
         """The command that the first word names; where none has that name, say which was perhaps meant."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from devicefix.keys import nearest
+            from devicefix.config.keys import nearest
 
             ctx.fail(f"there is no command {name!r}{nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -88,7 +88,7 @@ class Program(click.Group):
                 raise  # who reads has seen enough; click ends the program
             if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
                 raise Trouble(str(problem.strerror)) from None
-            from devicefix.runner import internal_error
+            from devicefix.runner.run import internal_error
 
             raise Trouble(internal_error(problem)) from None
 

@@ -11,13 +11,12 @@ import click
 
 from devicefix.cli.looking import complain
 from devicefix.cli.options import Trouble
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
 
 if TYPE_CHECKING:
-    from devicefix.baseline import Entry
-    from devicefix.finding import Finding
-    from devicefix.noqa import Added
-    from devicefix.outcome import Outcome
+    from devicefix.facts.comments import Added
+    from devicefix.model import Finding, Outcome
+    from devicefix.runner.baseline import Entry
 
 
 def new(outcomes: list[Outcome], paths: tuple[Path, ...], settings: Settings) -> list[Outcome]:
@@ -26,7 +25,7 @@ def new(outcomes: list[Outcome], paths: tuple[Path, ...], settings: Settings) ->
     Raises:
         ConfigError: the baseline cannot be used.
     """
-    from devicefix import baseline
+    from devicefix.runner import baseline
 
     file = settings.baseline
     if file is None:
@@ -50,7 +49,8 @@ def write_baseline(outcomes: list[Outcome], paths: tuple[Path, ...], settings: S
         ConfigError: there is a file in its place that is no baseline.
         Trouble: it can't be written.
     """
-    from devicefix import baseline, writing
+    from devicefix.files import write as writing
+    from devicefix.runner import baseline
 
     file = settings.baseline
     assert file is not None
@@ -72,7 +72,7 @@ def _not_looked_for(
     known: Counter[Entry], outcomes: list[Outcome], paths: tuple[Path, ...], settings: Settings
 ) -> Counter[Entry]:
     """The entries of which a run says nothing: it has left their files out, or their rules were off."""
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     assert settings.baseline is not None
     folder = settings.baseline.parent.absolute()
@@ -98,7 +98,7 @@ def add_noqa(outcomes: list[Outcome], settings: Settings) -> bool:
     Returns:
         Whether findings remain.
     """
-    from devicefix.writing import Change, write_each
+    from devicefix.files.write import Change, write_each
 
     changes: list[Change] = []
     lines: dict[str, int] = {}
@@ -133,8 +133,8 @@ def add_noqa(outcomes: list[Outcome], settings: Settings) -> bool:
 
 def _with_comments(path: str, data: bytes, findings: list[Finding]) -> Added:
     """A file with comments; one that is no module by its name is left as it is."""
-    from devicefix.files import is_python
-    from devicefix.noqa import Added, add
+    from devicefix.facts.comments import Added, add
+    from devicefix.files.discover import is_python
 
     if findings and (is_python(path) or not Path(path).suffix):
         return add(data, findings)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from devicefix import config as configuration
 from devicefix.cli.options import baseline_option, combined, common_folder, settings_options, unsafe_option
-from devicefix.config import Selection, Settings, Written, nearest
-from devicefix.keys import KEYS, Exclusion, Key, PerFileIgnores
+from devicefix.config import settings as configuration
+from devicefix.config.keys import KEYS, Exclusion, Key, PerFileIgnores
+from devicefix.config.settings import Selection, Settings, Written, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -12,8 +12,8 @@ import click
 from devicefix.cli.options import STDIN, Trouble
 
 if TYPE_CHECKING:
-    from devicefix.changed import Since
-    from devicefix.outcome import Outcome
+    from devicefix.model import Outcome
+    from devicefix.runner.git import Since
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ def since(revision: str | None, paths: tuple[Path, ...], stdin_filename: str | N
     """
     if revision is None:
         return None
-    from devicefix.changed import DiffBaseError, Since
+    from devicefix.runner.git import DiffBaseError, Since
 
     if STDIN in paths:
         if stdin_filename is None:
@@ -55,7 +55,7 @@ def limited(outcomes: list[Outcome], changes: Since | None) -> list[Outcome]:
     """
     if changes is None:
         return outcomes
-    from devicefix.changed import DiffBaseError
+    from devicefix.runner.git import DiffBaseError
 
     try:
         return [

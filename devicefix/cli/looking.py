@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from devicefix.cli.options import STDIN, TROUBLE
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
 
 if TYPE_CHECKING:
-    from devicefix.outcome import Outcome
+    from devicefix.model import Outcome
 
 CLEAN, FINDINGS = 0, 1
 
@@ -33,9 +33,9 @@ def survey(
     paths: tuple[Path, ...], stdin_filename: str | None, settings: Settings
 ) -> tuple[list[Outcome], list[Outcome]]:
     """As `look`, with what is wrong with each file that could not be looked at."""
-    from devicefix import pool, runner
-    from devicefix.finding import Result
-    from devicefix.outcome import Outcome
+    from devicefix.model import Outcome, Result
+    from devicefix.runner import pool
+    from devicefix.runner import run as runner
 
     trouble: list[OSError] = []
     pool.collect_less()
@@ -59,7 +59,7 @@ def survey(
 def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) -> list[Path]:
     """The files that the paths name; what cannot be read of them goes into `trouble`."""
     from devicefix.report.concise import printable
-    from devicefix.runner import find
+    from devicefix.runner.run import find
 
     found = find(paths, settings, trouble.append)
     if settings.verbose:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devicefix import config, keys
-from devicefix.config import Settings
-from devicefix.keys import TARGETS
+from devicefix.config import keys
+from devicefix.config import settings as config
+from devicefix.config.keys import TARGETS
+from devicefix.config.settings import Settings
 from devicefix.report import FORMATS
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) 
     """What the codes that are being typed can become."""
     from click.shell_completion import CompletionItem
 
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     *before, last = incomplete.split(",")
     return [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from devicefix.cli.options import STDIN, Trouble
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
 from devicefix.report import FORMATS, Format, Renderer
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ class Output(NamedTuple):
         Raises:
             Trouble: the file can't be written.
         """
-        from devicefix.report import summary
+        from devicefix.report import totals
 
         self._write(self.render(checked))
         if (self.file or self.format.for_people) and not checked.settings.quiet:
             results = [outcome.result for outcome in checked.outcomes]
-            click.echo(summary.checked(results, len(checked.failed)))
+            click.echo(totals.checked(results, len(checked.failed)))
 
     def _write(self, pieces: Iterator[str]) -> None:
         if self.file is not None:
@@ -78,7 +78,7 @@ def _statistics(form: Format) -> Renderer:
 
 
 def _write_file(file: Path, text: str) -> None:
-    from devicefix import writing
+    from devicefix.files import write as writing
 
     try:
         writing.put(os.fspath(file), text.encode(errors="replace"))

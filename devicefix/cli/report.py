@@ -14,7 +14,7 @@ from devicefix.cli.looking import look, status
 from devicefix.cli.options import STDIN, Trouble, common, common_folder, settings_for
 
 if TYPE_CHECKING:
-    from devicefix.outcome import Outcome
+    from devicefix.model import Outcome
 
 BY_DEFAULT = Path("devicefix-report.html")
 
@@ -87,8 +87,9 @@ def _content(outcome: Outcome) -> bytes:
 
 def _revision(folder: Path, contents: Iterable[tuple[str, bytes, object]]) -> str:
     """The commit that the code is of, empty where there is none."""
-    from devicefix import files, worktree
-    from devicefix.writing import Change
+    from devicefix.files import discover as files
+    from devicefix.files.write import Change
+    from devicefix.runner import worktree
 
     head = files.git(os.fspath(folder), "rev-parse", "--short=12", "HEAD")
     if head is None:
@@ -105,7 +106,7 @@ def _now() -> str:
 
 
 def _write(output: Path, data: bytes) -> None:
-    from devicefix import writing
+    from devicefix.files import write as writing
 
     try:
         writing.put(os.fspath(output), data)

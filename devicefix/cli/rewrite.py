@@ -14,11 +14,11 @@ import click
 from devicefix.cli.looking import complain, look, status, warn
 from devicefix.cli.options import STDIN, Trouble, common, common_folder, settings_for, unsafe_option
 from devicefix.cli.verify import limit_options
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
 
 if TYPE_CHECKING:
-    from devicefix.outcome import Outcome
-    from devicefix.writing import Change
+    from devicefix.files.write import Change
+    from devicefix.model import Outcome
 
 
 @click.command(short_help="Rewrite files, or print what would change.")
@@ -58,7 +58,7 @@ def rewrite(
     Prints a patch for `git apply` and writes nothing, unless told --in-place. What comes from the
     standard input goes to the standard output.
     """
-    from devicefix.report import summary
+    from devicefix.report import totals
 
     if STDIN in paths and in_place:
         raise click.UsageError("the standard input (-) is no file to write --in-place")
@@ -85,7 +85,7 @@ def rewrite(
         tell(outcomes, settings, err=piped)
     results = [outcome.result for outcome in outcomes]
     if not settings.quiet:
-        click.echo(summary.rewritten(results, failed, written=in_place or piped), err=not in_place)
+        click.echo(totals.rewritten(results, failed, written=in_place or piped), err=not in_place)
     pending = not (in_place or piped) and any(result.output is not None for result in results)
     left = pending or any(result.remaining for result in results)
     ctx.exit(status(failed, left and not exit_zero))
@@ -93,7 +93,7 @@ def rewrite(
 
 def changes_of(outcomes: Iterable[Outcome]) -> list[Change]:
     """What is to be written."""
-    from devicefix.writing import Change
+    from devicefix.files.write import Change
 
     return [
         Change(outcome.path, outcome.before, outcome.result.output)
@@ -104,7 +104,8 @@ def changes_of(outcomes: Iterable[Outcome]) -> list[Change]:
 
 def warn_of(outcomes: Iterable[Outcome], require_clean: bool) -> None:
     """Tell which files can't be had back from git, or end the program; and which have other names."""
-    from devicefix import worktree, writing
+    from devicefix.files import write as writing
+    from devicefix.runner import worktree
 
     changes = changes_of(outcomes)
     dirty, outside = worktree.uncommitted(changes)
@@ -127,7 +128,7 @@ def some(paths: list[str]) -> str:
 
 def write(outcomes: Iterable[Outcome]) -> set[str]:
     """Write the new sources of files; tell which can't be written, and return them."""
-    from devicefix import writing
+    from devicefix.files import write as writing
 
     unwritten: set[str] = set()
 
@@ -149,8 +150,8 @@ def written_if_verified(
 
     The command runs before anything is written, so that there is nothing to restore, whenever it ends.
     """
-    from devicefix import commit
     from devicefix.cli.verify import STATUSES, perform_for, show
+    from devicefix.files import commit
 
     changed = [outcome for outcome in outcomes if outcome.result.output is not None]
     if not changed:
@@ -177,7 +178,7 @@ def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
     is made and applied. Without git they are relative to the current folder, and for files outside of
     it to `folder`.
     """
-    from devicefix.files import work_tree
+    from devicefix.files.discover import work_tree
     from devicefix.report import diff
 
     here = Path.cwd()

@@ -7,13 +7,13 @@ import sys
 import click
 
 from devicefix.cli.options import complete_codes
-from devicefix.config import nearest
+from devicefix.config.settings import nearest
 
 
 @click.command()
 def rules() -> None:
     """List the rules: the code, the name, and what each finds."""
-    from devicefix.rules import PLUGINS, RULES
+    from devicefix.rules.registry import PLUGINS, RULES
 
     origins = {rule.code: f" [{plugin}]" for plugin in PLUGINS for rule in plugin.rules}
     code_width, width = max(map(len, RULES)), max(len(rule.name) for rule in RULES.values())
@@ -31,7 +31,7 @@ def explain(code: str) -> None:
     """Print the documentation of the rule with this CODE or name."""
     from inspect import cleandoc
 
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     known = {name.lower(): rule for rule in RULES.values() for name in (rule.code, rule.name)}
     rule = known.get(code.lower())

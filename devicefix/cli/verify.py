@@ -16,8 +16,8 @@ import click
 from devicefix.cli.options import Trouble, common_folder, rule_options, settings_for, unsafe_option
 
 if TYPE_CHECKING:
-    from devicefix.config import Settings
-    from devicefix.outcome import Outcome
+    from devicefix.config.settings import Settings
+    from devicefix.model import Outcome
     from devicefix.verify.program import New
     from devicefix.verify.runs import Task
     from devicefix.verify.session import Report
@@ -215,7 +215,7 @@ def perform(task: Task, settings: Settings, rewritten: list[New] | None = None) 
 
 def show(report: Report, output_format: str = "text") -> None:
     """Print what has come of a verification."""
-    from devicefix.report import verification
+    from devicefix.verify import report as verification
 
     click.echo(
         verification.as_json(report) if output_format == "json" else verification.text(report), nl=False

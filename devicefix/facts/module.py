@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from devicefix.facts.guards import Guards
 from devicefix.facts.scopes import Binding, Scope, Tree, dotted
-from devicefix.source import Source
+from devicefix.files.text import Source
 
 Question = Callable[[str], bool]
 Answer = TypeVar("Answer")

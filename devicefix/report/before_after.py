@@ -8,9 +8,9 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import takewhile
 
-from devicefix.finding import Finding, Replacement
+from devicefix.files.text import Source
+from devicefix.model import Finding, Replacement
 from devicefix.report.excerpt import clusters
-from devicefix.source import Source
 
 CONTEXT = 2  # lines around what changes
 MOST = 40  # rows of one finding; of more, the middle is left out

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from devicefix.config import Settings
-from devicefix.documents import text_of
-from devicefix.finding import Finding
-from devicefix.outcome import Outcome
+from devicefix.config.settings import Settings
+from devicefix.files.documents import text_of
+from devicefix.model import Finding, Outcome
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 STDIN = "-"

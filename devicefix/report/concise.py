@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.finding import Finding, Safety
+from devicefix.model import Finding, Safety
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from devicefix.finding import Replacement
+from devicefix.model import Replacement
 from devicefix.report.checked import LINE_END
 
 CONTEXT = 1  # lines around what a fix changes, as ruff shows them

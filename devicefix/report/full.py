@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import click
 
-from devicefix.finding import Finding, Replacement, Safety
+from devicefix.model import Finding, Replacement, Safety
 from devicefix.report.checked import Checked, File, place
 from devicefix.report.concise import mark, printable
 from devicefix.report.excerpt import WIDEST, Row, hunks, shortened
-from devicefix.suggestion import title
+from devicefix.rewrite.preview import title
 
 CONTEXT = 2  # lines around a finding
 MOST = 8  # lines of a finding; of more, the middle is left out
@@ -22,7 +22,7 @@ UNSAFE = "This is an unsafe fix and may change what happens with CUDA"
 
 def render(checked: Checked) -> Iterator[str]:
     """The text, in pieces."""
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     for file in checked.files:
         for finding in file.findings:

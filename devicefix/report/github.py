@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from devicefix.finding import Finding
+from devicefix.model import Finding
 from devicefix.report.checked import Checked, absolute, as_text, place
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from devicefix.finding import Finding
+from devicefix.model import Finding
 from devicefix.report.checked import STDIN, Checked, as_text
 
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from devicefix import __version__
-from devicefix.finding import Finding, Safety
+from devicefix.model import Finding, Safety
 from devicefix.report import statistics
 from devicefix.report.checked import Checked, File, place
 from devicefix.report.concise import printable
 from devicefix.report.excerpt import Row, hunks, shortened
-from devicefix.suggestion import title
+from devicefix.rewrite.preview import title
 
 CONTEXT = 1  # lines around a finding that has no fix
 MOST = 20  # lines of one
@@ -31,8 +31,8 @@ class Shown(NamedTuple):
 
 def render(checked: Checked) -> Iterator[str]:
     """The text, in pieces."""
-    from devicefix.pages import url
-    from devicefix.rules import RULES
+    from devicefix.rules.pages import url
+    from devicefix.rules.registry import RULES
 
     environment = Environment(
         loader=PackageLoader("devicefix.report"),

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from devicefix.finding import Finding, Fix, Replacement
-from devicefix.noqa import comment_line
+from devicefix.facts.comments import comment_line
+from devicefix.files.text import DecodeError, Source
+from devicefix.model import Finding, Fix, Replacement
 from devicefix.report.checked import Checked, File, absolute
-from devicefix.source import DecodeError, Source
-from devicefix.suggestion import title
+from devicefix.rewrite.preview import title
 
 
 def render(checked: Checked) -> Iterator[str]:
@@ -25,8 +25,8 @@ def render(checked: Checked) -> Iterator[str]:
 
 def objects(checked: Checked) -> Iterator[dict[str, Any]]:
     """What there is to know of each finding; docs/output.md says what the names mean."""
-    from devicefix.pages import url
-    from devicefix.rules import RULES
+    from devicefix.rules.pages import url
+    from devicefix.rules.registry import RULES
 
     for file in checked.files:
         rows = _NoqaRows(file)

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as xml
 
-from devicefix.finding import Finding
-from devicefix.outcome import Outcome
+from devicefix.model import Finding, Outcome
 from devicefix.report.checked import Checked, File, absolute, place
 from devicefix.report.concise import printable
 

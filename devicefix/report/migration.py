@@ -11,12 +11,12 @@ from itertools import accumulate, count
 from pathlib import Path
 from typing import NamedTuple
 
-from devicefix.documents import text_of
-from devicefix.families import Family, family
-from devicefix.finding import Finding, Safety
+from devicefix.files.documents import text_of
+from devicefix.files.text import DecodeError, Source
+from devicefix.model import Finding, Safety
 from devicefix.report import before_after
 from devicefix.report.before_after import Row
-from devicefix.source import DecodeError, Source
+from devicefix.rules.categories import Family, family
 
 PACKAGES = 24  # as many as can be taken in at a glance
 
@@ -136,7 +136,7 @@ class Migration(Ties):
     @property
     def rules(self) -> list[Group]:
         """The ties by rule."""
-        from devicefix.rules import RULES
+        from devicefix.rules.registry import RULES
 
         def named(_: File, tie: Tie) -> tuple[str, str]:
             code = tie.finding.code
@@ -252,7 +252,7 @@ def _group(key: str, name: str) -> Group:
 
 def _rule(group: Group) -> Rule:
     """A rule with its messages and its page."""
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     messages: dict[str, Group] = {}
     for tie in group.ties:

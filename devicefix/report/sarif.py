@@ -11,11 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from devicefix import __version__
-from devicefix.families import family
-from devicefix.finding import Finding, Fix, Replacement, Safety
-from devicefix.outcome import Outcome
+from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
 from devicefix.report.checked import STDIN, Checked, File
-from devicefix.suggestion import title
+from devicefix.rewrite.preview import title
+from devicefix.rules.categories import family
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"  # what GitHub takes for the top of the repository
@@ -48,7 +47,7 @@ def render(checked: Checked) -> Iterator[str]:
 
 def _root() -> Path:
     """What paths are relative to: the top of the work tree, or the current folder."""
-    from devicefix.files import work_tree
+    from devicefix.files.discover import work_tree
 
     here = Path.cwd()
     return (work_tree(here) or here).resolve()
@@ -59,7 +58,7 @@ def _root() -> Path:
 
 def _rules(checked: Checked) -> list[dict[str, Any]]:
     """The rules that were on, and those of what was found."""
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     settings = checked.settings
     found = {finding.code for outcome in checked.outcomes for finding in outcome.result.findings}
@@ -72,8 +71,8 @@ def _rules(checked: Checked) -> list[dict[str, Any]]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    from devicefix.pages import page, url
-    from devicefix.rules import RULES
+    from devicefix.rules.pages import page, url
+    from devicefix.rules.registry import RULES
 
     rule = RULES.get(code)
     if rule is None:

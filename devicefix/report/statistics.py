@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import click
 
-from devicefix.finding import Safety
+from devicefix.model import Safety
 from devicefix.report.checked import Checked
 
 
@@ -51,7 +51,7 @@ def as_json(checked: Checked) -> Iterator[str]:
 
 def counts(checked: Checked) -> list[Count]:
     """What each rule has found, most first."""
-    from devicefix.rules import RULES
+    from devicefix.rules.registry import RULES
 
     findings = [finding for outcome in checked.outcomes for finding in outcome.result.findings]
     fixable = Counter(finding.code for finding in findings if finding.safety is Safety.SAFE)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_device, integer
-from devicefix.finding import Finding
-from devicefix.rewriting import with_keyword
-from devicefix.rule import Changed, Rule
-from devicefix.targets import gpu_number
+from devicefix.model import Finding
+from devicefix.rewrite.edits import with_keyword
+from devicefix.rules.base import Changed, Rule
 
 
 class CheckpointLoad(Rule):

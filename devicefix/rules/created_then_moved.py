@@ -3,12 +3,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from devicefix.creation import expressions, is_device, is_variable
-from devicefix.device import Use
+from devicefix.devices.arguments import device_argument, target_device
+from devicefix.devices.choose import Use
+from devicefix.devices.split import expressions, is_device, is_variable
 from devicefix.facts.values import index_or_none
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
-from devicefix.targets import device_argument, target_device
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 # What is the same bit for bit wherever it is made. torch.linspace is not: it rounds differently on a GPU.
 _EXACT = ("zeros", "ones", "empty", "full", "eye")
@@ -184,7 +184,7 @@ def _made_there(device: str | None) -> Callable[[str], str]:
     def new(text: str) -> str:
         import libcst as cst
 
-        from devicefix.rewriting import on_call, with_keyword
+        from devicefix.rewrite.edits import on_call, with_keyword
 
         there = [device] if device else []
 

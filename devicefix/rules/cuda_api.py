@@ -4,17 +4,18 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from devicefix.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
+from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
+from devicefix.devices.arguments import device_argument, target_device
+from devicefix.devices.context import Context
+from devicefix.devices.methods import Own, own_cuda
 from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
-from devicefix.finding import Edit, Finding, Fix, Safety
-from devicefix.receivers import Own, own_cuda
-from devicefix.rewriting import moved
-from devicefix.rule import Changed, Context, Rule
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rewrite.edits import moved
+from devicefix.rules.base import Changed, Rule
 from devicefix.rules.cuda_function import CudaFunction
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.stream import CudaStream
-from devicefix.targets import device_argument, target_device
 
 _ADVICE = {
     "manual_seed": "`torch.manual_seed` seeds every device",

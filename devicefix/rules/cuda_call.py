@@ -3,14 +3,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.device import Use
+from devicefix.devices.arguments import any_device, device_argument, target_device
+from devicefix.devices.choose import Use
+from devicefix.devices.context import Context
+from devicefix.devices.methods import Own, own_cuda
 from devicefix.facts import dotted
 from devicefix.facts.values import last_name
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.receivers import Own, own_cuda
-from devicefix.rewriting import moved, receiver_of
-from devicefix.rule import Changed, Context, Rule
-from devicefix.targets import any_device, device_argument, target_device
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rewrite.edits import moved, receiver_of
+from devicefix.rules.base import Changed, Rule
 
 _SHORT = 60  # characters of code that may be written twice
 

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from devicefix.facts import Scope
 from devicefix.facts.values import device_name, index_name, last_name
-from devicefix.finding import Finding, Fix, Safety
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding, Fix, Safety
+from devicefix.rules.base import Changed, Rule
 
 # Measured on torch 2.13 without CUDA: each of these raises there. What is not named is harmless: it
 # answers 0, nothing or an empty list, or does nothing.

@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from devicefix.devices.context import Context
 from devicefix.facts import refuses
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Context, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 # By module, longest first: what it is, and what to do without it.
 _LIBRARIES = {

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import refuses
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.rule import Changed, Rule
-from devicefix.statements import can_unwrap, elif_without, is_elif, removed, unwrapped
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rewrite.blocks import can_unwrap, elif_without, is_elif, removed, unwrapped
+from devicefix.rules.base import Changed, Rule
 
 MESSAGE = "refuses to run without CUDA"
 

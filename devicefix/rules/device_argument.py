@@ -3,10 +3,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.arguments import gpu_number, named_device, tensors_place
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
-from devicefix.targets import gpu_number, named_device, tensors_place
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 # Not where tensors go but what for: on a CPU they switch themselves off.
 _OFF_BY_THEMSELVES = (

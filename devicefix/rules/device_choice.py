@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import choice, cuda_device, index_or_none
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.rule import Changed, Rule
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rules.base import Changed, Rule
 from devicefix.rules.typed_tensor import typed_choice
-from devicefix.targets import gpu_number
 
 
 class DeviceChoice(Rule):

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.values import last_name
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.rule import Changed, Rule
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rules.base import Changed, Rule
 
 _WRAPPERS = ("DistributedDataParallel", "DDP")
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.context import Context
 from devicefix.facts import with_defaults
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Context, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 
 class DeviceValue(Rule):

@@ -4,10 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from devicefix.devices.context import Context
 from devicefix.facts import dotted, of_any_count
 from devicefix.facts.values import last_name
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.rule import Changed, Context, Rule
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rules.base import Changed, Rule
 
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node)\Z"

@@ -3,14 +3,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from devicefix.device import Use
+from devicefix.devices.arguments import device_argument
+from devicefix.devices.choose import Use
+from devicefix.devices.methods import Own, own_cuda
 from devicefix.facts import ASKS, dotted
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.receivers import Own, own_cuda
-from devicefix.rule import Changed, Rule
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rewrite.blocks import can_unwrap, unwrapped
+from devicefix.rules.base import Changed, Rule
 from devicefix.rules.cuda_call import collapsed
-from devicefix.statements import can_unwrap, unwrapped
-from devicefix.targets import device_argument
 
 
 class GuardedMove(Rule):

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import Binding
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 
 class GuardedName(Rule):

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 from devicefix.facts import dotted
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _ASKED = re.compile(r"cuda|gpu", re.I)

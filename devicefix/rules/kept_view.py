@@ -3,10 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.context import Context
 from devicefix.facts.copies import Held, held_copies
 from devicefix.facts.values import last_name
-from devicefix.finding import Edit, Finding, Fix, Safety
-from devicefix.rule import Changed, Context, Rule
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rules.base import Changed, Rule
 
 
 class KeptView(Rule):

@@ -3,13 +3,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.creation import KEEPERS, MAKERS, expressions, is_variable
-from devicefix.device import Use
+from devicefix.devices.choose import Use
+from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
-from devicefix.finding import Finding, Fix
-from devicefix.rewriting import on_call
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding, Fix
+from devicefix.rewrite.edits import on_call
+from devicefix.rules.base import Changed, Rule
 
 
 class LegacyVariable(Rule):

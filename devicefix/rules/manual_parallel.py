@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 _FUNCTIONS = re.compile(
     r"torch\.nn\.parallel\.((replicate|parallel_apply|data_parallel)(\.\w+)?|scatter|gather"

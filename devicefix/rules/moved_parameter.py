@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from devicefix.facts.flow import path_of
 from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, last_name
-from devicefix.finding import Edit, Finding, Fix, Safety
-from devicefix.rule import Changed, Rule
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rules.base import Changed, Rule
 
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 _LEAVES = {

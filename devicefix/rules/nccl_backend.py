@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from devicefix.facts import with_defaults
 from devicefix.facts.values import last_name
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 
 class NcclBackend(Rule):

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import dotted
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.rule import Changed, Rule
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rules.base import Changed, Rule
 
 
 class PinMemory(Rule):
@@ -98,7 +98,7 @@ class PinMemory(Rule):
         return self._pinned_when_made(node, receiver)
 
     def _pinned_when_made(self, node: ast.Call, receiver: ast.expr) -> Fix:
-        from devicefix.rewriting import with_keyword
+        from devicefix.rewrite.edits import with_keyword
 
         use = self.devices.available(node)
         start, end = self.context.source.span(node)

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.copies import held_copies
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 from devicefix.rules.kept_view import changed_and_used, copied
 
 

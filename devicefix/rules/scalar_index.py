@@ -3,11 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.creation import expressions
-from devicefix.device import Use
+from devicefix.devices.choose import Use
+from devicefix.devices.split import expressions
 from devicefix.facts.scopes import dotted
-from devicefix.finding import Finding, Fix, Safety
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding, Fix, Safety
+from devicefix.rules.base import Changed, Rule
 
 _MOVES = {"cpu", "detach", "numpy"}
 _TO_SCALAR = {"mean", "sum", "prod", "norm"}

@@ -4,13 +4,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.creation import KEEPERS, MAKERS, expressions, is_variable
-from devicefix.device import Use
+from devicefix.devices.arguments import device_argument
+from devicefix.devices.choose import Use
+from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts.values import current_device
-from devicefix.finding import Finding
-from devicefix.rewriting import moved
-from devicefix.rule import Changed, Rule
-from devicefix.targets import device_argument
+from devicefix.model import Finding
+from devicefix.rewrite.edits import moved
+from devicefix.rules.base import Changed, Rule
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

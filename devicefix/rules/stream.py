@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from devicefix.devices.context import Context
 from devicefix.facts import dotted
-from devicefix.finding import Finding, Fix
-from devicefix.rule import Changed, Context, Rule
+from devicefix.model import Finding, Fix
+from devicefix.rules.base import Changed, Rule
 
 _WORDS = re.compile("tream|Event")
 _MAKERS = {

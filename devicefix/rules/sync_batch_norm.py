@@ -3,8 +3,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 
 class SyncBatchNorm(Rule):

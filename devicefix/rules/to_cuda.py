@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
-from devicefix.targets import device_argument, named_device
+from devicefix.devices.arguments import device_argument, named_device
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 
 class ToCuda(Rule):

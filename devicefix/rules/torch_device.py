@@ -3,10 +3,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_literal, cuda_string, index_or_none, integer, last_name
-from devicefix.finding import Finding, Fix
-from devicefix.rule import Changed, Rule
-from devicefix.targets import gpu_number
+from devicefix.model import Finding, Fix
+from devicefix.rules.base import Changed, Rule
 
 
 class TorchDevice(Rule):

@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 from devicefix.rules.typed_tensor import asks_where, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")

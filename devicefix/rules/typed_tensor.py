@@ -4,11 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.device import Use
+from devicefix.devices.choose import Use
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
-from devicefix.finding import Finding, Fix
-from devicefix.rule import Changed, Rule
+from devicefix.model import Finding, Fix
+from devicefix.rules.base import Changed, Rule
 
 _TYPE = re.compile(r"torch\.cuda\.((?:sparse\.)?(\w*)Tensor)\Z")
 # https://docs.pytorch.org/docs/stable/tensors.html: what the legacy types are called as dtypes.
@@ -156,7 +156,7 @@ class TypedTensor(Rule):
 
 
 def _maker(function: str, dtype: str, device: str):  # type: ignore[no-untyped-def]
-    from devicefix.rewriting import on_call, with_keyword
+    from devicefix.rewrite.edits import on_call, with_keyword
 
     def renamed(call):  # type: ignore[no-untyped-def]
         import libcst as cst

@@ -3,10 +3,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.device import Use
+from devicefix.devices.choose import Use
 from devicefix.facts.values import last_name
-from devicefix.finding import Edit, Finding, Fix
-from devicefix.rule import Changed, Rule
+from devicefix.model import Edit, Finding, Fix
+from devicefix.rules.base import Changed, Rule
 
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import io
 import tokenize
 
-from devicefix.finding import Finding
-from devicefix.rule import Rule
-from devicefix.source import DecodeError
+from devicefix.files.text import DecodeError
+from devicefix.model import Finding
+from devicefix.rules.base import Rule
 
 
 class Unparsable(Rule):

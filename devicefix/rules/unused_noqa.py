@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from devicefix.noqa import UNUSED
-from devicefix.rule import Changed, Rule
+from devicefix.facts.comments import UNUSED
+from devicefix.rules.base import Changed, Rule
 
 
 class UnusedNoqa(Rule):

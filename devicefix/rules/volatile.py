@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.creation import expressions, is_variable
-from devicefix.finding import Finding
-from devicefix.rule import Changed, Rule
+from devicefix.devices.split import expressions, is_variable
+from devicefix.model import Finding
+from devicefix.rules.base import Changed, Rule
 
 
 class Volatile(Rule):

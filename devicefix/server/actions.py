@@ -9,14 +9,14 @@ from typing import Any
 
 from lsprotocol import types
 
-from devicefix.finding import Finding, Safety
-from devicefix.noqa import UNUSED
-from devicefix.pages import page, url
-from devicefix.rules import RULES
+from devicefix.facts.comments import UNUSED
+from devicefix.model import Finding, Safety
+from devicefix.rewrite.preview import title
+from devicefix.rules.pages import page, url
+from devicefix.rules.registry import RULES
 from devicefix.rules.unparsable import Unparsable
-from devicefix.server.look import Look, has_fix
+from devicefix.server.inspect import Look, has_fix
 from devicefix.server.text import Text
-from devicefix.suggestion import title
 
 SOURCE = "devicefix"
 FIX_ALL = "source.fixAll.devicefix"

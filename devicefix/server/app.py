@@ -21,11 +21,11 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path, uri_scheme
 
 from devicefix import __version__
-from devicefix.pool import collect_less
-from devicefix.project import Project
+from devicefix.facts.project import Project
+from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
-from devicefix.server.look import FixError, Look
+from devicefix.server.inspect import FixError, Look
 from devicefix.server.text import Document, Text
 from devicefix.server.workspace import Workspace
 

@@ -6,14 +6,15 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from devicefix import files, runner
-from devicefix.beside import is_beside
-from devicefix.cache import stamp
-from devicefix.config import Settings
-from devicefix.documents import is_document, is_notebook
-from devicefix.outcome import Stamp
-from devicefix.project import Project
-from devicefix.summary import Summary
+from devicefix.config.settings import Settings
+from devicefix.facts.exports import Summary
+from devicefix.facts.project import Project
+from devicefix.files import discover as files
+from devicefix.files.documents import is_document, is_notebook
+from devicefix.rules.config_file.languages import is_beside
+from devicefix.runner import run as runner
+from devicefix.runner.cache import stamp
+from devicefix.runner.first_pass import Stamp
 
 
 class _File(NamedTuple):

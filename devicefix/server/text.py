@@ -11,7 +11,7 @@ from itertools import takewhile
 from lsprotocol import types
 from pygls.workspace import PositionCodec, TextDocument
 
-from devicefix.finding import Finding, Replacement
+from devicefix.model import Finding, Replacement
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 

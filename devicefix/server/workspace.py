@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from devicefix import config
-from devicefix.config import ConfigError, Settings
-from devicefix.runner import internal_error
+from devicefix.config import settings as config
+from devicefix.config.settings import ConfigError, Settings
+from devicefix.runner.run import internal_error
 from devicefix.server.folder import Folder
-from devicefix.server.look import FixError, Look, look
+from devicefix.server.inspect import FixError, Look, look
 
 logger = logging.getLogger(__name__)
 

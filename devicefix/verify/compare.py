@@ -2,7 +2,7 @@
 
 The events that are compared, of each process by itself:
 
-- `seen`: what the program has seen of its tensors (`devicefix.runtime.observe` says what is in it);
+- `seen`: what the program has seen of its tensors (`devicefix.verify.runtime.observe` says what is in it);
 - `draw` (number, device, op, numel, file, line): a new kind of random draw; `drawn` (numbers): the numbers
   of the kinds in the order of drawing;
 - `operations` (cuda, cpu), at the end: how many operations have run where;

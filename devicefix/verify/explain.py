@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from devicefix import runner
-from devicefix.config import Settings
-from devicefix.finding import Finding
+from devicefix.config.settings import Settings
+from devicefix.model import Finding
+from devicefix.runner import run as runner
 from devicefix.verify.verdict import Place, Run
 
 _CAUSES = {

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
-import devicefix.runtime
-from devicefix.runtime.plan import VARIABLE, Plan
+import devicefix.verify.runtime
+from devicefix.verify.runtime.plan import VARIABLE, Plan
 
-BOOTSTRAP = Path(devicefix.runtime.__file__).parent / "bootstrap"
+BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 _GRACE = 3.0  # seconds between asking a process to end and ending it
 _TICK = 0.2
 

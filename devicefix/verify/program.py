@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from devicefix import files, runner
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
+from devicefix.files import discover as files
+from devicefix.runner import run as runner
 
 _NOT_COPIED = shutil.ignore_patterns(".git", "__pycache__", ".venv", "venv")
 

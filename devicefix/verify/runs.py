@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from devicefix.runtime.events import read
-from devicefix.runtime.plan import Plan
 from devicefix.verify import launch, program
 from devicefix.verify.launch import Ended, Limits
 from devicefix.verify.program import Program
+from devicefix.verify.runtime.events import read
+from devicefix.verify.runtime.plan import Plan
 
 Tick = Callable[[str, float], None]
 

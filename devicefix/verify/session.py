@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devicefix import files
-from devicefix.config import Settings
+from devicefix.config.settings import Settings
+from devicefix.files import discover as files
 from devicefix.verify import explain, program, runs
 from devicefix.verify.against_cuda import Comparing, Comparison
 from devicefix.verify.explain import Cause

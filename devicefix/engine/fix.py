@@ -1,0 +1,140 @@
+"""The fixes of a file that are made together: which, and what comes of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from devicefix.model import Edit, Finding, Fix, Result, Safety
+
+if TYPE_CHECKING:
+    from devicefix.config.settings import Settings
+    from devicefix.devices.choose import Devices
+    from devicefix.files.text import Source
+
+
+def fixed(findings: list[Finding], devices: Devices, path: str, settings: Settings) -> Result:
+    """Make the fixes of findings that go together, in one round.
+
+    Args:
+        findings: all that there are to fix.
+        devices: what their fixes rely on.
+        path: as for `run`.
+        settings: which fixes are wanted.
+
+    Raises:
+        SelfCheckError: a fix would break the module.
+    """
+    result = Result(path, findings)
+    source = devices.facts.source
+    chosen: list[tuple[Finding, Fix]] = []
+    taken = _Taken()
+    for finding in findings:
+        fix = finding.fix
+        if fix is None or (fix.safety is Safety.UNSAFE and not settings.unsafe_fixes):
+            continue
+        if not any(map(taken.cross, fix.edits)):
+            chosen.append((finding, fix))
+            taken.add(fix.edits)
+    if not any(fix.edits for _, fix in chosen):
+        return result
+    from devicefix.rewrite.selfcheck import SelfCheckError
+
+    try:
+        result.output = _rewritten(source, devices, chosen)
+    except RecursionError:
+        result.findings = [each.unfixed("since the code is nested too deeply") for each in findings]
+        return result
+    except Exception as problem:
+        raise SelfCheckError(_told(source, devices, settings, result.path, chosen, problem)) from problem
+    result.fixed = [finding for finding, fix in chosen if fix.edits or taken.hold(source, finding)]
+    return result
+
+
+def _rewritten(source: Source, devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
+    """The file with some fixes made, and checked.
+
+    Raises:
+        Exception: one of them, or how they go together, is wrong.
+    """
+    from devicefix.rewrite.edits import apply
+    from devicefix.rewrite.selfcheck import check
+
+    edits = [edit for _, fix in fixes for edit in fix.edits]
+    edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
+    text = apply(source.text, edits)
+    check(source.text, devices.facts.tree.module, text, [(edit.start, edit.end) for edit in edits])
+    return source.encode(text)
+
+
+def _told(
+    source: Source,
+    devices: Devices,
+    settings: Settings,
+    path: str,
+    fixes: list[tuple[Finding, Fix]],
+    problem: Exception,
+) -> str:
+    """What to say of fixes that fail: why, which of them do, and how to see it again."""
+    import shlex
+
+    from devicefix.rewrite.selfcheck import SelfCheckError
+
+    size = len(fixes)
+    while size := size // 2:  # ever smaller parts are left out, if it fails without them
+        for at in range(len(fixes) - size, -1, -size):
+            fewer = fixes[:at] + fixes[at + size :]
+            try:
+                _rewritten(source, devices, fewer)
+            except Exception as other:
+                fixes, problem = fewer, other
+    findings = [finding for finding, _ in fixes]
+    options = ["--select", ",".join(sorted({finding.code for finding in findings}))]
+    options += ["--unsafe-fixes"] if settings.unsafe_fixes else []
+    options += ["--target", settings.target] if settings.target != "cuda" else []
+    places = ", ".join(f"{each.code} in line {each.line}, column {each.column}" for each in findings)
+    kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
+    return (
+        f"the file is left as it was, since rewritten it {kind}{problem}. This comes of {places}; to see it"
+        f" again: {shlex.join(['devicefix', 'rewrite', *options, '--', path])}"
+    )
+
+
+class _Taken:
+    """Edits that can all be applied."""
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[int, int, Edit]] = []  # where one begins or ends, in order
+        self._reach: list[tuple[int, int]] = []  # where one begins, and how far those up to it reach
+
+    def add(self, edits: Iterable[Edit]) -> None:
+        """Take more edits, none of which crosses one of these."""
+        for edit in edits:
+            for place in (edit.start, edit.end):
+                insort(self._ends, (place, len(self._ends), edit))  # the second tells those of a place apart
+
+    def cross(self, edit: Edit) -> bool:
+        """Whether an edit can't be applied with these: one that it crosses begins or ends inside it."""
+        first, last = bisect_left(self._ends, (edit.start,)), bisect_left(self._ends, (edit.end + 1,))
+        return any(_cross(edit, other) for _, _, other in self._ends[first:last])
+
+    def hold(self, source: Source, finding: Finding) -> bool:
+        """Whether one of these, all taken by now, sees to a finding that has no edit of its own."""
+        if not self._reach:
+            starts, ends = zip(*sorted((edit.start, edit.end) for _, _, edit in self._ends), strict=True)
+            self._reach = list(zip(starts, accumulate(ends, max), strict=True))
+        start = source.line_starts[finding.line - 1] + finding.column - 1
+        end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
+        before = bisect_left(self._reach, (start + 1,))
+        return before > 0 and end <= self._reach[before - 1][1]
+
+
+def _cross(one: Edit, other: Edit) -> bool:
+    """Whether two edits can't both be applied: they overlap, and neither is strictly inside the other."""
+    if one.end <= other.start or other.end <= one.start:
+        return False
+    inside = one.start <= other.start and other.end <= one.end
+    around = other.start <= one.start and one.end <= other.end
+    return inside == around

@@ -1,0 +1,279 @@
+"""`# noqa` comments: what they silence, how one is added, and which of them do nothing.
+
+They are read as ruff and flake8 read them, and what they say to those stays as it is:
+https://docs.astral.sh/ruff/linter/#error-suppression.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from devicefix.files.text import Source
+from devicefix.model import Edit, Finding, Fix
+
+if TYPE_CHECKING:
+    from devicefix.config.settings import Settings
+
+UNUSED = "DF001"
+
+_CODE = r"[A-Z]+[0-9]+\b"
+_DIRECTIVE = re.compile(  # within one line; a colon without a code says nothing that can be meant
+    rf"#[^\S\r\n]*noqa\b(?::[^\S\r\n]*(?P<codes>{_CODE}(?:(?:,|[^\S\r\n])+{_CODE})*)|(?!:))", re.I
+)
+_OURS = re.compile(r"DF\d+")
+
+
+# -- what is silenced ----------------------------------------------------------------------------------
+
+
+def silenced(source: Source, finding: Finding, module: ast.Module | None = None) -> bool:
+    """Whether a comment silences a finding.
+
+    It stands at the end of the finding's first or last line; or, where nothing can stand there since a
+    string or a backslash goes on, at the end of the line where that ends.
+
+    Args:
+        source: the file's text.
+        finding: a finding in it.
+        module: its syntax tree, where it has one.
+    """
+    if not _silencing(source):
+        return False
+    return any(_silences(source, line, finding.code) for line in _lines(source, finding, module))
+
+
+def _lines(source: Source, finding: Finding, module: ast.Module | None) -> Iterator[int]:
+    """The lines where a comment silences a finding."""
+    yield finding.line
+    yield finding.end_line
+    if module is not None:
+        yield comment_line(source, module, finding.line)
+        yield comment_line(source, module, finding.end_line)
+
+
+def _silences(source: Source, line: int, code: str) -> bool:
+    codes = _silencing(source).get(line, ())
+    return codes is None or code in codes
+
+
+@lru_cache(maxsize=1)
+def _silencing(source: Source) -> dict[int, set[str] | None]:
+    """The codes that `# noqa: ...` names, by line; None for a `# noqa` that silences all."""
+    found: dict[int, set[str] | None] = {}
+    for match in _DIRECTIVE.finditer(source.text):
+        line = source.position(match.start())[0]
+        codes = found.setdefault(line, set())
+        if match["codes"] is None:
+            found[line] = None
+        elif codes is not None:
+            codes.update(_split(match["codes"]))
+    return found
+
+
+def _split(codes: str) -> list[str]:
+    return re.split(r"[,\s]+", codes.upper())
+
+
+def comment_line(source: Source, module: ast.Module, line: int) -> int:
+    """The first line from this one on that a comment can end: no string and no backslash goes on there."""
+    strings = _long_strings(source, module)
+    while line < len(source.line_starts):
+        behind = max((last for first, last in strings if first <= line < last), default=line)
+        start = source.line_starts[behind - 1]
+        text = source.text[start : source.line_end(start)]
+        if behind == line:
+            if not text.endswith("\\") or "#" in text:  # which may end a comment
+                break
+            behind += 1
+        line = behind
+    return line
+
+
+@lru_cache(maxsize=1)
+def _long_strings(source: Source, module: ast.Module) -> list[tuple[int, int]]:
+    """The first and the last line of each string in triple quotes that has several."""
+    if '"""' not in source.text and "'''" not in source.text:
+        return []
+    lines = (
+        (node.lineno, node.end_lineno, source.code(node))
+        for node in ast.walk(module)
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
+    )
+    return [(first, last) for first, last, code in lines if last and ('"""' in code or "'''" in code)]
+
+
+# -- comments ------------------------------------------------------------------------------------------
+
+
+class _Directive(NamedTuple):
+    """A `# noqa: ...` in a comment: where it stands, and where its codes do.
+
+    `comment` is the span of the comment, which may say more.
+    """
+
+    line: int
+    start: int
+    end: int
+    codes: tuple[str, ...]
+    codes_start: int
+    comment: tuple[int, int]
+
+
+def _comments(source: Source) -> dict[int, tuple[int, int]]:
+    """Where the comment of each line stands that has one."""
+    found = {}
+    for kind, text, (line, column), _, _ in _tokens(source):
+        if kind == tokenize.COMMENT:
+            start = source.line_starts[line - 1] + column
+            found[line] = start, start + len(text)
+    return found
+
+
+def _tokens(source: Source) -> Iterator[tokenize.TokenInfo]:
+    starts = source.line_starts
+    lines = (source.text[start : source.line_end(start)] + "\n" for start in starts)
+    return tokenize.generate_tokens(lambda: next(lines, ""))
+
+
+def _directive(source: Source, line: int, comment: tuple[int, int]) -> _Directive | None:
+    """The first directive in a comment that names codes."""
+    for match in _DIRECTIVE.finditer(source.text, *comment):
+        if match["codes"]:
+            codes = tuple(_split(match["codes"]))
+            return _Directive(line, *match.span(), codes, match.start("codes"), comment)
+    return None
+
+
+# -- add -----------------------------------------------------------------------------------------------
+
+
+class Added(NamedTuple):
+    """A file's bytes with comments that silence findings, how many lines have changed, and what is left."""
+
+    data: bytes
+    lines: int
+    left: list[Finding]
+
+
+def add(data: bytes, findings: Iterable[Finding]) -> Added:
+    """Silence findings by comments at the ends of their lines.
+
+    Nothing but comments changes, which is proved by the tokens of both texts; a finding that cannot be
+    silenced so is left.
+
+    Args:
+        data: the file's bytes.
+        findings: what was found in it.
+    """
+    from devicefix.facts import parse
+
+    findings = list(findings)
+    unchanged = Added(data, 0, findings)
+    try:
+        source = Source(data)
+        module = parse(source.text)
+        comments = _comments(source)
+    except Exception:  # whatever keeps a file from being read, of which its findings tell
+        return unchanged
+    wanted: dict[int, set[str]] = {}
+    for finding in findings:
+        if finding.code != UNUSED:
+            wanted.setdefault(comment_line(source, module, finding.line), set()).add(finding.code)
+    edits = [_with_codes(source, line, comments.get(line), codes) for line, codes in wanted.items()]
+    text = source.text
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    after = Source(source.encode(text))
+    if not _same_code(source, after):
+        return unchanged
+    module = parse(text)
+    left = [finding for finding in findings if not silenced(after, finding, module)]
+    return Added(source.encode(text), len(edits), left)
+
+
+def _with_codes(
+    source: Source, line: int, comment: tuple[int, int] | None, codes: set[str]
+) -> tuple[int, int, str]:
+    """The edit that gives a line's comment these codes."""
+    directive = comment and _directive(source, line, comment)
+    if directive:
+        named = ", ".join(sorted(codes.union(directive.codes)))
+        return directive.start, directive.end, f"# noqa: {named}"
+    start = source.line_starts[line - 1]
+    end = source.line_end(start)
+    kept = len(source.text[start:end].rstrip(" \t\f"))
+    return start + kept, end, f"  # noqa: {', '.join(sorted(codes))}"
+
+
+def _same_code(before: Source, after: Source) -> bool:
+    """Whether two texts differ in nothing but comments."""
+
+    def code(source: Source) -> list[tuple[int, str, int]]:
+        return [(kind, text, at[0]) for kind, text, at, *_ in _tokens(source) if kind != tokenize.COMMENT]
+
+    return code(before) == code(after)
+
+
+# -- unused --------------------------------------------------------------------------------------------
+
+
+def may_be_unused(data: bytes, settings: Settings) -> bool:
+    """Whether a file's bytes may hold a comment that `unused` reports."""
+    return (b"noqa" in data or b"NOQA" in data) and settings.enabled(UNUSED, default=False)
+
+
+def unused(source: Source, module: ast.Module, found: list[Finding], settings: Settings) -> Iterator[Finding]:
+    """The comments that name codes of ours which are not found on their lines.
+
+    Args:
+        source: the file's text.
+        module: its syntax tree.
+        found: what was found in it, silenced or not.
+        settings: which rules are on: of others nothing is known.
+    """
+    if not any(_OURS.match(code) for codes in _silencing(source).values() if codes for code in codes):
+        return
+    used = {(line, each.code) for each in found for line in _lines(source, each, module)}
+    for line, comment in _comments(source).items():
+        directive = _directive(source, line, comment)
+        if directive is None or UNUSED in directive.codes:
+            continue
+        idle = {code: why for code in directive.codes if (why := _idle(code, line, used, settings))}
+        if idle:
+            place = *source.position(directive.start), *source.position(directive.end)
+            message = "; ".join(idle.values())
+            yield Finding(UNUSED, f"Unused `noqa`: {message}", *place, _without(source, directive, set(idle)))
+
+
+def _idle(code: str, line: int, used: set[tuple[int, str]], settings: Settings) -> str | None:
+    """Why a code does nothing in a line, None if it does or is not ours to judge."""
+    from devicefix.config.keys import nearest
+    from devicefix.rules.registry import RULES
+
+    rule = RULES.get(code)
+    if rule is None:
+        return f"no rule has the code {code!r}{nearest(code, RULES)}" if _OURS.fullmatch(code) else None
+    on = settings.target in rule.targets and settings.enabled(code, rule.default)
+    return f"{code} is not found here" if on and (line, code) not in used else None
+
+
+def _without(source: Source, directive: _Directive, codes: set[str]) -> Fix:
+    """A fix that takes codes out of a comment, and the comment away that has said nothing else."""
+    kept = [code for code in directive.codes if code not in codes]
+    if kept:
+        return Fix((Edit(directive.codes_start, directive.end, ", ".join(kept)),))
+    begin, end = directive.comment
+    text = source.text
+    following = text.find("#", directive.end, end)  # up to it, words are the reason of this one
+    if following >= 0:
+        return Fix((Edit(directive.start, following, ""),))
+    line = source.line_starts[directive.line - 1]
+    start = line + len(text[line : directive.start].rstrip(" \t\f"))
+    if start == line and begin == directive.start and directive.line < len(source.line_starts):
+        return Fix((Edit(line, source.line_starts[directive.line], ""),))
+    return Fix((Edit(start, end, ""),))

@@ -1,0 +1,267 @@
+"""What the other files of a project need to know of one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from devicefix.facts import Facts, Scope, dotted
+from devicefix.facts.prefilter import may_matter
+from devicefix.facts.values import current_device, device_name, last_name
+from devicefix.files.text import DecodeError
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the other files of a project need to know of one.
+
+    Attributes:
+        path: where the file is.
+        imports: the modules it imports, absolute (`a.b`) or relative (`..b`).
+        star_imports: those of them that it imports everything from.
+        bound: the names bound at the top of the module.
+        devices: those of them that are the current CUDA device or else the CPU.
+        read: the names that the module reads, where it has star imports.
+        classes: the names of the base classes of every class.
+        cuda_classes: the classes that define a method `cuda`.
+        late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
+        forks: whether processes are forked, which CUDA does not survive once it was asked for.
+        options: the command line's options, each with its type.
+        flags: attributes of objects that the module sets; true for those that only CUDA makes true.
+        made: names and attributes that are assigned an object of a class, each with the class.
+        functions: functions that take a device, with the names of their parameters; classes likewise.
+    """
+
+    path: str
+    imports: frozenset[str] = frozenset()
+    star_imports: tuple[str, ...] = ()
+    bound: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
+    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cuda_classes: frozenset[str] = frozenset()
+    late: bool = False
+    forks: bool = False
+    options: frozenset[tuple[str, str]] = frozenset()
+    flags: dict[str, bool] = field(default_factory=dict)
+    made: frozenset[tuple[str, str]] = frozenset()
+    functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
+
+
+def summarize(data: bytes, path: str) -> Summary | None:
+    """Sum up a file for the others of its project.
+
+    Returns:
+        None where the file can't matter to them, or does not parse. Of a file without a word of CUDA's
+        only what it imports and its classes, so that others can be followed through it.
+    """
+    if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
+        return passed_through(data, path)
+    try:
+        return summary_of(Facts.read(data), path)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def summary_of(facts: Facts, path: str) -> Summary:
+    """Sum up a module whose facts are known."""
+    root = facts.tree.root
+    classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
+    return Summary(
+        path=path,
+        imports=frozenset(_imports(facts)),
+        star_imports=tuple(facts.tree.star_imports),
+        bound=frozenset(root.bindings),
+        devices=frozenset(name for name in tuple(root.bindings) if _device(facts, name)),
+        read=frozenset(facts.tree.loads) if facts.tree.star_imports else frozenset(),
+        classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
+        cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
+        late=bool(late_settings(facts)),
+        forks=_forks(facts.source.text.encode()),
+        options=facts.options,
+        flags=_flags(facts),
+        made=frozenset(_made(facts)),
+        functions=frozenset(_taking_devices(facts)),
+    )
+
+
+# They begin with a line end, which is found several times as fast as the beginning of a line.
+_IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))")
+_CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
+
+
+def passed_through(data: bytes, path: str) -> Summary | None:
+    """What a file that does not matter itself imports, and its classes: found without parsing it."""
+    data = b"\n" + data
+    imports: set[str] = set()
+    for module, names, plain in _IMPORT.findall(data):
+        if plain:
+            imports.update(part.split()[0].decode() for part in plain.split(b",") if part.strip())
+        else:
+            base = module.decode()
+            imports.add(base)
+            joint = "" if base.endswith(".") else "."
+            imports.update(
+                f"{base}{joint}{part.split()[0].decode()}" for part in names.split(b",") if part.strip()
+            )
+    classes = {
+        name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
+        for name, bases in _CLASS.findall(data)
+    }
+    if not imports and not classes:
+        return None
+    return Summary(path, frozenset(imports), classes=classes, forks=_forks(data))
+
+
+def defines_cuda(node: ast.ClassDef) -> bool:
+    """Whether a class has a method `cuda` of its own."""
+    return any(isinstance(each, ast.FunctionDef) and each.name == "cuda" for each in node.body)
+
+
+def late_settings(facts: Facts) -> list[ast.stmt]:
+    """The statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
+    if "CUDA_VISIBLE_DEVICES" not in facts.source.text:
+        return []
+    first = min(
+        (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
+         and any(_last_import(name) == "torch" for name in _imported(node))),
+        default=None,
+    )  # fmt: skip
+    found: list[ast.stmt] = []
+    for node in facts.tree.nodes:
+        if isinstance(node, (ast.Assign, ast.Expr)) and _sets_visible_devices(node):
+            in_function = facts.tree.scope(node).function is not None
+            if in_function or (first is None or node.lineno > first):
+                found.append(node)
+    return found
+
+
+_FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
+_NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
+
+
+def _forks(data: bytes) -> bool:
+    """Whether a module starts processes that get a copy of this one's memory.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
+    """
+    if b"multiprocessing" not in data and b"concurrent" not in data and b"os.fork" not in data:
+        return False
+    return _FORKING.search(data) is not None and _NOT_FORKING.search(data) is None
+
+
+def _last_import(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _sets_visible_devices(node: ast.Assign | ast.Expr) -> bool:
+    if isinstance(node, ast.Assign):
+        return any(
+            isinstance(target, ast.Subscript)
+            and isinstance(target.slice, ast.Constant)
+            and target.slice.value == "CUDA_VISIBLE_DEVICES"
+            for target in node.targets
+        )
+    if not isinstance(node.value, ast.Call):
+        return False
+    name = dotted(node.value.func) or ""
+    if name.endswith(("environ.setdefault", "environ.update", "putenv")):
+        return "CUDA_VISIBLE_DEVICES" in ast.dump(node.value)
+    return False
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    module = "." * node.level + (node.module or "")
+    joint = "" if module.endswith(".") else "."
+    return [module, *(f"{module}{joint}{alias.name}" for alias in node.names if alias.name != "*")]
+
+
+def _imports(facts: Facts) -> Iterable[str]:
+    for node in facts.tree.imports:
+        yield from _imported(node)
+
+
+def _flags(facts: Facts) -> dict[str, bool]:
+    """The attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
+    found: dict[str, bool] = {}
+    for path, bindings in tuple(facts.tree.attributes.items()):
+        start, _, name = path.rpartition(".")
+        if start == "self" and re.search("cuda|gpu", name):
+            found[name] = all(
+                binding.value is not None and _only_with_cuda(facts, binding.node, binding.value)
+                for binding in bindings
+            )
+    return found
+
+
+def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
+    facts.tree.look_into(node)
+    falsy = isinstance(value, ast.Constant) and not value.value
+    return falsy or facts.guards.implies(value) or facts.guarded(node)
+
+
+def _made(facts: Facts) -> Iterator[tuple[str, str]]:
+    named = [*facts.tree.attributes.items()]
+    named += [item for scope in tuple(facts.tree.scopes.values()) for item in scope.bindings.items()]
+    for path, bindings in named:
+        for binding in bindings:
+            if isinstance(binding.value, ast.Call):
+                for part in (dotted(binding.value.func) or "").split("."):
+                    if part[:1].isupper():
+                        yield path.rpartition(".")[2], part
+
+
+def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
+    numbers: dict[Scope, set[str]] | None = None
+    for node, scope in facts.tree.scopes.items():
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
+        if not any(map(device_name, names)):
+            continue
+        if numbers is None:
+            numbers = _compared(facts)
+        names = tuple("" if name in numbers.get(scope, ()) else name for name in names)
+        owner = facts.tree.parents.get(node)
+        if isinstance(owner, ast.ClassDef):
+            yield (owner.name if node.name == "__init__" else node.name), names[1:]
+        else:
+            yield node.name, names
+
+
+_OF_NUMBERS = ("int", "isinstance", "range")
+
+
+def _compared(facts: Facts) -> dict[Scope, set[str]]:
+    """The names that a function compares or computes with: if a device is among them, it may be a number."""
+    found: dict[Scope, set[str]] = {}
+    for node in facts.tree.nodes:
+        if isinstance(node, ast.Name):
+            parent = facts.tree.parents.get(node)
+            if isinstance(parent, ast.Call):
+                numeric = last_name(parent.func) in _OF_NUMBERS
+            elif isinstance(parent, ast.Compare):
+                others = [parent.left, *parent.comparators]
+                numeric = any(
+                    isinstance(each, ast.Constant) and isinstance(each.value, int) for each in others
+                )
+            else:
+                numeric = isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List))
+            if numeric:
+                found.setdefault(facts.tree.scope(node), set()).add(node.id)
+    return found
+
+
+def _device(facts: Facts, name: str) -> bool:
+    bindings = facts.tree.root.bindings[name]
+    for binding in bindings:
+        facts.tree.look_into(binding.node)
+    return (
+        len(bindings) == 1
+        and current_device(facts, bindings[0].value)
+        and facts.tree.parents.get(bindings[0].node) is facts.tree.module
+    )

@@ -1,0 +1,255 @@
+"""Facts that need more than one file: star imports, classes with their own cuda(), late settings."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
+
+from devicefix.facts.exports import Summary
+from devicefix.facts.values import device_name
+
+
+def candidates(path: str, module: str) -> Iterator[str]:
+    """Where the module that an import in the file at `path` names may be: beside the file, or further up."""
+    level = len(module) - len(module.lstrip("."))
+    parts = [part for part in module.split(".") if part]
+    folder = os.path.dirname(os.path.normpath(path))
+    for _ in range(level - 1):
+        folder = os.path.dirname(folder)
+    while parts:
+        stem = os.path.join(folder, *parts)
+        yield os.path.normpath(f"{stem}.py")
+        yield os.path.normpath(os.path.join(stem, "__init__.py"))
+        if level or not folder or folder == os.path.dirname(folder):
+            return
+        folder = os.path.dirname(folder)
+
+
+Question = tuple[str, ...]
+Answers = dict[Question, Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _remembered(method: Method) -> Method:
+    """A question to a project: it and its answer are written down."""
+
+    @wraps(method)
+    def ask(self: Project, *args: Any) -> Any:
+        question = (method.__name__, *args)
+        if question not in self.answers:
+            self.answers[question] = method(self, *args)
+        return self.answers[question]
+
+    return cast(Method, ask)
+
+
+class Project:
+    """The facts of all files together.
+
+    Attributes:
+        answers: what was asked of the project, and what it answered. Where another project answers the
+            same, whoever asked comes to the same conclusion.
+    """
+
+    def __init__(self, summaries: Iterable[Summary] = (), supposed_own_cuda: bool = False) -> None:
+        self._supposed_own_cuda = supposed_own_cuda
+        self.answers: Answers = {}
+        self.files = {os.path.normpath(summary.path): summary for summary in summaries}
+        self.cuda_classes = self._with_subclasses()
+        made = (pair for summary in self.files.values() for pair in summary.made)
+        self.cuda_names = frozenset(name for name, kind in made if kind in self.cuda_classes)
+        self.functions: dict[str, set[tuple[str, ...]]] = {}
+        for summary in self.files.values():
+            for name, parameters in summary.functions:
+                self.functions.setdefault(name, set()).add(parameters)
+        options = {option for summary in self.files.values() for option in summary.options}
+        self.integer_options = frozenset(
+            {name for name, kind in options if kind == "int"}
+            - {name for name, kind in options if kind != "int"}
+        )
+        flags: dict[str, bool] = {}
+        for summary in self.files.values():
+            for name, implies in summary.flags.items():
+                flags[name] = flags.get(name, True) and implies
+        self.flags = frozenset(name for name, implies in flags.items() if implies)
+        self.late = self._imported_too_early({path for path, each in self.files.items() if each.late})
+        self.forks = self._imported_too_early({path for path, each in self.files.items() if each.forks})
+        self.star_importers: dict[str, list[Summary]] = {}
+        for summary in self.files.values():
+            for module in summary.star_imports:
+                target = self.find(summary.path, module)
+                if target is not None:
+                    self.star_importers.setdefault(os.path.normpath(target.path), []).append(summary)
+
+    @classmethod
+    def of(cls, summaries: Iterable[Summary | None]) -> Project:
+        """Put the files' summaries together."""
+        return cls(summary for summary in summaries if summary is not None)
+
+    @classmethod
+    def alone(cls, summary: Summary, among: int) -> Project:
+        """One file by itself, before the others are known.
+
+        Args:
+            summary: the file's.
+            among: how many files there are. In so many, some class mostly has a `cuda` of its own; where
+                that turns out to be wrong, the file is looked at again.
+        """
+        return cls([summary], supposed_own_cuda=among > 500)
+
+    def agrees(self, answers: Answers) -> bool:
+        """Whether this project gives the same answers as another did."""
+        return all(getattr(self, name)(*args) == answer for (name, *args), answer in answers.items())
+
+    @_remembered
+    def has_own_cuda(self) -> bool:
+        """Whether any class has a `cuda` of its own."""
+        return self._supposed_own_cuda or bool(self.cuda_classes)
+
+    @_remembered
+    def is_cuda_class(self, name: str) -> bool:
+        """Whether a class of this name has a `cuda` of its own."""
+        return name in self.cuda_classes
+
+    @_remembered
+    def holds_cuda_object(self, name: str) -> bool:
+        """Whether a name or attribute is assigned an object of such a class somewhere."""
+        return name in self.cuda_names
+
+    @_remembered
+    def is_integer_option(self, name: str) -> bool:
+        """Whether the command line's options of this name are ints."""
+        return name in self.integer_options
+
+    @_remembered
+    def is_flag(self, name: str) -> bool:
+        """Whether an attribute is set, and only to what is true only with CUDA."""
+        return name in self.flags
+
+    @_remembered
+    def is_late(self, path: str) -> bool:
+        """Whether a file must not ask for CUDA as it is imported: CUDA_VISIBLE_DEVICES is set later."""
+        return os.path.normpath(path) in self.late
+
+    @_remembered
+    def is_forked(self, path: str) -> bool:
+        """The same, since processes are forked later."""
+        return os.path.normpath(path) in self.forks
+
+    @_remembered
+    def has_module(self, path: str, module: str) -> bool:
+        """Whether an import in the file at `path` reads a file of the project."""
+        return self.find(path, module) is not None
+
+    @_remembered
+    def has_function(self, name: str) -> bool:
+        """Whether the project has a function of this name that takes a device."""
+        return name in self.functions
+
+    def find(self, path: str, module: str) -> Summary | None:
+        """The file that an import in the file at `path` reads, if it is one of the project's."""
+        named = self._named.get(module.rpartition(".")[2])
+        if named is None:  # most imports are of other projects
+            return None
+        if module.startswith("."):
+            return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
+        # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
+        folder = os.path.join(os.path.dirname(os.path.normpath(path)), "")
+        stem = module.replace(".", os.sep)
+        found = [
+            (len(file) - len(end), file)
+            for end in (f"{stem}.py", os.path.join(stem, "__init__.py"))
+            for file in named
+            if file.endswith(end) and folder.startswith(file[: len(file) - len(end)])
+            if len(file) == len(end) or file[-len(end) - 1] == os.sep
+        ]
+        return self.files[max(found, key=lambda each: each[0])[1]] if found else None
+
+    @cached_property
+    def _named(self) -> dict[str, list[str]]:
+        """The project's files by the last parts of their modules' names."""
+        named: dict[str, list[str]] = {}
+        for path in self.files:
+            *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
+            named.setdefault(folder if name == "__init__" and folder else name, []).append(path)
+        return named
+
+    @_remembered
+    def takes_device(self, function: str, position: int) -> bool:
+        """Whether all the project's functions of a name that take a device take it at a position."""
+        known = self.functions.get(function, ())
+        return bool(known) and all(position < len(names) and device_name(names[position]) for names in known)
+
+    @_remembered
+    def takes_device_called(self, function: str, keyword: str) -> bool:
+        """Whether all the project's functions of a name that take a device take one of this keyword."""
+        known = self.functions.get(function, ())
+        return bool(known) and all(keyword in names for names in known)
+
+    @_remembered
+    def star_names(self, path: str) -> dict[str, bool]:
+        """Names that star imports bring into a file; true for those that are a device."""
+        summary = self.files.get(os.path.normpath(path))
+        names: dict[str, bool] = {}
+        if summary is not None:
+            for module in summary.star_imports:
+                target = self.find(path, module)
+                if target is not None:
+                    names |= {name: name in target.devices for name in target.bound if name[0] != "_"}
+        return names
+
+    @_remembered
+    def carried(self, path: str, name: str) -> bool:
+        """Whether a new name at the top of a file would travel to where it means something else."""
+        if name.startswith("_"):
+            return False
+        importers = self.star_importers.get(os.path.normpath(path), ())
+        return any(name in each.bound or name in each.read for each in importers)
+
+    def _with_subclasses(self) -> frozenset[str]:
+        bases: dict[str, set[str]] = {}
+        own: set[str] = set()
+        for summary in self.files.values():
+            own |= summary.cuda_classes
+            for name, names in summary.classes.items():
+                bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in names)
+        while True:
+            more = {name for name, names in bases.items() if names & own} - own
+            if not more:
+                return frozenset(own)
+            own |= more
+
+    def _imported_too_early(self, start: set[str]) -> frozenset[str]:
+        """The files that must not ask for CUDA as they are imported.
+
+        They are those of `start`, those that import such a file, since they may call it, and all that any of
+        these import.
+        """
+        if not start:
+            return frozenset()
+        importers: dict[str, set[str]] = {}
+        for path, targets in self._imported.items():
+            for target in targets:
+                importers.setdefault(target, set()).add(path)
+        return _closure(_closure(start, importers), self._imported)
+
+    @cached_property
+    def _imported(self) -> dict[str, set[str]]:
+        return {path: self._imported_files(summary) for path, summary in self.files.items()}
+
+    def _imported_files(self, summary: Summary) -> set[str]:
+        found = (self.find(summary.path, module) for module in summary.imports)
+        return {os.path.normpath(target.path) for target in found if target is not None}
+
+
+def _closure(start: Iterable[str], following: Mapping[str, set[str]]) -> frozenset[str]:
+    """All that is reached from a start."""
+    reached = set(start)
+    todo = list(reached)
+    while todo:
+        more = following.get(todo.pop(), set()) - reached
+        reached |= more
+        todo.extend(more)
+    return frozenset(reached)

@@ -1,0 +1,112 @@
+"""Cells as one module, and back: calls of no function mask the commands, and mark where cells end."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from devicefix.files.notebook.magics import masked
+from devicefix.rewrite.blocks import CELL_END, MAGIC
+from devicefix.rewrite.selfcheck import SelfCheckError
+
+_HEAD = "#\n#\n"  # an encoding that a cell declares means nothing to a notebook
+_MASK = re.compile(rf"\n?{CELL_END}(?P<cell>\d+)\(\)\n|{MAGIC}(?P<magic>\d+)\(\)(?P<timed>; )?")
+
+
+class _Piece(NamedTuple):
+    """A part of the module that stands in a cell: where it begins here and there, and its length there."""
+
+    start: int
+    cell: int
+    at: int
+    length: int
+
+
+class Unmasked:
+    """The cells that a module's text stands for.
+
+    Args:
+        text: the module.
+        magics: the commands that are masked in it.
+        number: of cells.
+
+    Raises:
+        SelfCheckError: a command or the end of a cell is not where it was.
+    """
+
+    def __init__(self, text: str, magics: list[str], number: int) -> None:
+        self.cells: list[str] = []
+        self._pieces: list[_Piece] = []
+        parts: list[str] = []
+        known = 0
+        at = len(_HEAD)
+        for match in _MASK.finditer(text, at):
+            self._add(parts, at, text[at : match.start()])
+            if match["cell"]:
+                if int(match["cell"]) != len(self.cells):
+                    raise SelfCheckError(f"has lost the end of a cell: {len(self.cells) + 1}")
+                self.cells.append("".join(parts))
+                parts.clear()
+            else:
+                if int(match["magic"]) != known:
+                    raise SelfCheckError(f"has lost a command: {magics[known : known + 1]}")
+                self._add(parts, match.start(), magics[known])
+                known += 1
+            at = match.end()
+        if not text.startswith(_HEAD) or known != len(magics) or len(self.cells) != number or text[at:]:
+            raise SelfCheckError("has lost what stood between the code")
+
+    def _add(self, parts: list[str], start: int, text: str) -> None:
+        self._pieces.append(_Piece(start, len(self.cells), sum(map(len, parts)), len(text)))
+        parts.append(text)
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """The cell that a character of the module stands in, counted from 0, and where it does there."""
+        index = bisect_right(self._pieces, offset, key=lambda piece: piece.start) - 1
+        piece = self._pieces[max(index, 0)]
+        return piece.cell, piece.at + max(0, min(offset - piece.start, piece.length))
+
+
+class Joined:
+    """Cells as one module.
+
+    Args:
+        cells: their texts; none that `is_masked` already.
+    """
+
+    def __init__(self, cells: Iterable[str]) -> None:
+        self.magics: list[str] = []
+        self._number = 0
+        parts = [_HEAD]
+        for number, cell in enumerate(cells):
+            parts.append(f"{masked(cell, self._mask)}\n{CELL_END}{number}()\n")
+            self._number = number + 1
+        self.text = "".join(parts)
+
+    def _mask(self, command: str, timed: bool) -> str:
+        self.magics.append(command)
+        return f"{MAGIC}{len(self.magics) - 1}()" + "; " * timed
+
+    def unmasked(self, text: str) -> Unmasked:
+        """The cells that the module, or what has become of it, stands for.
+
+        Raises:
+            SelfCheckError: as `Unmasked`.
+        """
+        return Unmasked(text, self.magics, self._number)
+
+    def restored(self, part: str) -> str:
+        """A part of the module as it stands in the cells."""
+        return _MASK.sub(lambda match: self.magics[int(match["magic"])] if match["magic"] else "", part)
+
+
+def is_masked(cell: str) -> bool:
+    """Whether a cell holds what the ends of cells and commands are marked with here."""
+    return CELL_END in cell or MAGIC in cell
+
+
+def as_python(cell: str) -> str:
+    """A cell with its commands masked, to see whether the rest is Python."""
+    return masked(cell, lambda command, timed: "_; " if timed else "_()")

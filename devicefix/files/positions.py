@@ -1,0 +1,87 @@
+"""Findings moved from the text that was looked at to the text that it came of."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from devicefix.model import Finding, Replacement, Result
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_LINE = re.compile(r"\bline (\d+)\b")
+
+
+class Place(NamedTuple):
+    """A line and a column, from 1, in a file or in a notebook's cell."""
+
+    line: int
+    column: int
+    cell: int | None = None
+
+
+Where = Callable[[int, int], Place]
+Respell = Callable[[str, bool], str]
+
+
+class Lines:
+    """The lines of a text, as `Source` counts them."""
+
+    def __init__(self, text: str) -> None:
+        self.starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+
+    def offset(self, line: int, column: int) -> int:
+        """The character at a line and a column."""
+        return self.starts[min(line, len(self.starts)) - 1] + column - 1
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The line and the column of a character."""
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
+
+
+def moved(result: Result, old: Where, new: Where, respell: Respell) -> tuple[list[Finding], list[Finding]]:
+    """The findings of a module at their places in its document, and those of them that are fixed.
+
+    Args:
+        result: what has come of the module.
+        old: where a place of the module is in the document.
+        new: the same, of what has become of both.
+        respell: how the new text of a replacement is written, before a line if the second argument is true.
+    """
+    fixed = [_moved(each, old, respell) for each in result.fixed]
+    return fixed + [_moved(each, new, respell) for each in result.remaining], fixed
+
+
+def _moved(finding: Finding, where: Where, respell: Respell) -> Finding:
+    start = where(finding.line, finding.column)
+    end = where(finding.end_line, finding.end_column)
+    fix = finding.fix
+    if fix and fix.replacements:
+        parts = tuple(_moved_replacement(each, where, respell) for each in fix.replacements)
+        fix = replace(fix, replacements=parts)
+    message = _with_lines_moved(finding.message, where, start.cell)
+    return Finding(
+        finding.code, message, start.line, start.column, end.line, end.column, fix=fix, cell=start.cell
+    )
+
+
+def _moved_replacement(replacement: Replacement, where: Where, respell: Respell) -> Replacement:
+    start = where(replacement.line, replacement.column)
+    end = where(replacement.end_line, replacement.end_column)
+    text = respell(replacement.text, replacement.end_column == 1)
+    return Replacement(start.line, start.column, end.line, end.column, text, start.cell)
+
+
+def _with_lines_moved(message: str, where: Where, cell: int | None) -> str:
+    """A message whose lines are those of the document; code in it is left alone."""
+
+    def moved_line(match: re.Match[str]) -> str:
+        there = where(int(match[1]), 1)
+        return f"line {there.line}" + ("" if there.cell == cell else f" of cell {there.cell}")
+
+    parts = message.split("`")
+    parts[::2] = (_LINE.sub(moved_line, part) for part in parts[::2])
+    return "`".join(parts)

@@ -1,0 +1,127 @@
+"""What the engine says about a file: findings, their fixes, and the result as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+
+class Safety(str, Enum):
+    """Whether a fix may be applied without being asked for.
+
+    A safe fix keeps the program's behaviour on CUDA and makes it run on a CPU. An unsafe one makes it
+    run on a CPU but may change what happens on CUDA.
+    """
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the characters from `start` up to `end` of the source text.
+
+    `new` is the replacement, or a function that makes it from the text that stands there once the
+    edits inside this one have been applied: edits may nest, but not cross.
+
+    `guard` is the test that a statement is put under, and `under` what takes the place of `new` where the
+    statement before it has been put under the same one.
+    """
+
+    start: int
+    end: int
+    new: str | Callable[[str], str]
+    guard: str | None = None
+    under: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """New text for a part of a file: lines, columns and cells are counted as those of a finding."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+    cell: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that belong together, and the definitions that they rely on.
+
+    `needs` are definitions and imports to insert, keys of `Devices`. `replacements` is all of that as plain
+    text, for this fix alone, where the settings ask for it.
+    """
+
+    edits: tuple[Edit, ...]
+    safety: Safety = Safety.SAFE
+    needs: frozenset[str] = frozenset()
+    replacements: tuple[Replacement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One tie to CUDA. Lines and columns count from 1; a column counts characters.
+
+    In a notebook `cell` is the number of the cell, from 1 and over cells of all kinds as ruff counts them;
+    the lines are that cell's.
+    """
+
+    code: str
+    message: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    fix: Fix | None = None
+    cell: int | None = None
+
+    @property
+    def safety(self) -> Safety | None:
+        """How safe the fix is, None where there is no fix."""
+        return self.fix.safety if self.fix else None
+
+    def unfixed(self, why: str) -> Finding:
+        """The same finding without its fix, and with the reason."""
+        return replace(self, message=f"{self.message} (not fixed {why})", fix=None)
+
+    def portable(self) -> Finding:
+        """The same finding to hand to another process: of the fix only what is plain is kept."""
+        fix = self.fix
+        return replace(self, fix=Fix((), fix.safety, replacements=fix.replacements)) if fix else self
+
+
+@dataclass(slots=True)
+class Result:
+    """What the engine made of one file.
+
+    `findings` is everything found, in the order of the file. `fixed` is the part of it that the
+    fixes applied in `output` undo; `output` is the new content, None where nothing changes.
+    """
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    fixed: list[Finding] = field(default_factory=list)
+    output: bytes | None = None
+
+    @property
+    def remaining(self) -> list[Finding]:
+        """The findings that are still there after the fixes."""
+        fixed = {id(finding) for finding in self.fixed}
+        return [finding for finding in self.findings if id(finding) not in fixed]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one file: a result, or an error that says why there is none.
+
+    `before` is the file's content, kept where the result holds a new one.
+    """
+
+    path: str
+    result: Result
+    before: bytes = b""
+    error: str | None = None

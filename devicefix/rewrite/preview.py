@@ -1,0 +1,60 @@
+"""A fix as plain text, to show, to export, or to apply by itself in an editor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from devicefix.model import Finding, Replacement
+
+if TYPE_CHECKING:
+    from devicefix.devices.choose import Devices
+    from devicefix.files.text import Source
+
+_SHORT = 100  # characters of code that fit into a title
+
+
+def suggested(finding: Finding, source: Source, devices: Devices) -> Finding:
+    """A finding whose fix is spelled out, with the definitions and imports that it needs.
+
+    Args:
+        finding: what was found.
+        source: the module's text.
+        devices: what the fixes of the module rely on.
+    """
+    fix = finding.fix
+    if fix is None or not fix.edits:
+        return finding
+    from devicefix.rewrite.edits import resolved
+
+    edits = [*fix.edits, *devices.insertions(fix.needs)]
+    replacements = (
+        Replacement(*source.position(start), *source.position(end), new)
+        for start, end, new in resolved(source.text, edits)
+    )
+    return replace(finding, fix=replace(fix, replacements=tuple(replacements)))
+
+
+def title(finding: Finding) -> str:
+    """What the fix of a finding does, in a few words; a fix that is spelled out says more."""
+    fixed = finding.fix.replacements if finding.fix else ()
+    own = [
+        each
+        for each in fixed
+        if each.cell == finding.cell and each.line <= finding.end_line and finding.line <= each.end_line
+    ]
+    if len(own) == 1:
+        first, *others = own[0].text.strip().splitlines() or [""]
+        if not first:
+            return "Remove it"
+        if first.endswith(":") and others:
+            return f"Put it under `{first}`"
+        if not others and len(first) <= _SHORT:
+            whole = (own[0].line, own[0].column, own[0].end_line, own[0].end_column) == (
+                finding.line,
+                finding.column,
+                finding.end_line,
+                finding.end_column,
+            )
+            return f"Replace with `{first}`" if whole else f"Use `{first}`"
+    return "Rewrite it for any device"

@@ -1,0 +1,70 @@
+"""A configuration file or shell script in, its findings out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from devicefix.engine.check import SKIP_FILE
+from devicefix.facts.comments import silenced
+from devicefix.files.text import DecodeError, Source
+from devicefix.model import Finding, Result
+from devicefix.rules.config_file.languages import language_of
+from devicefix.rules.config_file.shell import makefile_pairs, shell_pairs
+from devicefix.rules.config_file.structured import Pair, json_pairs, toml_pairs, yaml_pairs
+from devicefix.rules.config_file.ties import tie
+
+if TYPE_CHECKING:
+    from devicefix.config.settings import Settings
+
+LARGEST = 1_000_000  # bytes; what is larger holds data
+_WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
+_SHOWN = 60
+
+Reader = Callable[[str], Iterable[Pair]]
+
+_READERS: dict[str, Reader] = {
+    "json": json_pairs,
+    "make": makefile_pairs,
+    "shell": shell_pairs,
+    "toml": toml_pairs,
+    "yaml": yaml_pairs,
+}
+
+
+def run(data: bytes, path: str, settings: Settings) -> Result:
+    """Look for ties to CUDA in a configuration file or script. Nothing is ever changed.
+
+    The file is read leniently, since templates and comments make many of them something else than
+    their name says. What is binary, or larger than `LARGEST`, is left alone.
+
+    Args:
+        data: the file's bytes.
+        path: its name says how it is read.
+        settings: which rules are on.
+    """
+    from devicefix.rules.config_file import ConfigFile
+
+    result = Result(path)
+    language = language_of(path)
+    if language is None or not settings.for_file(path).enabled(ConfigFile.code, ConfigFile.default):
+        return result
+    if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
+        return result
+    try:
+        source = Source(data)
+    except DecodeError:
+        # Bytes that are not what they say: read what can be, and believe no `coding:`.
+        source = Source(data.decode(errors="replace").replace("coding", "c-ding").encode())
+    for pair in _READERS[language](source.text):
+        message = tie(pair.key, pair.values, pair.several, pair.shell)
+        if message is None:
+            continue
+        code = " ".join(source.text[pair.start : pair.end].replace("\\\n", " ").split())
+        code = code if len(code) <= _SHOWN else f"{code[:_SHOWN]}…"
+        places = *source.position(pair.start), *source.position(pair.end)
+        finding = Finding(ConfigFile.code, f"`{code}` {message}", *places)
+        if not silenced(source, finding):
+            result.findings.append(finding)
+    return result

@@ -1,0 +1,161 @@
+"""Rules that other distributions bring, by the entry points of the group `devicefix.rules`."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from devicefix.config.settings import TARGETS, ConfigError
+from devicefix.rules.base import Rule, visitors_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "devicefix.rules"
+_CODE = re.compile(r"[A-Z]+[0-9]+")
+_OURS = re.compile(r"DF[0-9]+")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A distribution that brings rules."""
+
+    name: str
+    version: str
+    rules: tuple[type[Rule], ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+    @property
+    def files(self) -> set[str]:
+        """The files that define its rules."""
+        modules = (sys.modules.get(rule.__module__) for rule in self.rules)
+        return {module.__file__ for module in modules if module and module.__file__}
+
+
+class PluginError(ConfigError):
+    """An installed distribution cannot be used as a plugin; the message says which, and why."""
+
+    def __init__(self, plugin: str, problem: str) -> None:
+        name = plugin.partition(" ")[0]
+        super().__init__(f"the plugin {plugin} {problem} (update it, or uninstall it: pip uninstall {name})")
+
+
+def plugins(own: Mapping[str, type[Rule]]) -> list[Plugin]:
+    """The installed distributions that bring rules.
+
+    Args:
+        own: the rules of devicefix itself, by code.
+
+    Raises:
+        PluginError: one of them cannot be loaded, or brings what is no rule, or one that is there already.
+    """
+    found: dict[str, Plugin] = {}
+    for folder in _distributions(sys.path):
+        plugin = _loaded(folder, found)
+        if plugin is not None:
+            found[_normal(plugin.name)] = plugin
+    taken = {word: "devicefix itself" for rule in own.values() for word in (rule.code, rule.name)}
+    for plugin in found.values():
+        for rule in plugin.rules:
+            for word in (rule.code, rule.name):
+                if word in taken:
+                    raise PluginError(str(plugin), f"brings a rule {word!r}, which {taken[word]} has as well")
+            taken |= dict.fromkeys((rule.code, rule.name), f"the plugin {plugin}")
+    return list(found.values())
+
+
+def _distributions(path: Iterable[str]) -> Iterator[str]:
+    """The metadata of the distributions that may bring rules.
+
+    `importlib.metadata` takes 30 ms to be imported, and reads more of all distributions; mostly none has any.
+    """
+    for folder in path:
+        with suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    with suppress(OSError), open(os.path.join(entry.path, "entry_points.txt"), "rb") as file:
+                        if GROUP.encode() in file.read():
+                            yield entry.path
+
+
+def _loaded(folder: str, known: Mapping[str, Plugin]) -> Plugin | None:
+    """What a distribution brings, None where one of its name comes first on the path."""
+    from importlib.metadata import Distribution
+
+    distribution = Distribution.at(folder)
+    name = distribution.metadata["Name"] or os.path.basename(folder).partition("-")[0]
+    points = distribution.entry_points.select(group=GROUP)
+    if not points or _normal(name) in known:
+        return None
+    told = f"{name} {distribution.version}"
+    rules: dict[str, type[Rule]] = {}
+    for point in points:
+        for rule in _rules(told, point):
+            if rules.setdefault(rule.code, rule) is not rule:
+                raise PluginError(told, f"has two rules of the code {rule.code!r}")
+    return Plugin(name, distribution.version, tuple(rules.values()))
+
+
+def _normal(name: str) -> str:
+    """A distribution's name as it is compared: https://packaging.python.org/specifications/name-normalization."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _rules(plugin: str, point: EntryPoint) -> list[type[Rule]]:
+    """The rules that an entry point names: a rule, or a module, with the rules in it."""
+    try:
+        named = point.load()
+    except (Exception, SystemExit) as problem:
+        what = " ".join(f"{type(problem).__name__}: {problem}".split())
+        raise PluginError(plugin, f"cannot be loaded: {point.value} fails with {what}") from None
+    found = _members(named) if isinstance(named, ModuleType) else [named]
+    if not found:
+        raise PluginError(plugin, f"brings no rule: {point.value} holds no subclass of Rule that has a code")
+    for rule in found:
+        wrong = _wrong(rule)
+        if wrong:
+            raise PluginError(plugin, f"brings what cannot be a rule: {point.value}: {wrong}")
+    return found
+
+
+def _members(module: ModuleType) -> list[type[Rule]]:
+    """The rules in a module, also imported ones, but none of devicefix."""
+    return [
+        each
+        for _, each in inspect.getmembers(module, inspect.isclass)
+        if issubclass(each, Rule) and "code" in vars(each) and not each.__module__.startswith("devicefix.")
+    ]
+
+
+def _wrong(rule: Any) -> str | None:
+    """What is wrong with a rule, None if nothing is."""
+    if not (inspect.isclass(rule) and issubclass(rule, Rule)):
+        return "it is no subclass of devicefix.plugins.Rule"
+    code, name, summary = (getattr(rule, each, None) for each in ("code", "name", "summary"))
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        return f"the code {code!r} is not capital letters and then digits, such as 'XY101'"
+    if _OURS.fullmatch(code):
+        return f"the code {code!r} begins with DF, as devicefix's own rules do"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return f"the name {name!r} of {code} is not in kebab-case, such as 'no-bare-cuda'"
+    if not isinstance(summary, str) or not summary:
+        return f"{code} has no summary"
+    if not isinstance(rule.words, tuple) or not all(isinstance(word, bytes) for word in rule.words):
+        return f"the words of {code} are no tuple of bytes"
+    if not set(rule.targets) <= set(TARGETS):
+        return f"the targets of {code} are not among {', '.join(TARGETS)}"
+    try:
+        visitors_of(rule)  # type: ignore[arg-type]  # as there
+    except AttributeError as problem:
+        return f"{code} has a visit_ method for what is no class of ast: {problem}"
+    return None

@@ -1,0 +1,130 @@
+"""What was there when devicefix came: findings that are written down, so that only new ones are reported.
+
+An entry is a file, a code and the text of the line, and no line number: code that moves stays known. A
+pattern that stands in more lines than there are entries is new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from devicefix.config.settings import ConfigError
+from devicefix.files.documents import text_of
+from devicefix.model import Finding, Outcome
+
+VERSION = 1
+_LONGEST = 200  # characters of a line that are kept: it may be minified, or data
+
+
+class Entry(NamedTuple):
+    """A finding as it is written down: `path` is relative to the baseline's folder, with `/` in it."""
+
+    path: str
+    code: str
+    line: str
+
+
+def read(file: Path) -> Counter[Entry]:
+    """The entries of a baseline.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no baseline.
+    """
+    try:
+        document = json.loads(file.read_bytes())
+    except OSError as problem:
+        hint = "; --write-baseline makes it" if isinstance(problem, FileNotFoundError) else ""
+        raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None
+    except json.JSONDecodeError as problem:
+        raise ConfigError(f"{file}:{problem.lineno}:{problem.colno}: no baseline: {problem.msg}") from None
+    except (ValueError, RecursionError) as problem:
+        raise ConfigError(f"{file}: no baseline: {problem}") from None
+    try:
+        return Counter(_entries(document))
+    except ValueError as problem:
+        raise ConfigError(f"{file}: no baseline: {problem}") from None
+
+
+def _entries(document: Any) -> Iterable[Entry]:
+    if not isinstance(document, dict) or "version" not in document:
+        raise ValueError('there is no "version" in it')
+    if document["version"] != VERSION:
+        raise ValueError(f"its version is {document['version']!r}, and this devicefix knows {VERSION}")
+    for path, codes in _table(document.get("findings"), '"findings"').items():
+        for code, lines in _table(codes, f'"findings", {path!r}').items():
+            if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+                raise ValueError(f'"findings", {path!r}, {code!r} must be a list of strings')
+            yield from (Entry(path, code, line) for line in lines)
+
+
+def _table(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object")
+    return value
+
+
+def written(entries: Iterable[Entry]) -> bytes:
+    """A baseline, in an order that depends on nothing but its entries, one a line."""
+    findings: dict[str, dict[str, list[str]]] = {}
+    for path, code, line in sorted(entries):
+        findings.setdefault(path, {}).setdefault(code, []).append(line)
+    text = json.dumps({"version": VERSION, "findings": findings}, indent=2, ensure_ascii=False) + "\n"
+    return text.encode(errors="backslashreplace")  # in a path that is no text, as JSON writes it, too
+
+
+def entries(outcome: Outcome, folder: Path) -> list[Entry]:
+    """The findings of a file as entries of a baseline in a folder."""
+    findings = outcome.result.findings
+    if not findings:
+        return []
+    path, lines = relative(outcome.path, folder), _Lines(outcome)
+    return [Entry(path, finding.code, lines.of(finding)) for finding in findings]
+
+
+def relative(path: str, folder: Path) -> str:
+    """A path as it is written in a baseline in a folder."""
+    path = os.path.abspath(path)
+    with suppress(ValueError):  # on another drive
+        path = os.path.relpath(path, folder.absolute())
+    return path.replace(os.sep, "/")
+
+
+def split(outcomes: Iterable[Outcome], known: Counter[Entry], folder: Path) -> list[Outcome]:
+    """What became of files, with new findings alone; those that are known are taken out of `known`."""
+    found = []
+    for outcome in outcomes:
+        new: list[Finding] = []
+        for finding, entry in zip(outcome.result.findings, entries(outcome, folder), strict=True):
+            if known[entry]:
+                known[entry] -= 1
+            else:
+                new.append(finding)
+        found.append(replace(outcome, result=replace(outcome.result, findings=new)))
+    return found
+
+
+class _Lines:
+    """The lines of a file that has findings."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._cells: dict[int | None, list[str]] = {}
+        self._data = outcome.before
+        if not self._data:
+            with suppress(OSError):
+                self._data = Path(outcome.path).read_bytes()
+
+    def of(self, finding: Finding) -> str:
+        """The line where a finding begins, without the space around it; empty where there is none."""
+        cell = finding.cell
+        if cell not in self._cells:
+            text = text_of(self._data, cell)
+            self._cells[cell] = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        lines = self._cells[cell]
+        return lines[finding.line - 1].strip()[:_LONGEST] if finding.line <= len(lines) else ""

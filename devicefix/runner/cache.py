@@ -1,0 +1,250 @@
+"""What earlier runs have found, kept beside the code, so that a run looks only at what has changed.
+
+A file's entry holds what it gives by itself, and what it asked of the other files: both rest on nothing but
+its content, the settings and the version of devicefix. The entries are JSON, since a cache may come with
+somebody else's repository: it can be wrong, but it can't run anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from devicefix import __version__
+from devicefix.config.settings import Settings
+from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
+from devicefix.runner.first_pass import Seen, Stamp
+
+NAME = ".devicefix_cache"
+_RACY = 2_000_000_000  # ns; what has just been changed may be changed again without a new time
+_ROOMS = ("config", "devices", "engine", "facts", "files", "rewrite", "rules")  # what findings depend on
+_WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError)  # what a broken file may lead to
+
+
+class Cache:
+    """What is known from earlier runs, for one way of looking at files.
+
+    Args:
+        folder: where caches are kept.
+        settings: how files are looked at.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._file = folder / __version__ / f"{_key(settings)}.json"
+        self._paths: list[str] = []
+        self._stamps: dict[str, Any] = {}
+        self._outcomes: list[Any] = []
+        self._begun = time.time_ns()
+        self._saved_from = 0  # when the run began that has saved this
+        self._rest = ""
+        self._entries: dict[str, Any] | None = None
+        with suppress(OSError, *_WRONG):
+            first, self._rest = self._file.read_text(encoding="utf-8").split("\n", 1)
+            content = json.loads(first)
+            self._saved_from, self._paths = int(content["begun"]), content["paths"]
+            self._stamps, self._outcomes = dict(content["stamps"]), content["outcomes"]
+
+    def outcomes(self, paths: list[str]) -> list[Outcome] | None:
+        """What came of files, if they are the ones of the last run and none of them has changed."""
+        if paths != self._paths or not all(map(self._unchanged, paths)):
+            return None
+        with suppress(*_WRONG):
+            found = {path: Outcome(path, Result(path)) for path in paths}
+            for each in self._outcomes:
+                outcome = _outcome(each)
+                found[outcome.path] = outcome
+            return [found[path] for path in paths]
+        return None
+
+    def seen(self, paths: Iterable[str]) -> dict[str, Seen]:
+        """What is known of files by themselves: of those that have not changed."""
+        if self._entries is None:
+            self._entries = {}
+            with suppress(*_WRONG):
+                self._entries = dict(json.loads(self._rest))
+        found = {}
+        for path in paths:
+            entry = self._entries.get(path)
+            with suppress(OSError, *_WRONG):
+                now = stamp(path)
+                if entry and (self._unchanged(path) or digest(Path(path).read_bytes()) == entry[0]):
+                    found[path] = _seen(path, now, entry)
+        return found
+
+    def _unchanged(self, path: str) -> bool:
+        known = self._stamps.get(path)
+        return known is not None and known == stamp(path) and known[0] < self._saved_from - _RACY
+
+    def save(self, seen: Mapping[str, Seen], outcomes: Iterable[Outcome]) -> None:
+        """Keep what a run has found; where that can't be written, there is no cache.
+
+        Args:
+            seen: what each file gives by itself.
+            outcomes: what came of them together.
+        """
+        first = {
+            "begun": self._begun,
+            "paths": list(seen),
+            "stamps": {path: each.stamp for path, each in seen.items() if each.stamp},
+            "outcomes": [_plain_outcome(each) for each in outcomes if each.result.findings],
+        }
+        rest = {path: _plain(each) for path, each in seen.items() if each.digest}
+        with suppress(OSError):
+            _prepare(self._file.parent)
+            handle, name = tempfile.mkstemp(dir=self._file.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write("\n".join(json.dumps(part, separators=(",", ":")) for part in (first, rest)))
+            os.replace(name, self._file)
+
+
+def digest(data: bytes) -> str:
+    """What tells a content from others."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def stamp(path: str) -> Stamp | None:
+    """The time of a file's last change in ns, and its size: to be taken before the file is read."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_mtime_ns, status.st_size]
+
+
+def _key(settings: Settings) -> str:
+    """What tells a way of looking at files from others: settings, folder, Python, and devicefix itself."""
+    ways = (
+        settings.select, settings.ignore, settings.target, settings.torch_version, settings.config_files,
+        settings.replacements, settings.extend_select, settings.below, settings.off,
+        settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
+    )  # fmt: skip
+    return digest(repr((ways, _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())).encode())
+
+
+def _code_changed() -> int:
+    """Return when the code that makes findings was last changed, in ns."""
+    package = Path(__file__).parents[1]
+    return max(
+        entry.stat().st_mtime_ns
+        for room in _ROOMS
+        for folder, _, _ in os.walk(package / room)
+        for entry in os.scandir(folder)
+        if entry.name.endswith(".py")
+    )
+
+
+def _plugins() -> list[tuple[str, list[int]]]:
+    """What tells the installed plugins from others, also while one is being written."""
+    from devicefix.rules.registry import PLUGINS
+
+    return [(str(each), [os.stat(file).st_mtime_ns for file in sorted(each.files)]) for each in PLUGINS]
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder, which tells git, backups and searches to leave it alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in ((".gitignore", "*\n"), ("CACHEDIR.TAG", _TAG)):
+        file = folder.parent / name
+        if not file.exists():
+            file.write_text(text, encoding="utf-8")
+
+
+_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n"  # https://bford.info/cachedir/
+
+
+# --- JSON --------------------------------------------------------------------------------------------
+
+
+def _plain_outcome(outcome: Outcome) -> list[Any]:
+    return [outcome.path, [_plain_finding(each) for each in outcome.result.findings]]
+
+
+def _plain_finding(finding: Finding) -> list[Any]:
+    fix = finding.fix
+    place = [finding.line, finding.column, finding.end_line, finding.end_column, finding.cell]
+    plain = fix and [fix.safety, [astuple(each) for each in fix.replacements]]
+    return [finding.code, finding.message, place, plain]
+
+
+def _outcome(plain: Any) -> Outcome:
+    path, findings = plain
+    return Outcome(path, Result(path, [_finding(*each) for each in findings]))
+
+
+def _finding(code: str, message: str, place: list[int], plain: Any) -> Finding:
+    fix = None
+    if plain:
+        safety, replacements = plain
+        fix = Fix((), Safety(safety), replacements=tuple(_replacement(*each) for each in replacements))
+    *numbers, cell = place
+    line, column, end_line, end_column = map(int, numbers)
+    return Finding(str(code), str(message), line, column, end_line, end_column, fix, _cell(cell))
+
+
+def _replacement(line: int, column: int, end_line: int, end_column: int, text: str, cell: Any) -> Replacement:
+    return Replacement(int(line), int(column), int(end_line), int(end_column), str(text), _cell(cell))
+
+
+def _cell(number: Any) -> int | None:
+    return None if number is None else int(number)
+
+
+def _plain(seen: Seen) -> list[Any]:
+    summary = seen.summary and {
+        name: _plain_value(value)
+        for name in seen.summary.__dataclass_fields__
+        if (value := getattr(seen.summary, name)) and name != "path"
+    }
+    outcome = seen.outcome and _plain_outcome(seen.outcome)[1]
+    return [seen.digest, summary, outcome, [[*item] for item in seen.answers.items()]]
+
+
+def _plain_value(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _seen(path: str, now: Stamp | None, entry: Any) -> Seen:
+    from devicefix.facts.exports import Summary
+
+    known, summary, findings, answers = entry
+    return Seen(
+        known,
+        now,
+        None
+        if summary is None
+        else Summary(path, **{name: _READERS[name](value) for name, value in summary.items()}),
+        None if findings is None else _outcome([path, findings]),
+        {tuple(question): answer for question, answer in answers},
+    )
+
+
+def _pairs(value: Any) -> frozenset[Any]:
+    return frozenset(
+        (first, tuple(second) if isinstance(second, list) else second) for first, second in value
+    )
+
+
+_READERS: dict[str, Any] = {
+    "imports": frozenset,
+    "star_imports": tuple,
+    "bound": frozenset,
+    "devices": frozenset,
+    "read": frozenset,
+    "classes": lambda value: {name: tuple(bases) for name, bases in value.items()},
+    "cuda_classes": frozenset,
+    "late": bool,
+    "forks": bool,
+    "options": _pairs,
+    "flags": dict,
+    "made": _pairs,
+    "functions": _pairs,
+}

@@ -1,0 +1,185 @@
+"""Workers on other machines, through dask.distributed: https://distributed.dask.org.
+
+A worker is sent what the files hold, since it need not see the disk that they are on. It runs the same pure
+functions as a process here; what a lost worker had to do is given to another one by the scheduler.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import platform
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Executor
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from itertools import islice
+from typing import Any, TypeVar
+
+from devicefix import __version__
+from devicefix.config.settings import ConfigError
+
+SCHEME = "dask://"
+SECONDS = 5  # to wait for the scheduler, and for its first worker
+CHUNK = 16  # files that a worker is sent at a time
+
+T = TypeVar("T")
+
+
+class ClusterError(ConfigError):
+    """The cluster cannot be used; the message says why."""
+
+
+class OtherWorkerError(Exception):
+    """A worker would not find the same: it has another devicefix, Python or plugin."""
+
+
+class Cluster:
+    """The workers of one scheduler.
+
+    Args:
+        address: `dask://HOST:PORT`.
+
+    Raises:
+        ClusterError: dask is not installed, or there is no such scheduler, or it has no worker.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        try:
+            import distributed
+        except ImportError:
+            raise ClusterError(f"{SCHEME} needs dask: pip install 'devicefix[dask]'") from None
+        for name in ("distributed", "distributed.client", "tornado.application"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told by the errors
+        try:
+            tcp = f"tcp://{address.removeprefix(SCHEME)}"
+            connect: Any = distributed.Client  # which has no types
+            self._client: Any = connect(tcp, timeout=SECONDS, set_as_default=False)
+        except (OSError, ValueError) as problem:
+            raise ClusterError(f"no dask scheduler answers at {address} ({_short(problem)})") from None
+        try:
+            self._client.wait_for_workers(1, timeout=SECONDS)
+        except TimeoutError:
+            self.close()
+            raise ClusterError(f"the dask scheduler at {address} has no workers") from None
+        self._executor: Executor = self._client.get_executor(pure=False)
+
+    def close(self) -> None:
+        """Leave the cluster, which gives up what it has not done."""
+        self._client.close(timeout=1)
+
+    def share(self, value: object) -> Any:
+        """Give a value to the cluster once, for many calls of `map`; lost copies of it are made again."""
+        with _any_size():
+            return self._client.submit(bytes, pickle.dumps(value), pure=False)
+
+    def map(self, function: Callable[..., T], items: Iterable[tuple[Any, ...]], *shared: Any) -> Iterator[T]:
+        """Call a function on the workers.
+
+        Args:
+            function: is pickled, and so is what it returns.
+            items: the arguments of each call.
+            shared: arguments that come first in every call, as `share` has returned them.
+
+        Returns:
+            What the calls return, in the order of the items, of which only so many are taken as the workers
+            can do next.
+
+        Raises:
+            ClusterError: the workers cannot do it, or are lost.
+        """
+        items = iter(items)
+        most = 2 * sum(self._client.nthreads().values()) + 2
+        waiting: deque[Any] = deque()
+        try:
+            while chunk := list(islice(items, CHUNK)):
+                with _any_size():
+                    work = pickle.dumps((function, chunk))
+                    waiting.append(self._executor.submit(_by_value(), identity(), work, *shared))
+                if len(waiting) >= most:
+                    yield from pickle.loads(waiting.popleft().result())
+            while waiting:
+                yield from pickle.loads(waiting.popleft().result())
+        except OtherWorkerError as problem:
+            raise ClusterError(f"{self.address}: {problem}") from None
+        except (ImportError, AttributeError):
+            raise ClusterError(f"{self.address}: a worker does not have {identity()}") from None
+        except (CancelledError, OSError, _killed()) as problem:
+            raise ClusterError(f"{self.address}: the workers are lost ({_short(problem)})") from None
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@cache
+def identity() -> str:
+    """What must be the same on all machines, for the findings to be the same."""
+    from devicefix.rules.registry import PLUGINS
+
+    python = ".".join(platform.python_version_tuple()[:2])
+    return ", ".join([f"devicefix {__version__}", f"Python {python}", *map(str, PLUGINS)])
+
+
+def _by_value() -> Callable[..., bytes]:
+    """What is sent to call `work`: a function that is pickled with its code.
+
+    Dask ends a worker that cannot import what it is sent, and it may be there for others.
+    """
+
+    def call(*arguments: Any) -> bytes:
+        from devicefix.runner.cluster import work
+
+        return work(*arguments)
+
+    return call
+
+
+def work(expected: str, work: bytes, *shared: bytes) -> bytes:
+    """On a worker: the calls of one chunk.
+
+    Args:
+        expected: what the worker must be.
+        work: a function and the arguments of each call, pickled.
+        shared: arguments that come first in every call, each pickled.
+
+    Returns:
+        What the calls return, pickled.
+
+    Raises:
+        OtherWorkerError: this is another worker.
+    """
+    if identity() != expected:
+        from distributed import get_worker
+
+        raise OtherWorkerError(f"the worker {get_worker().address} has {identity()}, and here is {expected}")
+    function, items = pickle.loads(work)
+    first = [_loaded(each) for each in shared]
+    return pickle.dumps([function(*first, *item) for item in items])
+
+
+@lru_cache(maxsize=1)
+def _loaded(value: bytes) -> Any:
+    """A shared value, made once a process and not once a chunk."""
+    return pickle.loads(value)
+
+
+@contextmanager
+def _any_size() -> Iterator[None]:
+    """Without dask's warning that much is sent."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")
+        yield
+
+
+def _killed() -> type[Exception]:
+    from distributed import KilledWorker
+
+    return KilledWorker
+
+
+def _short(problem: BaseException) -> str:
+    """The first line of an error's message, or else its kind."""
+    return next(iter(str(problem).splitlines()), "") or type(problem).__name__

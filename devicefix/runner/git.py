@@ -1,0 +1,176 @@
+"""Which findings are on lines that have changed since a revision: since the merge base of it and HEAD.
+
+A repository may name programs that git runs (filters, drivers, hooks), and nothing of what is looked at may
+run. So git is asked only for what its commits and its index hold; the files are compared here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from devicefix.files.discover import git
+from devicefix.model import Finding, Result
+from devicefix.runner.worktree import top_of
+
+_LINE_END = re.compile("\r\n|\r|\n")
+
+
+class DiffBaseError(Exception):
+    """There is nothing to compare with; the message says why."""
+
+
+class Since:
+    """What has changed since a revision, in the work trees of some files.
+
+    Args:
+        revision: a branch, tag or commit.
+        paths: files and folders; the revision must be there in the work tree of each.
+
+    Raises:
+        DiffBaseError: git does not know a path or the revision.
+    """
+
+    def __init__(self, revision: str, paths: Iterable[Path]) -> None:
+        self.revision = revision
+        self._tops: dict[str, str | None] = {}
+        self._bases: dict[str, _Base] = {}
+        for path in paths:
+            self._base(path)
+
+    def limited(self, result: Result, data: bytes) -> Result:
+        """A result with only the findings that have one of their lines changed.
+
+        Args:
+            result: of a file.
+            data: the content that it is about.
+
+        Raises:
+            DiffBaseError: git does not know the file's work tree, the revision in it, or what the file held.
+        """
+        changes = _Changes(self._base(Path(result.path)).content(result.path), data)
+        return replace(result, findings=[each for each in result.findings if changes.touch(each)])
+
+    def _base(self, path: Path) -> _Base:
+        real = os.path.realpath(path)
+        folder = real if os.path.isdir(real) else os.path.dirname(real)
+        top = top_of(folder, self._tops)
+        if top is None:
+            raise DiffBaseError(f"{path} is in no git work tree")
+        if top not in self._bases:
+            self._bases[top] = _Base(top, self.revision)
+        return self._bases[top]
+
+
+class _Base:
+    """A work tree as it was where it left a revision."""
+
+    def __init__(self, top: str, revision: str) -> None:
+        self.top = top
+        if shutil.which("git") is None:
+            raise DiffBaseError("git is not installed")
+        if self._git("rev-parse", "--git-dir") is None:
+            raise DiffBaseError(f"git does not accept {top}; see: git -C {top} status")
+        if self._git("rev-parse", "--verify", "HEAD^{commit}") is None:
+            raise DiffBaseError(f"{top} has no commit yet")
+        named = self._git("rev-parse", "--verify", f"{revision}^{{commit}}")
+        if not named:
+            raise DiffBaseError(f"there is no revision {revision!r} in {top}{self._fetch()}")
+        common = self._git("merge-base", named.decode().strip(), "HEAD")
+        if not common:
+            raise DiffBaseError(f"{revision!r} and HEAD have no commit in common in {top}{self._fetch()}")
+        self.commit = common.split()[0].decode()
+
+    def content(self, path: str) -> bytes | None:
+        """What a file held, None where there was none."""
+        name = os.fsencode(os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/"))
+        blob = self._blobs.get(self._renamed.get(name, name))
+        if blob is None:
+            return None
+        data = self._git("cat-file", "blob", blob)
+        if data is None:
+            raise DiffBaseError(f"git does not have {path} as it was in {self.commit[:12]}{self._fetch()}")
+        return data
+
+    @cached_property
+    def _blobs(self) -> dict[bytes, str]:
+        """The contents of all files, by what git calls them."""
+        listed = self._git("ls-tree", "-r", "-z", "--full-tree", self.commit) or b""
+        entries = (entry.partition(b"\t") for entry in listed.split(b"\0") if entry)
+        return {name: about.split()[2].decode() for about, _, name in entries}
+
+    @cached_property
+    def _renamed(self) -> dict[bytes, bytes]:
+        """The old names of the files that have another one in the index."""
+        renames = ("--raw", "-z", "--find-renames", "--diff-filter=R", "--no-ext-diff", "--no-textconv")
+        fields = (self._git("diff-index", "--cached", *renames, self.commit, "--") or b"").split(b"\0")
+        return dict(zip(fields[2::3], fields[1::3], strict=False))
+
+    def _git(self, *arguments: str) -> bytes | None:
+        return git(self.top, *arguments)
+
+    def _fetch(self) -> str:
+        """What to do where not all of the history is there, as the end of a message."""
+        if self._git("rev-parse", "--is-shallow-repository") != b"true\n":
+            return ""
+        return ", whose history is cut short: git fetch --unshallow (or fetch-depth: 0 of actions/checkout)"
+
+
+class _Changes:
+    """The lines that differ in two contents of a file; all of them where there was none."""
+
+    def __init__(self, before: bytes | None, after: bytes) -> None:
+        self._starts: list[int] = []  # of a notebook's cells
+        self._blocks: list[tuple[int, int]] | None = None
+        if before is not None:
+            old, _ = _lines(before)
+            new, self._starts = _lines(after)
+            self._blocks = _differing(old, new)
+
+    def touch(self, finding: Finding) -> bool:
+        """Whether a line of a finding is new or another one, or some are gone from between its lines."""
+        if self._blocks is None:
+            return True
+        offset = -1
+        if finding.cell is not None:
+            if finding.cell > len(self._starts):
+                return True
+            offset += self._starts[finding.cell - 1]
+        first, last = finding.line + offset, finding.end_line + offset
+        return any(first < end and start <= last for start, end in self._blocks)
+
+
+def _differing(old: list[str], new: list[str]) -> list[tuple[int, int]]:
+    """Where lines differ: the first new one, and the one after the last; the same where some are gone."""
+    same = 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:  # which is much faster than what follows
+        same += 1
+    matcher = SequenceMatcher(None, old[same:], new[same:], autojunk=False)
+    codes = matcher.get_opcodes()
+    return [(same + start, same + end) for kind, _, _, start, end in codes if kind != "equal"]
+
+
+def _lines(data: bytes) -> tuple[list[str], list[int]]:
+    """The lines of a file; of a notebook those of its cells, and where each cell begins."""
+    text = data.decode("latin-1")
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        if data.lstrip()[:1] == b"{":
+            cells = [_source(cell) for cell in json.loads(data)["cells"]]
+            starts = [0, *accumulate(map(len, cells))]
+            return [line for cell in cells for line in cell], starts[:-1]
+    return _LINE_END.split(text), []
+
+
+def _source(cell: Any) -> list[str]:
+    source = cell["source"]
+    return _LINE_END.split(source if isinstance(source, str) else "".join(source))

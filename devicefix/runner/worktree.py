@@ -1,0 +1,78 @@
+"""Which files git could not give back: those that hold what is not committed.
+
+A repository may name programs that git runs (hooks, filters, monitors, transports), and nothing of what is
+looked at may run. So git is asked only for what its index and last commit hold; the files are compared here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+
+from devicefix.files.discover import git
+from devicefix.files.write import Change
+
+
+def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
+    """The files whose present content is in no commit.
+
+    Args:
+        changes: the files, and what they hold.
+
+    Returns:
+        Those in git work trees, and those that are in none.
+    """
+    tops: dict[str, str | None] = {}
+    trees: dict[str, list[Change]] = {}
+    outside = []
+    for change in changes:
+        top = top_of(os.path.dirname(os.path.realpath(change.path)), tops)
+        if top is None:
+            outside.append(change.path)
+        else:
+            trees.setdefault(top, []).append(change)
+    found = {path for top, inside in trees.items() for path in _uncommitted(top, inside)}
+    return [change.path for inside in trees.values() for change in inside if change.path in found], outside
+
+
+def top_of(folder: str, known: dict[str, str | None]) -> str | None:
+    """The nearest folder, at or above this one, that is the top of a work tree."""
+    if folder not in known:
+        parent = os.path.dirname(folder)
+        if os.path.lexists(os.path.join(folder, ".git")):
+            known[folder] = folder
+        else:
+            known[folder] = top_of(parent, known) if parent != folder else None
+    return known[folder]
+
+
+def _uncommitted(top: str, changes: Iterable[Change]) -> list[str]:
+    committed = _committed(top)
+    return [
+        change.path
+        for change in changes
+        if committed.get(os.fsencode(os.path.relpath(os.path.realpath(change.path), top)), b"").decode()
+        not in _hashes(change.before, committed)
+    ]
+
+
+def _committed(top: str) -> dict[bytes, bytes]:
+    """The hashes of the files that are the same in the index as in the last commit; by their paths."""
+    staged = git(top, "diff-index", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD", "--")
+    listed = git(top, "ls-files", "--stage", "-z")
+    if staged is None or listed is None:  # no commit yet, no git, or git won't trust this repository
+        return {}
+    entries = (entry.partition(b"\t") for entry in listed.split(b"\0") if entry)
+    hashes = {name: about.split()[1] for about, _, name in entries}
+    for name in staged.split(b"\0"):
+        hashes.pop(name, None)
+    return hashes
+
+
+def _hashes(data: bytes, committed: dict[bytes, bytes]) -> set[str]:
+    """What git may call a content: as it is, or with its line ends made git's."""
+    long = any(len(each) == 64 for each in committed.values())
+    digest = hashlib.sha256 if long else hashlib.sha1
+    forms = {data, data.replace(b"\r\n", b"\n")}
+    return {digest(b"blob %d\0" % len(form) + form).hexdigest() for form in forms}

@@ -1,0 +1,380 @@
+"""The watch: sees every call of torch, and tells the ledger what the call means."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _device
+
+from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, targets_of
+from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
+from devicefix.verify.runtime.copies.ledger import Ledger, Tag
+from devicefix.verify.runtime.copies.memory import (
+    Memory,
+    Move,
+    Region,
+    address_of,
+    tensors,
+    version_of,
+    watchable,
+)
+from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.site import Sites
+
+_TORCH = torch.__path__[0]
+_RUNTIME = __name__.split(".copies")[0]
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+Arguments = tuple[Any, ...]
+Options = dict[str, Any]
+Touched = list[tuple[torch.Tensor, Memory, "int | None"]]
+
+
+class Watch(TorchFunctionMode):
+    """Follows tensors from the moves that CUDA makes by copying, and tells when that makes a difference.
+
+    Args:
+        events: where to write what is found.
+        sites: what tells the program's own lines.
+    """
+
+    def __init__(self, events: Events, sites: Sites) -> None:
+        super().__init__()
+        self.ledger = Ledger(events, sites)
+        self._tags = self.ledger.tags
+        self._memories = self.ledger.memories
+        self._forget = self.ledger.forget
+        self._sites = sites
+        self._parameters: dict[int, tuple[weakref.ref[Any], Move]] = {}
+        self._pending: tuple[int, tuple[str, int], str, str, Move] | None = None
+        self._asked = (("", 0), HOST)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Arguments = (), kwargs: Options | None = None
+    ) -> Any:
+        """Let a call through, and see what it does. The mode is off meanwhile."""
+        __tracebackhide__ = True  # not to be seen in pytest's tracebacks
+        kind = kind_of(func)
+        if kind is Kind.ASKS:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if kwargs is None:
+            kwargs = {}
+        simple = kind <= Kind.LOOKS or (kind is Kind.DETACHES and self._pending is None)
+        values = (*args, *kwargs.values()) if kwargs else args
+        if (
+            not simple
+            or "device" in kwargs
+            or (self._memories and self.ledger.guarded(self._touches, values))
+        ):
+            return self._seen(kind, func, args, kwargs)
+        result = func(*args, **kwargs)
+        tags = self._tags
+        for value in args:
+            if id(value) in tags or (type(value) in (list, tuple) and value and id(value[0]) in tags):
+                if type(result) is not torch.Tensor:
+                    self.ledger.guarded(self._tag_all, result)
+                elif id(result) not in tags:  # as `Ledger.set_side` does, for most of all calls come here
+                    tag = Tag(result, self._forget)
+                    tag.handle = None
+                    key = tag.key = id(result)
+                    tags[key] = tag
+                return result
+        if kwargs or _device.CURRENT_DEVICE is not None:
+            self.ledger.guarded(self._tag_results, args, kwargs, result)
+        return result
+
+    # What passes by the mode
+
+    def applied(self, func: Callable[..., Any], args: Arguments, kwargs: Options) -> Any:
+        """Let a call through that the mode does not see, and see it."""
+        touched = self.ledger.guarded(self._touched, Kind.READS, args, kwargs) if self._memories else None
+        result = func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            self.ledger.guarded(self._after, Kind.READS, func, args, kwargs, result, touched)
+        return result
+
+    def wrapped(self, array: Any, tensor: torch.Tensor) -> None:
+        """See `torch.from_numpy`."""
+        with torch._C.DisableTorchFunction():
+            self.ledger.guarded(self.ledger.wrapped, array, tensor)
+
+    def derived(self, data: Any, parameter: Any) -> None:
+        """See a parameter being made."""
+        if isinstance(parameter, torch.Tensor):
+            self.ledger.guarded(self.ledger.derived, data, parameter)
+
+    def registered(self, parameter: Any) -> None:
+        """See a module being given a parameter."""
+        found = self._parameters.pop(id(parameter), None) if parameter is not None else None
+        if found is not None:
+            self.ledger.guarded(lambda: self.ledger.report("parameter", found[1], self._sites.current()))
+
+    # Calls
+
+    def _touches(self, values: Arguments) -> bool:
+        memories = self._memories
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                try:
+                    memory = memories.get(address_of(value))
+                    if memory is not None and not self.ledger.settled(memory):
+                        return True
+                except RuntimeError:  # it has no storage, as sparse tensors
+                    continue
+            elif type(value) in (list, tuple) and self._touches(value):
+                return True
+        return False
+
+    def _seen(self, kind: Kind, func: Callable[..., Any], args: Arguments, kwargs: Options) -> Any:
+        __tracebackhide__ = True
+        touched = self.ledger.guarded(self._touched, kind, args, kwargs) if self._memories else None
+        result = func(*args, **kwargs)
+        if kind is Kind.MOVES:
+            if touched:
+                self.ledger.guarded(self._follow, kind, func, args, kwargs, result, touched)
+            moved = self.ledger.guarded(self._moved, func, args, kwargs, result)
+            return result if moved is None else moved
+        self.ledger.guarded(self._after, kind, func, args, kwargs, result, touched)
+        return result
+
+    def _after(
+        self,
+        kind: Kind,
+        func: Callable[..., Any],
+        args: Arguments,
+        kwargs: Options,
+        result: Any,
+        touched: Touched | None,
+    ) -> None:
+        """Put down what a call has done, if it was no move."""
+        if touched:
+            self._follow(kind, func, args, kwargs, result, touched)
+        if kind is Kind.DEVICE:
+            self._asked = (_line_of(_caller()[0]), self.ledger.side(args[0]))
+            return
+        if kind is Kind.DETACHES and self._pending is not None:
+            self._chained(args[0], result)
+        if kind is Kind.EXPORTS and kwargs.get("force"):
+            self._forced(args[0], result)
+        if not args or result is not args[0]:
+            self._tag_results(args, kwargs, result)
+
+    def _touched(self, kind: Kind, args: Arguments, kwargs: Options) -> Touched:
+        """The arguments whose memory is watched, with their versions. What will be changed is read now."""
+        found = []
+        for tensor in tensors((*args, *kwargs.values())):
+            try:
+                memory = self._memories.get(address_of(tensor))
+            except RuntimeError:
+                continue
+            if memory is not None:
+                found.append((tensor, memory, version_of(tensor)))
+        if found and kind is Kind.WRITES:
+            targets = {id(tensor) for tensor in tensors(args[:1])}
+            for tensor, memory, version in found:
+                if id(tensor) in targets:
+                    self.ledger.read(tensor, memory, version)
+        return found
+
+    def _follow(
+        self,
+        kind: Kind,
+        func: Callable[..., Any],
+        args: Arguments,
+        kwargs: Options,
+        result: Any,
+        touched: Touched,
+    ) -> None:
+        """Tell what a call has done to watched memory."""
+        targets = {id(tensor) for tensor in tensors(targets_of(kind, func, args, kwargs))}
+        for tensor, memory, version in touched:
+            if kind is Kind.ALTERS:
+                self.ledger.alter(tensor, memory)
+            elif id(tensor) in targets:
+                fills = kind is not Kind.WRITES
+                self.ledger.write(tensor, memory, _written(func, args, tensor), fills)
+            elif version != version_of(tensor):
+                self.ledger.read(tensor, memory, version, changed=True)
+                self.ledger.write(tensor, memory, Region.of(tensor), fills=False)
+            elif kind is Kind.EXPORTS:
+                self.ledger.read(tensor, memory, version)
+                if self._views(func, tensor, memory, _shown_by(result)):
+                    self.ledger.export(tensor, memory)
+            elif kind in (Kind.LOOKS, Kind.DEVICE) or isinstance(result, str):
+                continue
+            elif not self._views(func, tensor, memory, result):
+                self.ledger.read(tensor, memory, version)
+
+    def _views(self, func: Callable[..., Any], tensor: torch.Tensor, memory: Memory, result: Any) -> bool:
+        """Whether a call only looks at memory in another way; its results show the same copy."""
+        found = False
+        place = self.ledger.place(tensor, memory)
+        for view in tensors((result,)):
+            if type(view) in _PLAIN and watchable(view) and address_of(view) == memory.address:
+                found = True
+                self.ledger.also_shows(view, tensor, place, name_of(func) != "data")
+        return found
+
+    def _tag_results(self, args: Arguments, kwargs: Options, result: Any) -> None:
+        """What was asked for on the accelerator, or comes of what is there, is there."""
+        if not isinstance(result, (torch.Tensor, list, tuple)):
+            return
+        side = self._meant() if kwargs.get("device") is not None else None
+        if side is None:
+            side = HOST
+            if any(
+                self.ledger.side(tensor) == ACCELERATOR for tensor in tensors((*args, *kwargs.values()))
+            ) or (_device.CURRENT_DEVICE is not None and not isinstance((*args, None)[0], torch.Tensor)):
+                side = ACCELERATOR
+        if side == ACCELERATOR:
+            self._tag_all(result)
+
+    def _tag_all(self, result: Any) -> None:
+        for tensor in tensors((result,)):
+            if id(tensor) not in self._tags:
+                self.ledger.set_side(tensor, ACCELERATOR)
+
+    # Moves
+
+    def _moved(self, func: Callable[..., Any], args: Arguments, kwargs: Options, result: Any) -> Any:
+        """See a move; the result is another object than the argument where CUDA would have made one."""
+        name = name_of(func)
+        source = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        if not isinstance(result, torch.Tensor) or torch._C._get_tracing_state() is not None:
+            return result
+        if not isinstance(source, torch.Tensor):
+            self._from_array(name, source, kwargs, result)
+            return result
+        frame, in_module = _caller()
+        here = self.ledger.side(source)
+        there = self._destination(name, args, kwargs, frame) or here
+        if result is not source:
+            self.ledger.set_side(result, there)
+        elif here != there:
+            move = Move(self._sites.current(), _text(name, there))
+            if in_module or not watchable(source):
+                self.ledger.set_side(source, there)
+            elif source.requires_grad or type(source) is not torch.Tensor:
+                self._keeps_object(source, here, there, move, frame)
+            else:
+                alias = source.detach()
+                self.ledger.link(source, alias, here, there, move)
+                return alias
+        return result
+
+    def _destination(
+        self, name: str, args: Arguments, kwargs: Options, frame: FrameType | None
+    ) -> str | None:
+        """Where a move goes; None where it only changes the dtype, or does not say."""
+        if name in ("cpu", "cuda"):
+            return HOST if name == "cpu" else ACCELERATOR
+        if name == "to":
+            other = kwargs.get("other", args[1] if len(args) > 1 else None)
+            if isinstance(other, torch.Tensor):
+                return self.ledger.side(other)
+            if isinstance(other, torch.dtype) and kwargs.get("device") is None:
+                return None
+        elif name != "type" and kwargs.get("device") is None:
+            return None
+        return self._meant(frame)
+
+    def _meant(self, frame: FrameType | None = None) -> str | None:
+        """What device the line means that has called torch."""
+        frame = frame or _caller()[0]
+        found = meant(frame.f_code, frame.f_lineno, frame.f_lasti) if frame is not None else None
+        if found != SAME:
+            return found
+        line, side = self._asked
+        return side if line == _line_of(frame) else ACCELERATOR
+
+    def _keeps_object(
+        self, tensor: torch.Tensor, here: str, there: str, move: Move, frame: FrameType | None
+    ) -> None:
+        """A move of what is part of a graph gives back the object, since another would change the graph."""
+        if isinstance(tensor, torch.nn.Parameter) and there == ACCELERATOR:
+            key = id(tensor)
+            self._parameters[key] = (weakref.ref(tensor, lambda _: self._parameters.pop(key, None)), move)
+        self._pending = (id(tensor), _line_of(frame), here, there, move)
+        if there == ACCELERATOR or not tensor.is_leaf:
+            self.ledger.set_side(tensor, there)
+
+    def _chained(self, source: Any, result: Any) -> None:
+        """`x.cpu().detach()`: here the result of the move has an object of its own."""
+        assert self._pending is not None
+        key, line, here, there, move = self._pending
+        self._pending = None
+        if (
+            key == id(source)
+            and line == _line_of(_caller()[0])
+            and type(result) is torch.Tensor
+            and result.numel()
+        ):
+            self.ledger.link(source, result, here, there, move)
+
+    def _from_array(self, name: str, source: Any, kwargs: Options, result: torch.Tensor) -> None:
+        """`torch.as_tensor(array, device=device)` shows the array itself on a CPU."""
+        if not isinstance(result, (torch.Tensor, list, tuple)):
+            return
+        side = self._meant() if kwargs.get("device") is not None else HOST
+        shows = type(source).__module__ == "numpy" and not result.untyped_storage().resizable()
+        if shows:
+            self.ledger.wrapped(source, result)
+        if side == ACCELERATOR and shows and result.numel():
+            move = Move(self._sites.current(), f"torch.{name}(device=device)")
+            self.ledger.link(result, result, HOST, ACCELERATOR, move)
+        elif side == ACCELERATOR:
+            self.ledger.set_side(result, ACCELERATOR)
+
+    def _forced(self, source: torch.Tensor, result: Any) -> None:
+        """`x.numpy(force=True)` copies what is on the accelerator."""
+        shown = _shown_by(result)
+        if self.ledger.side(source) == ACCELERATOR and shown is not None and shown.numel():
+            if address_of(shown) == address_of(source):
+                move = Move(self._sites.current(), ".numpy(force=True)")
+                self.ledger.export(shown, self.ledger.link(source, shown, ACCELERATOR, HOST, move))
+
+
+def _written(func: Callable[..., Any], args: Arguments, tensor: torch.Tensor) -> Region:
+    """The elements that a call has changed, or more where that is not easy to tell."""
+    if name_of(func) == "__setitem__" and tensor is args[0]:
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        if all(part is None or part is ... or type(part) in (int, slice) for part in index):
+            return Region.of(tensor.detach()[index])
+    return Region.of(tensor)
+
+
+def _shown_by(array: Any) -> torch.Tensor | None:
+    """The tensor whose memory an array shows; NumPy keeps it for as long as it needs the memory."""
+    base = getattr(array, "base", None)
+    while base is not None and not isinstance(base, torch.Tensor):
+        base = getattr(base, "base", None)
+    return base
+
+
+def _caller() -> tuple[FrameType | None, bool]:
+    """The frame that has called torch, and whether it did so to move a module."""
+    frame: FrameType | None = sys._getframe(1)
+    in_module = False
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_TORCH):
+            if not frame.f_globals.get("__name__", "").startswith(_RUNTIME):
+                return frame, in_module
+        in_module = in_module or frame.f_code.co_name == "_apply"
+        frame = frame.f_back
+    return None, in_module
+
+
+def _line_of(frame: FrameType | None) -> tuple[str, int]:
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+
+
+def _text(name: str, there: str) -> str:
+    if name in ("cpu", "cuda"):
+        return f".{name}()"
+    return f".{name}({'device' if there == ACCELERATOR else 'cpu'})"

@@ -1,0 +1,162 @@
+"""A machine with CUDA, played on the CPU.
+
+Every tensor is in the CPU's memory; which storages are on which GPU is written on them. Operations compute on
+the CPU, copy where CUDA copies, and fail where CUDA fails. See docs/simulation.md.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from devicefix.verify.runtime.eager import run_eagerly
+from devicefix.verify.runtime.ending import at_end
+from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.machine import cuda, making, parallel, places, saving, tensors
+from devicefix.verify.runtime.machine.draws import Draws
+from devicefix.verify.runtime.machine.kernels import Kernels, Transparent
+from devicefix.verify.runtime.machine.patches import Patches
+from devicefix.verify.runtime.machine.state import GPUS, Machine
+from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.runtime.site import Sites
+
+__all__ = ["GPUS", "Machine", "Played", "install", "round_alike"]
+
+
+def install(plan: Plan, events: Events, sites: Sites) -> None:
+    """Play the machine in this process, to its end.
+
+    Args:
+        plan: the run.
+        events: where to write random numbers, and how many operations ran where.
+        sites: finds the user's line.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # hides the real ones
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    draws = Draws(events, sites)
+    machine = Machine(draws=draws)
+    Played(machine).__enter__()
+
+    def finish() -> None:
+        draws.finish()
+        events.emit("operations", cuda=machine.on_cuda, cpu=machine.on_cpu)
+
+    def after_fork() -> None:
+        draws.restart()
+        machine.after_fork()
+
+    at_end(finish)
+    os.register_at_fork(after_in_child=after_fork)
+
+
+def round_alike() -> None:
+    """Make a run on the plain CPU round as the machine does.
+
+    The backward passes of some operations, as that of `prod`, are computed in another way where operations
+    are watched at all: a run that is compared with one on the machine has to be watched as well.
+    """
+    run_eagerly()
+    mode: Any = Transparent()  # type: ignore[no-untyped-call]
+    _in_threads(mode, Patches())
+    mode.__enter__()
+
+
+class Played:
+    """A context in which a machine is played; in all threads that are started in it.
+
+    Args:
+        machine: the machine.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._patches = Patches()
+        self._kernels = Kernels(machine)
+        self._finder = _Untouched("torch._dynamo", self._patches)
+
+    def __enter__(self) -> Machine:
+        places.prepare()
+        for part in (tensors, making, cuda, saving, parallel):
+            part.install(self._machine, self._patches)
+        self._run_uncompiled()
+        self._step_as_on_a_cpu()
+        _in_threads(self._kernels, self._patches)
+        sys.meta_path.insert(0, self._finder)
+        self._kernels.__enter__()  # type: ignore[no-untyped-call]
+        return self._machine
+
+    def __exit__(self, *error: object) -> None:
+        self._kernels.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        sys.meta_path.remove(self._finder)
+        self._patches.swap()
+
+    def _run_uncompiled(self) -> None:
+        """Compiled code would hide its operations."""
+
+        def compile(model: Any = None, **_: Any) -> Any:
+            return (lambda function: function) if model is None else model
+
+        self._patches.set(torch, "compile", compile)
+        self._patches.set(torch.jit._state._enabled, "enabled", False)
+
+    def _step_as_on_a_cpu(self) -> None:
+        """On CUDA optimizers work on all parameters at once; nothing is to be seen of that but rounding."""
+        optimizer: Any = sys.modules["torch.optim.optimizer"]
+        self._patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)
+
+
+def _in_threads(mode: Any, patches: Patches) -> None:
+    """A mode is a thread's own: enter it in those to come."""
+    bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def _bootstrap_inner(thread: threading.Thread) -> None:
+        with mode:
+            bootstrap(thread)
+
+    patches.set(threading.Thread, "_bootstrap_inner", _bootstrap_inner)
+
+
+class _Untouched(importlib.abc.MetaPathFinder):
+    """Lets a module be imported as if nothing had been replaced: it makes tables of all that is in torch.
+
+    Args:
+        name: the module.
+        patches: what has been replaced.
+    """
+
+    def __init__(self, name: str, patches: Patches) -> None:
+        self._name = name
+        self._patches = patches
+        self._busy = False
+
+    def find_spec(
+        self, fullname: str, path: Any, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._name or self._busy:
+            return None
+        self._busy = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._busy = False
+        if spec is None or spec.loader is None:
+            return None
+        load = spec.loader.exec_module
+
+        def load_untouched(module: ModuleType) -> None:
+            self._patches.swap()
+            try:
+                load(module)
+            finally:
+                self._patches.swap()
+
+        spec.loader.exec_module = load_untouched  # type: ignore[method-assign]
+        return spec

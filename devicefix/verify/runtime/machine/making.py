@@ -1,0 +1,278 @@
+"""Where new tensors are made: factories, the old constructors, tensor types, generators."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._device import _device_constructors
+
+from devicefix.verify.runtime.machine.kernels import note_values
+from devicefix.verify.runtime.machine.patches import Patches
+from devicefix.verify.runtime.machine.places import HOST, device, place_of, put
+from devicefix.verify.runtime.machine.state import Machine
+from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, note_new
+
+_KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+_LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
+_NEW = ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
+_BASE: Any = torch._C.TensorBase
+
+
+def install(machine: Machine, patches: Patches) -> None:
+    """Make everything that makes a tensor ask the machine where.
+
+    Args:
+        machine: the machine.
+        patches: what takes it back.
+    """
+    making = Making(machine)
+    constructors = _device_constructors()  # remembers the originals, which is what modes will be given
+    for owner in (torch, torch.fft):
+        for name, function in list(vars(owner).items()):
+            if callable(function) and function in constructors:
+                patches.set(owner, name, _named(making.factory(function), function))
+    for name in _LIKE:
+        patches.set(torch, name, _named(making.beside(getattr(torch, name)), getattr(torch, name)))
+    for name in _NEW:
+        patches.set(torch.Tensor, name, making.beside(getattr(_BASE, name)))
+    for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
+        patches.set(torch, name, _named(method(getattr(making, name)), getattr(torch, name)))
+    patches.set(torch.Tensor, "new_tensor", method(making.new_tensor))
+    patches.set(torch.Tensor, "__new__", method(making.legacy))
+    patches.set(torch._VF, "_pad_packed_sequence", _padded(torch._VF._pad_packed_sequence))
+    _install_types(machine, patches)
+    _install_devices(machine, patches)
+
+
+def _named(call: Any, original: Any) -> Any:
+    """With the name of the original, also for pickle."""
+    functools.update_wrapper(call, original)
+    call.__module__, call.__qualname__ = "torch", original.__name__
+    return call
+
+
+def _padded(original: Callable[..., Any]) -> Callable[..., Any]:
+    def _pad_packed_sequence(*args: Any) -> Any:
+        padded, lengths = original(*args)
+        return padded, put(lengths, HOST)
+
+    return _pad_packed_sequence
+
+
+class Making:
+    """The functions that make tensors.
+
+    Args:
+        machine: the machine.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._tensor = torch.tensor
+        self._asarray = torch.asarray
+        self._as_tensor = torch.as_tensor
+        self._sparse = torch.sparse_coo_tensor
+
+    def factory(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that makes a tensor of nothing."""
+        machine = self._machine
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            asked = kwargs.get("device")
+            if asked is not None:
+                kwargs["device"] = machine.wanted(asked)
+            elif kwargs.get("out") is None:
+                kwargs["device"] = machine.default_device()
+            return (
+                original(*args, **kwargs) if not kwargs.get("pin_memory") else pinned(original, args, kwargs)
+            )
+
+        return make
+
+    def beside(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that makes a tensor where another is, if nothing else is asked for."""
+        machine = self._machine
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            asked = kwargs.get("device")
+            if asked is not None:
+                kwargs["device"] = machine.wanted(asked)
+            return (
+                original(*args, **kwargs) if not kwargs.get("pin_memory") else pinned(original, args, kwargs)
+            )
+
+        return make
+
+    def _place(self, asked: Any) -> int | None:
+        """The place that is asked for, or the default's; None for devices that are not ours."""
+        told = self._machine.default_device() if asked is None else self._machine.wanted(asked)
+        return {"cuda": told.index, "cpu": HOST}.get(told.type)
+
+    def _made(self, made: torch.Tensor, place: int) -> torch.Tensor:
+        put(made, place)
+        if place >= 0:
+            self._machine.on_cuda += 1
+            note_values(self._machine, made, place)
+        return made
+
+    def tensor(self, data: Any, *, device: Any = None, pin_memory: bool = False, **options: Any) -> Any:
+        """torch.tensor."""
+        place = place_of(data) if device is None and isinstance(data, torch.Tensor) else self._place(device)
+        if place is None:
+            return self._tensor(data, device=device, **options)
+        return self._made(self._tensor(data, device="cpu", **options), place)
+
+    def new_tensor(self, tensor: torch.Tensor, data: Any, *, device: Any = None, **options: Any) -> Any:
+        """Tensor.new_tensor."""
+        return self.tensor(
+            data, device=tensor.device if device is None else device, **{"dtype": tensor.dtype, **options}
+        )
+
+    def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Any:
+        """torch.as_tensor."""
+        place = place_of(data) if device is None and isinstance(data, torch.Tensor) else self._place(device)
+        if place is None:
+            return self._as_tensor(data, dtype=dtype, device=device)
+        there = self._as_tensor(data, dtype=dtype, device="cpu")
+        return move(self._machine, there, place)
+
+    def asarray(self, obj: Any, *, device: Any = None, **options: Any) -> Any:
+        """torch.asarray."""
+        place = place_of(obj) if device is None and isinstance(obj, torch.Tensor) else self._place(device)
+        if place is None:
+            return self._asarray(obj, device=device, **options)
+        there = self._asarray(obj, device="cpu", **options)
+        if isinstance(obj, torch.Tensor) and options.get("copy"):
+            put(there, place_of(obj))
+        return move(self._machine, there, place)
+
+    def sparse_coo_tensor(self, *args: Any, device: Any = None, **options: Any) -> Any:
+        """torch.sparse_coo_tensor: indices go where the values are."""
+        if device is None and len(args) > 1 and isinstance(args[1], torch.Tensor):
+            place: int | None = place_of(args[1])
+        else:
+            place = self._place(device)
+        if place is None:
+            return self._sparse(*args, device=device, **options)
+        parts: list[Any] = [
+            move(self._machine, arg, place) if isinstance(arg, torch.Tensor) else arg for arg in args[:2]
+        ]
+        return put(self._sparse(*parts, *args[2:], device="cpu", **options), place)
+
+    def legacy(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """torch.Tensor(...), also of its subclasses."""
+        asked = kwargs.pop("device", None)
+        place = self._place(asked)
+        made = _BASE.__new__(cls, *args, **kwargs)
+        if check_given(args, HOST if place is None else place):
+            return made
+        if place is not None:
+            put(made, place)
+            note_new(self._machine, made, place, args)
+        return made
+
+
+def pinned(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Make a tensor in pinned memory, of which a build for the CPU has none."""
+    made = original(*args, **{**kwargs, "pin_memory": False})
+    if kwargs["device"].type == "cuda":
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    made.untyped_storage()._devicefix_pinned = True
+    return made
+
+
+class TensorType(type):
+    """torch.cuda.FloatTensor and its kin: to call, to hand to `type()`, to ask `isinstance`."""
+
+    machine: Machine
+    dtype: torch.dtype
+    layout = torch.strided
+    is_cuda: bool
+    is_sparse = False
+    plain: Any
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        machine = cls.machine
+        place = machine.index() if cls.is_cuda else HOST
+        kwargs.pop("device", None)
+        made: torch.Tensor = cls.plain(*args, **kwargs)
+        if not check_given(args, place):
+            put(made, place)
+            note_new(machine, made, place, args)
+        return made
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, torch.Tensor) and x.dtype == cls.dtype and x.is_cuda == cls.is_cuda
+
+
+def _install_types(machine: Machine, patches: Patches) -> None:
+    plain = {f"{kind}Tensor": getattr(torch, f"{kind}Tensor") for kind in _KINDS}
+    for owner, is_cuda in ((torch, False), (torch.cuda, True)):
+        for name, original in plain.items():
+            fields = {"machine": machine, "dtype": original.dtype, "plain": original, "is_cuda": is_cuda}
+            made = TensorType(name, (), {**fields, "__module__": owner.__name__})
+            patches.set(owner, name, made)
+    set_type = torch._C._set_default_tensor_type
+
+    def set_default_tensor_type(wanted: Any) -> None:
+        kind = Tensors(machine).kind(wanted)
+        if kind is None or not isinstance(kind, TensorType):
+            raise TypeError(f"invalid type object: {wanted}")
+        machine.default = machine.index() if kind.is_cuda else HOST
+        set_type(kind.plain)
+
+    patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
+    patches.set(torch._C, "_get_default_device", lambda: device(machine.default).type)
+
+
+def _install_devices(machine: Machine, patches: Patches) -> None:
+    """torch.device and torch.Generator, which know no GPU on a machine without."""
+    real: Any = torch.device
+
+    class DeviceType(type):
+        def __instancecheck__(cls, x: Any) -> bool:
+            return isinstance(x, real)
+
+        def __subclasscheck__(cls, other: Any) -> bool:
+            return issubclass(other, (real, cls)) if other is not cls else True
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if len(args) == 1 and type(args[0]) is int and not kwargs:
+                return real("cuda", args[0])
+            return real(*args, **kwargs)
+
+    patches.set(torch, "device", DeviceType("device", (), {"__module__": "torch"}))
+
+    class GeneratorType(type(torch._C.Generator)):  # type: ignore[misc]
+        def __instancecheck__(cls, x: Any) -> bool:
+            return isinstance(x, torch._C.Generator)
+
+    class Generator(torch._C.Generator, metaclass=GeneratorType):
+        def __new__(cls, device: Any = "cpu") -> Any:
+            made: Any = super().__new__(cls)
+            made._told = machine.wanted(device)
+            machine.generators[made._cdata] = made._told.type
+            weakref.finalize(made, machine.generators.pop, made._cdata, None)
+            return made
+
+        @property
+        def device(self) -> torch.device:  # type: ignore[override]
+            told: torch.device = self._told  # type: ignore[attr-defined]
+            return torch.device("cpu") if told.type == "cpu" else told
+
+    Generator.__module__, Generator.__qualname__ = "torch", "Generator"
+    patches.set(torch, "Generator", Generator)
+    parse = torch._C._nn._parse_to
+
+    def _parse_to(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is int:
+            args = (torch.device("cuda", args[0]), *args[1:])
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = torch.device("cuda", kwargs["device"])
+        return parse(*args, **kwargs)
+
+    patches.set(torch._C._nn, "_parse_to", _parse_to)

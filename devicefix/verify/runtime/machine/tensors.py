@@ -1,0 +1,309 @@
+"""What tensors and storages answer, and how they move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from devicefix.verify.runtime.machine.kernels import note_values, type_name
+from devicefix.verify.runtime.machine.patches import Patches
+from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
+from devicefix.verify.runtime.machine.state import Machine
+
+_BASE: Any = torch._C.TensorBase
+_device = _BASE.device.__get__
+_to = _BASE.to
+_type = _BASE.type
+_numpy = _BASE.numpy
+_copy = torch.ops.aten._to_copy.default
+
+
+def install(machine: Machine, patches: Patches) -> None:
+    """Make tensors answer as on the machine.
+
+    Args:
+        machine: the machine.
+        patches: what takes it back.
+    """
+    for name, value in Tensors(machine).methods().items():
+        patches.set(torch.Tensor, name, value)
+    for name, value in Storages(machine).methods().items():
+        patches.set(torch.UntypedStorage, name, value)
+
+
+def method(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A bound method of ours as a method of another class."""
+
+    def bound(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(self, *args, **kwargs)
+
+    return bound
+
+
+def move(
+    machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype | None = None, **options: Any
+) -> torch.Tensor:
+    """A tensor at a place: itself if it is there already.
+
+    Args:
+        machine: the machine.
+        tensor: the tensor.
+        place: where it is to be.
+        dtype: what it is to become, None for what it is.
+        options: `copy` and `memory_format`, as `Tensor.to` knows them.
+    """
+    here = place_of(tensor)
+    if here == FREE:
+        here = place_of(put(tensor, place))
+    dtype = dtype or tensor.dtype
+    if here == place:
+        same: torch.Tensor = _to(tensor, dtype, **options)
+        return same
+    moved: torch.Tensor
+    if tensor.requires_grad and torch.is_grad_enabled():
+        apply: Any = Move.apply
+        moved = apply(tensor, machine, place, dtype, options.get("memory_format"))
+    else:
+        moved = _moved(machine, tensor, place, dtype, options.get("memory_format"))
+    return moved
+
+
+def _moved(machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype, form: Any) -> Any:
+    options = {} if form is None else {"memory_format": form}
+    moved = _copy(tensor, dtype=dtype, device=machine.told(place), **options)
+    note_values(machine, moved, place)
+    return moved
+
+
+class Move(torch.autograd.Function):
+    """The copy from one device to another, whose gradient goes the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, machine: Machine, place: int, dtype: Any, form: Any) -> Any:
+        ctx.machine, ctx.source, ctx.dtype = machine, place_of(tensor), tensor.dtype
+        moved = _moved(machine, tensor.detach(), place, dtype, form)
+        if not (moved.is_floating_point() or moved.is_complex()):
+            ctx.mark_non_differentiable(moved)
+        return moved
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return move(ctx.machine, grad, ctx.source, ctx.dtype), None, None, None, None
+
+
+class Tensors:
+    """The methods of tensors that have to do with devices.
+
+    Args:
+        machine: the machine.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def methods(self) -> dict[str, Any]:
+        """What to put into torch.Tensor."""
+        return {
+            "device": property(self._device),
+            "is_cuda": property(lambda x: self.place(x) >= 0),
+            "is_cpu": property(lambda x: self.place(x) == HOST and _BASE.is_cpu.__get__(x)),
+            "grad": property(_BASE.grad.__get__, self._set_grad, _BASE.grad.__delete__),
+            "get_device": lambda x: max(self.place(x), HOST),
+            "cuda": method(self._cuda),
+            "cpu": lambda x, memory_format=None: self._move(x, HOST, memory_format=memory_format),
+            "to": method(self._to),
+            "type": method(self._type),
+            "type_as": lambda x, other: self._to(x, other),
+            "numpy": method(self._numpy),
+            "new": method(self._new),
+            "pin_memory": method(self._pin),
+            "is_pinned": lambda x, *_, **__: getattr(x.untyped_storage(), "_devicefix_pinned", False),
+            "record_stream": lambda x, stream: None,
+        }
+
+    def place(self, tensor: torch.Tensor) -> int:
+        """Where the program believes a tensor to be."""
+        place = place_of(tensor)
+        if place == FREE:
+            return self._machine.current if self._machine.initialized else HOST
+        return place
+
+    def _device(self, tensor: torch.Tensor) -> Any:
+        place = self.place(tensor)
+        return device(place) if place >= 0 else _device(tensor)
+
+    def _move(self, tensor: torch.Tensor, place: int, dtype: Any = None, **options: Any) -> Any:
+        options = {name: value for name, value in options.items() if value is not None}
+        return move(self._machine, tensor, place, dtype, **options)
+
+    def _cuda(
+        self,
+        tensor: torch.Tensor,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: Any = None,
+    ) -> Any:
+        if device is not None and not isinstance(device, int) and torch.device(device).type != "cuda":
+            raise RuntimeError(f"Invalid device, must be cuda device, but got {device}")
+        return self._move(tensor, self._machine.index(device), memory_format=memory_format)
+
+    def _to(self, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        first = args[0] if args else kwargs.get("other", kwargs.get("device", kwargs.get("dtype")))
+        if isinstance(first, torch.dtype) and kwargs.get("device") is None:
+            return _to(tensor, *args, **kwargs)
+        options = {name: kwargs[name] for name in ("copy", "memory_format") if kwargs.get(name) is not None}
+        rest = list(args[1:])
+        dtype = kwargs.get("dtype")
+        if isinstance(first, torch.Tensor):
+            wanted: Any = first
+            dtype = first.dtype
+        elif isinstance(first, torch.dtype):
+            wanted, dtype = kwargs["device"], first
+        else:
+            wanted = first
+            if rest and not isinstance(rest[0], bool):
+                dtype = rest.pop(0) or dtype
+        if len(rest) > 1:  # non_blocking and copy
+            options["copy"] = rest[1]
+        if wanted is None:
+            return _to(tensor, *args, **kwargs)
+        told = self._machine.wanted(wanted)
+        if told.type not in ("cuda", "cpu") or _device(tensor).type != "cpu":
+            return _to(tensor, told, dtype or tensor.dtype, **options)
+        return move(self._machine, tensor, told.index if told.type == "cuda" else HOST, dtype, **options)
+
+    def _type(self, tensor: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
+        here = self.place(tensor)
+        if dtype is None:
+            name = _type(tensor)
+            return name if here < 0 else name.replace("torch.", "torch.cuda.", 1)
+        if isinstance(dtype, torch.dtype):
+            return _to(tensor, dtype)
+        kind = self.kind(dtype)
+        if kind is None:
+            return _type(tensor, dtype, non_blocking)
+        if not kind.is_cuda:
+            return move(self._machine, tensor, HOST, kind.dtype)
+        # what is on a GPU already stays on that one
+        return move(self._machine, tensor, here if here >= 0 else self._machine.index(), kind.dtype)
+
+    def kind(self, named: Any) -> Any:
+        """The tensor type that a program has named, None where it is none of the usual ones."""
+        if isinstance(named, str):
+            module, _, name = named.rpartition(".")
+            owner = {"torch": torch, "torch.cuda": torch.cuda}.get(module)
+            named = getattr(owner, name, None)
+        return named if isinstance(getattr(named, "dtype", None), torch.dtype) else None
+
+    def _numpy(self, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        place = place_of(tensor)
+        if place >= 0:
+            if not kwargs.get("force"):
+                raise TypeError(
+                    f"can't convert {device(place)} device type tensor to numpy. "
+                    "Use Tensor.cpu() to copy the tensor to host memory first."
+                )
+            tensor = move(self._machine, tensor.detach(), HOST)
+        return _numpy(tensor, *args, **kwargs)
+
+    def _new(self, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.pop("device", None)
+        place = self.place(tensor) if asked is None else self._machine.index(asked)
+        made = _BASE.new(tensor, *args, **kwargs)
+        if not check_given(args, place):
+            put(made, place)
+            note_new(self._machine, made, place, args)
+        return made
+
+    def _pin(self, tensor: torch.Tensor, device: Any = None) -> Any:
+        if place_of(tensor) >= 0:
+            raise RuntimeError(
+                f"cannot pin 'torch.cuda.{type_name(tensor)}Tensor' only dense CPU tensors can be pinned"
+            )
+        self._machine.index()
+        if tensor.is_pinned():
+            return tensor
+        pinned = tensor.clone()
+        pinned.untyped_storage()._devicefix_pinned = True  # type: ignore[attr-defined]
+        return pinned
+
+    def _set_grad(self, tensor: torch.Tensor, grad: Any) -> None:
+        if isinstance(grad, torch.Tensor):
+            here, there = place_of(tensor), place_of(grad)
+            if there == FREE:
+                put(grad, here)
+            elif here not in (there, FREE):
+                raise RuntimeError("assigned grad has data located on a different device")
+        _BASE.grad.__set__(tensor, grad)
+
+
+def check_given(args: tuple[Any, ...], place: int) -> bool:
+    """Whether an old constructor is given memory that it is to share, which must be where it makes tensors.
+
+    Args:
+        args: what the constructor is given.
+        place: where it makes tensors.
+
+    Raises:
+        TypeError: where the memory is elsewhere.
+    """
+    if not args or not isinstance(args[0], (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
+        return False
+    given = args[0] if isinstance(args[0], torch.Tensor) else None
+    here = place if given is None else place_of(given)
+    if here not in (place, FREE):
+        raise TypeError(
+            f"legacy constructor expects device type: {device(place).type} "
+            f"but device type: {device(here).type} was passed"
+        )
+    return True
+
+
+def note_new(machine: Machine, made: torch.Tensor, place: int, args: Any) -> None:
+    """A tensor was made by one of the old constructors: write that down."""
+    if machine.trace is not None and place >= 0:
+        if all(isinstance(arg, (int, torch.Size)) for arg in args):
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                made.zero_()
+        note_values(machine, made, place)
+
+
+class Storages:
+    """The methods of storages that have to do with devices.
+
+    Args:
+        machine: the machine.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._real: Any = torch.UntypedStorage.device
+
+    def methods(self) -> dict[str, Any]:
+        """What to put into torch.UntypedStorage."""
+        return {
+            "device": property(self._device),
+            "clone": lambda storage: self._copy(storage, storage._devicefix_place),
+            "cuda": lambda storage, device=None, non_blocking=False: self._to(storage, device),
+            "to": lambda storage, *, device, non_blocking=False: self._to(storage, device),
+            "pin_memory": lambda storage, device=None: storage.clone(),
+        }
+
+    def _device(self, storage: Any) -> torch.device:
+        place = storage._devicefix_place
+        if place == FREE:
+            place = self._machine.current if self._machine.initialized else HOST
+        real: torch.device = device(place) if place >= 0 else self._real.__get__(storage)
+        return real
+
+    def _to(self, storage: Any, wanted: Any) -> Any:
+        place = self._machine.index(wanted)
+        return storage if storage._devicefix_place == place else self._copy(storage, place)
+
+    def _copy(self, storage: Any, place: int) -> Any:
+        copied: Any = type(storage)(storage.nbytes())
+        copied.copy_(storage, False)
+        copied._devicefix_place = place
+        return copied

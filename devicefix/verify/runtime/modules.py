@@ -1,0 +1,201 @@
+"""The user's modules, rewritten in memory as they are run: imported, as a script, or by runpy.
+
+What is hooked is the place where Python's own loader turns a file into code, not the search for modules: so
+it works for `import`, for loaders that a program makes itself (`importlib.util.spec_from_file_location`), and
+beside the import hooks of others.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from types import CodeType, ModuleType
+from typing import Any
+
+from devicefix.verify.runtime import errors, lines
+from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.runtime.site import Sites
+
+PROBE = "__devicefix_ran__"
+
+
+class Modules:
+    """Turns the user's files into code.
+
+    Args:
+        plan: which files run in another form, and where their fixes are.
+        events: where to write down which fixes have run.
+    """
+
+    def __init__(self, plan: Plan, events: Events) -> None:
+        self._plan = plan
+        self._events = events
+        self._ran: set[tuple[str, int]] = set()
+
+    def texts(self, path: str) -> tuple[bytes, bytes] | None:
+        """A file's content and what is to run in its place; None for a file that runs as it stands."""
+        source = self._plan.rewritten.get(os.path.realpath(path))
+        if source is None:
+            return None
+        with open(path, "rb") as old, open(source, "rb") as new:
+            return old.read(), new.read()
+
+    def tree(self, path: str) -> ast.Module | None:
+        """The tree to compile for a file, None for one that runs as it stands.
+
+        Args:
+            path: the file, as the code object is to call it.
+        """
+        texts = self.texts(path)
+        if texts is None:
+            return None
+        tree = ast.parse(texts[1], path)
+        old, new = (importlib.util.decode_source(text).splitlines() for text in texts)
+        origins = lines.origins(old, new)
+        self._probe(tree, origins, os.path.realpath(path))
+        lines.restore(tree, origins, old, new)
+        return tree
+
+    def code(self, path: str) -> CodeType | None:
+        """The code to run for a file, None for one that runs as it stands."""
+        tree = self.tree(path)
+        return None if tree is None else compile(tree, path, "exec", dont_inherit=True)
+
+    def _probe(self, tree: ast.Module, origins: list[int], path: str) -> None:
+        """Let each statement with a fix in it tell that it runs."""
+        for line in self._plan.fixes.get(path, ()):
+            place = _statement(tree.body, origins.index(line) + 1) if line in origins else None
+            if place is not None:
+                body, index = place
+                call = ast.Call(ast.Name(PROBE, ast.Load()), [ast.Constant(path), ast.Constant(line)], [])
+                body.insert(index, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), body[index])))
+
+    def ran(self, path: str, line: int) -> None:
+        """A statement with a fix in it runs."""
+        if (path, line) not in self._ran:
+            self._ran.add((path, line))
+            self._events.emit("fix", file=path, line=line)
+
+
+def _statement(body: list[ast.stmt], line: int) -> tuple[list[ast.stmt], int] | None:
+    """The innermost statement that a line belongs to: the list that it is in, and its place there."""
+    for index in reversed(range(len(body))):  # a probe stands before its statement, on the same line
+        statement = body[index]
+        if _first_line(statement) <= line <= (statement.end_lineno or statement.lineno):
+            inner = (_statement(each, line) for each in _bodies(statement))
+            return next(filter(None, inner), (body, index))
+    return None
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = getattr(statement, "decorator_list", ())
+    lines: list[int] = [decorator.lineno for decorator in decorators]
+    return min([statement.lineno, *lines])
+
+
+def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for part in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        for name in ("body", "orelse", "finalbody"):
+            body = getattr(part, name, None)
+            if isinstance(body, list):
+                yield body
+
+
+def install(plan: Plan, events: Events, sites: Sites) -> Modules:
+    """Let this process run the user's modules as the plan says."""
+    modules = Modules(plan, events)
+    setattr(builtins, PROBE, modules.ran)
+    _hook_loader(modules)
+    _hook_run_path(modules)
+    script = os.path.realpath(sys.argv[0]) if sys.argv else ""
+    if script.endswith((".py", ".pyw")) and os.path.isfile(script) and sites.is_project(script):
+        _hook_script(script, modules, events)
+    return modules
+
+
+def _hook_loader(modules: Modules) -> None:
+    loader = importlib.machinery.SourceFileLoader
+    get_code = loader.get_code
+
+    def rewritten(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
+        return modules.code(self.get_filename(fullname)) or get_code(self, fullname)
+
+    loader.get_code = rewritten  # type: ignore[assignment, method-assign]
+
+
+def _hook_run_path(modules: Modules) -> None:
+    """runpy.run_path, which `multiprocessing` uses too, reads files by itself."""
+    get_code: Any = runpy._get_code_from_file  # type: ignore[attr-defined]
+
+    def rewritten(*arguments: str) -> Any:
+        code = modules.code(arguments[-1])
+        found = get_code(*arguments)
+        if code is None:
+            return found
+        return (code, *found[1:]) if isinstance(found, tuple) else code  # which it is differs by version
+
+    runpy._get_code_from_file = rewritten  # type: ignore[attr-defined]
+
+
+def _hook_script(script: str, modules: Modules, events: Events) -> None:
+    """Let Python run its script with `_Script`, once.
+
+    Python asks `sys.path_hooks` first whether the script is a place to import `__main__` from, like a zip.
+    """
+
+    def hook(path: str) -> _Script:
+        if os.path.realpath(path) != script:
+            raise ImportError(path)
+        sys.path_hooks.remove(hook)
+        return _Script(path, modules, events)
+
+    sys.path_hooks.insert(0, hook)
+
+
+class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
+    """Runs one of the user's files as `python FILE` does."""
+
+    def __init__(self, path: str, modules: Modules, events: Events) -> None:
+        self.path = path
+        self.modules = modules
+        self.events = events
+
+    def find_spec(
+        self, fullname: str, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "__main__":
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=self.path)
+
+    def get_source(self, fullname: str) -> str:
+        with open(self.path, "rb") as file:
+            return importlib.util.decode_source(file.read())
+
+    def get_code(self, fullname: str) -> CodeType:
+        sys.modules["__devicefix_script__"] = self  # type: ignore[assignment]
+        return compile("import __devicefix_script__; __devicefix_script__.run()", __file__, "exec")
+
+    def run(self) -> None:
+        """Run the script in the module `__main__`, which looks as if Python had started it."""
+        del sys.modules["__devicefix_script__"]
+        main = sys.modules["__main__"].__dict__
+        main.pop("__devicefix_script__", None)
+        sys.path[0] = os.path.dirname(self.path)
+        sys.path_importer_cache.pop(self.path, None)
+        loader = importlib.machinery.SourceFileLoader("__main__", self.path)
+        main.update(__file__=self.path, __loader__=loader, __package__=None, __spec__=None, __cached__=None)
+        try:
+            code = self.modules.code(self.path) or loader.get_code("__main__")
+            assert code is not None  # a file has code, or SyntaxError is raised
+            exec(code, main)
+        except BaseException as problem:
+            errors.tell(self.events, problem)
+            raise

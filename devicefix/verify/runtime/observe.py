@@ -1,0 +1,262 @@
+"""Write down what the program sees of its tensors: what it reads, prints and saves, by line.
+
+Each is an event `seen` with `what` (one of METHODS, or "save"), `file`, `line` and `value`: a summary of
+the tensor; for "save" `{"tensors": {path: summary}}`. A line is written in full FULL times. What follows is
+summed up in events with `since` and `until` (the numbers of the first and the last observation of each
+part), whose value has the `digest` of the values, `mean` and `abs` of their means, and the `devices`. The
+event `ended` says that nothing is missing at the end of a process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from devicefix.verify.runtime.ending import at_end
+from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.imported import when_imported
+from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.runtime.site import Sites
+from devicefix.verify.runtime.summary import summarize
+
+METHODS = {
+    "item": "item",
+    "tolist": "tolist",
+    "numpy": "numpy",
+    "__array__": "array",
+    "__float__": "float",
+    "__int__": "int",
+    "__repr__": "print",
+    "__format__": "format",
+}
+FULL = 1000  # observations of one line that are written in full
+_TENSORS = 20_000  # tensors of one line that are
+_DEPTH = 40  # how deep to look into what is saved
+_ATOMS = (str, bytes, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_TENSORBOARD = os.path.join(_TORCH, "utils", "tensorboard", "")  # shows what the user gives it
+
+
+def install(plan: Plan, events: Events, sites: Sites) -> None:
+    """Watch every way in which a program sees the values of a tensor, in all threads and forks.
+
+    Args:
+        plan: the run.
+        events: where to write.
+        sites: finds the user's line.
+    """
+    observer = _Observer(events, sites, simulated=plan.machine == "simulated")
+    for name, what in METHODS.items():
+        setattr(torch.Tensor, name, observer.watched(getattr(torch.Tensor, name), what))
+    parameter: Any = torch.nn.Parameter
+    # Calls that of Tensor, but from within torch.
+    parameter.__repr__ = observer.watched(parameter.__repr__, "print")
+    torch.save = torch.serialization.save = observer.watched(torch.save, "save")
+    when_imported("torch._dynamo.trace_rules", _keep_from_compile)
+    at_end(observer.finish)
+    os.register_at_fork(after_in_child=observer.restart)
+
+
+def _keep_from_compile() -> None:
+    """Let torch.compile run the code in this folder as it is."""
+    sys.modules["torch._dynamo.trace_rules"].add(__package__)
+
+
+class _Observer:
+    """The observations of one process.
+
+    Args:
+        events: where they go.
+        sites: finds the user's line.
+        simulated: whether devices are to be asked for as the program asks, since CUDA is played.
+    """
+
+    def __init__(self, events: Events, sites: Sites, simulated: bool) -> None:
+        self._events = events
+        self._sites = sites
+        self._simulated = simulated
+        self._internal: dict[str, bool] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew: this is another process now."""
+        self._lines: dict[tuple[str, int, str], _Line] = {}
+        self._state = _State()
+        self._lock = threading.Lock()
+        self._troubled = False
+
+    def finish(self) -> None:
+        """Write down what is held back."""
+        for key, line in self._lines.items():
+            self._write(key, line.part())
+        self._events.emit("ended")
+
+    def watched(self, original: Callable[..., Any], what: str) -> Callable[..., Any]:
+        """A function that does what another does, and writes down what it is given first."""
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            state = self._state
+            if state.busy:
+                return original(*args, **kwargs)
+            state.busy = True
+            try:
+                result = original(*args, **kwargs)
+                if not self._is_internal(sys._getframe(1).f_code.co_filename):
+                    self._see(what, args[0] if args else next(iter(kwargs.values())))
+                return result
+            finally:
+                state.busy = False
+
+        return call
+
+    def _is_internal(self, name: str) -> bool:
+        """Whether the code of a file looks at tensors for ends of its own: torch's does, and ours."""
+        if name not in self._internal:
+            path = os.path.abspath(name)
+            self._internal[name] = path.startswith((_OURS, _TORCH)) and not path.startswith(_TENSORBOARD)
+        return self._internal[name]
+
+    def _see(self, what: str, seen: Any) -> None:
+        try:
+            site = self._sites.current(2)
+            value = self._summary(seen) if what != "save" else {"tensors": self._saved(seen)}
+            key = (site.file, site.line, what)
+            with self._lock:
+                line = self._lines.setdefault(key, _Line())
+                self._write(key, line.add(value))
+        except Exception as error:  # the program must not suffer from being watched
+            if not self._troubled:
+                self._troubled = True
+                self._events.emit("trouble", where="observe", message=f"{type(error).__name__}: {error}")
+
+    def _write(self, key: tuple[str, int, str], fields: dict[str, Any] | None) -> None:
+        if fields:
+            file, line, what = key
+            self._events.emit("seen", what=what, file=file, line=line, **fields)
+
+    def _summary(self, tensor: torch.Tensor) -> dict[str, Any]:
+        return summarize(tensor, str(tensor.device) if self._simulated else None)
+
+    def _saved(self, saved: Any) -> dict[str, Any]:
+        return {path: self._summary(tensor) for path, tensor in tensors(saved)}
+
+
+class _State(threading.local):
+    busy = False  # whether this thread is inside a call that is watched
+
+
+class _Line:
+    """What one line has seen."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._tensors = 0
+        self._until = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._since = self._count + 1
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._sum = self._abs = 0.0
+        self._devices: set[str] = set()
+
+    def add(self, value: dict[str, Any]) -> dict[str, Any] | None:
+        """Count a value; what is to be written now, if anything."""
+        values = value.get("tensors", {"": value})
+        self._tensors += len(values)
+        if self._count < FULL and self._tensors <= _TENSORS:
+            self._count += 1
+            self._since = self._count + 1
+            return {"value": value}
+        if not self._until:
+            self._until = self._next()
+        self._count += 1
+        for path, each in values.items():
+            self._sum_up(path, each)
+        return self.part() if self._count == self._until else None
+
+    def _next(self) -> int:
+        """Where the next part ends: the parts grow, so that there are few of them."""
+        return self._count + max(self._count // 8, 1)
+
+    def _sum_up(self, path: str, value: dict[str, Any]) -> None:
+        exact = value.get("item", value.get("digest"))
+        self._digest.update(repr((path, value["dtype"], value["shape"], exact)).encode())
+        self._devices.add(value["device"])
+        mean = value.get("item", value.get("mean", 0.0))
+        if math.isfinite(mean):
+            self._sum += mean
+            self._abs += abs(value.get("abs", mean))
+
+    def part(self) -> dict[str, Any] | None:
+        """The sum of what was not yet written, if there is something; the next part begins."""
+        count = self._count - self._since + 1
+        if not count:
+            return None
+        value = {
+            "digest": self._digest.hexdigest(),
+            "mean": self._sum / count,
+            "abs": self._abs / count,
+            "devices": sorted(self._devices),
+        }
+        fields = {"since": self._since, "until": self._count, "value": value}
+        self._begin()
+        self._until = self._next()
+        return fields
+
+
+def tensors(saved: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors inside of what is saved, each with its path; no code of the program's runs for it.
+
+    Args:
+        saved: anything: dicts, lists, modules, optimizers and other objects are looked into.
+    """
+    yield from _walk("", saved, set(), 0)
+
+
+def _walk(path: str, value: Any, seen: set[int], depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif depth < _DEPTH and id(value) not in seen:
+        seen.add(id(value))
+        for name, part in _parts(value):
+            yield from _walk(f"{path}.{name}" if path else name, part, seen, depth + 1)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, torch.nn.Module):
+        fields = vars(value)
+        for group in ("_parameters", "_buffers", "_modules"):
+            yield from fields.get(group, {}).items()
+    elif isinstance(value, dict):
+        for number, key in enumerate(dict.keys(value)):  # optimizers have parameters as keys
+            yield str(key) if isinstance(key, (str, int)) else f"[{number}]", dict.get(value, key)
+    elif isinstance(value, (list, tuple, deque)):
+        yield from ((str(i), each) for i, each in enumerate(value) if not isinstance(each, _ATOMS))
+    elif not isinstance(value, _ATOMS):
+        yield from _fields(value)
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes that an object itself holds."""
+    with suppress(AttributeError):
+        yield from object.__getattribute__(value, "__dict__").items()
+    for kind in type(value).__mro__:
+        for name, slot in vars(kind).items():
+            if isinstance(slot, MemberDescriptorType):
+                with suppress(AttributeError):  # not set
+                    yield name, slot.__get__(value)

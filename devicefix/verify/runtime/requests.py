@@ -1,0 +1,200 @@
+"""Requests for CUDA on a machine without it: each is written down, also if the program catches the error."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+
+from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.site import Sites
+
+# What PyTorch says where there is no CUDA: builds without it, and builds with it that find no GPU.
+_NO_CUDA = re.compile(
+    r"not compiled with CUDA|CUDA enabled|No CUDA GPUs|NVIDIA driver|on a CUDA device|without ATen_cuda"
+    r"|not linked with support for cuda|accelerator device when none|pin memory|NCCL|CUDA error"
+)
+
+Function = Callable[..., Any]
+Answer = Callable[..., Any]
+
+
+class Requests:
+    """Writes requests for CUDA down, and answers them where it is told how.
+
+    Args:
+        events: where to write.
+        sites: tells the line that made a request.
+        answer: what a call gives whose request is to be answered: takes the call's name and its
+            arguments. None lets the error through.
+    """
+
+    def __init__(self, events: Events, sites: Sites, answer: Answer | None = None) -> None:
+        self._events = events
+        self._sites = sites
+        self._answer = answer
+        self._told: BaseException | None = None
+        self._initialize: Function = torch.cuda._lazy_init
+
+    def note(self, call: str, depth: int = 1) -> None:
+        """Write one request down.
+
+        Args:
+            call: what was called.
+            depth: how many frames up the search for the user's line begins.
+        """
+        file, line, library = self._sites.current(depth + 1)
+        self._events.emit("request", file=file, line=line, library=library, call=call)
+
+    def watched(self, call: str, function: Function, errors: re.Pattern[str] | None = None) -> Function:
+        """A function of torch that tells of each call that fails for want of CUDA.
+
+        Args:
+            call: what to call it.
+            function: the function.
+            errors: which errors say so; None for a function that fails for nothing else.
+        """
+
+        @functools.wraps(function)
+        def watching(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # not to be seen in pytest's tracebacks
+            try:
+                return function(*args, **kwargs)
+            except Exception as problem:
+                if errors is not None and not errors.search(str(problem)):
+                    raise
+                if problem is not self._told:
+                    self._told = problem
+                    self.note(call)
+                if self._answer is None:
+                    raise
+            return self._answer(call, *args, **kwargs)
+
+        return watching
+
+    def refuse(self) -> Any:
+        """What torch calls before it does anything with CUDA (torch.cuda._lazy_init)."""
+        __tracebackhide__ = True
+        try:
+            return self._initialize()
+        except Exception as problem:
+            self._told = problem
+            self.note(_called_by_user(sys._getframe(1), self._sites))
+            raise
+
+    def install(self) -> None:
+        """Watch every way into CUDA that torch has."""
+        hide()
+        torch.cuda._lazy_init = self.refuse
+        for module in _cuda_modules():
+            for name, value in list(vars(module).items()):
+                self._watch(module, name, value)
+        for name in ("cuda", "to", "type", "pin_memory"):
+            self._replace(torch.Tensor, name, f".{name}()")
+        for name in ("load", "set_default_tensor_type"):
+            self._replace(torch, name, f"torch.{name}()")
+        if torch.distributed.is_available():
+            self._replace(torch.distributed, "init_process_group", "init_process_group()")
+        torch.Generator = self._generator()  # type: ignore[assignment, misc]
+
+    def _replace(self, owner: Any, name: str, call: str) -> None:
+        setattr(owner, name, self.watched(call, _plain_types(getattr(owner, name)), _NO_CUDA))
+
+    def _watch(self, module: ModuleType, name: str, value: Any) -> None:
+        call = f"{module.__name__}.{name}"
+        if isinstance(value, type(torch.FloatTensor)):
+            setattr(module, name, _TensorType(value, self.watched(f"{call}()", value)))
+        elif name.startswith("_") or not str(getattr(value, "__module__", "")).startswith("torch"):
+            return
+        elif isinstance(value, type):
+            for method in ("__new__", "__init__", "__enter__"):
+                own = vars(value).get(method)
+                function = own.__func__ if isinstance(own, staticmethod) else own
+                if callable(function):
+                    setattr(value, method, self.watched(f"{call}()", function))
+        elif callable(value):
+            setattr(module, name, self.watched(f"{call}()", value))
+
+    def _generator(self) -> type:
+        real = torch.Generator
+        make = self.watched("torch.Generator()", real, _NO_CUDA)
+
+        class GeneratorType(type(real)):  # type: ignore[misc]
+            def __instancecheck__(cls, value: object) -> bool:
+                return isinstance(value, real)
+
+            def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+                return make(*args, **kwargs)
+
+        return GeneratorType("Generator", (real,), {"__module__": "torch"})
+
+
+class _TensorType:
+    """torch.cuda.FloatTensor and its kin, whose calls are watched."""
+
+    def __init__(self, real: Any, call: Function) -> None:
+        self.real = real
+        self.call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, self.real)
+
+    def __repr__(self) -> str:
+        return repr(self.real)
+
+
+def _plain_types(function: Function) -> Function:
+    """A function of torch that takes the watched tensor types for the ones they stand for."""
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return function(*map(_real, args), **{key: _real(value) for key, value in kwargs.items()})
+
+    return plain
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("torch.cuda."):
+        value = getattr(torch.cuda, value.removeprefix("torch.cuda."), value)
+    return value.real if isinstance(value, _TensorType) else value
+
+
+def hide() -> None:
+    """Let a build for CUDA find no GPU, whatever the program sets CUDA_VISIBLE_DEVICES to."""
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        return
+    torch.cuda.is_available = lambda: False
+    torch.cuda.device_count = lambda: 0
+
+
+def _cuda_modules() -> Iterator[ModuleType]:
+    for name in ("", ".memory", ".random", ".nvtx", ".nccl", ".streams", ".graphs"):
+        module = sys.modules.get(f"torch.cuda{name}")
+        if module is not None:
+            yield module
+
+
+def _called_by_user(frame: FrameType | None, sites: Sites) -> str:
+    """The function of torch that the user's line has called, as far as it is written in Python."""
+    last = None
+    while frame is not None and not sites.is_project(frame.f_code.co_filename):
+        last, frame = frame, frame.f_back
+    if last is None:
+        return "a CUDA device"
+    if last.f_code.co_filename == __file__:
+        return str(last.f_locals.get("call", ""))  # a watched function
+    name = f"{getattr(last.f_code, 'co_qualname', last.f_code.co_name)}()"
+    module = last.f_globals.get("__name__", "")
+    return f"{module}.{name}" if module.startswith("torch.cuda") else name

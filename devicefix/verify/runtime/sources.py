@@ -1,0 +1,71 @@
+"""Tools that read a module's source themselves, and must read what runs: pytest, and torch.jit."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import os
+import sys
+from typing import Any
+
+from devicefix.verify.runtime import lines
+from devicefix.verify.runtime.imported import when_imported
+from devicefix.verify.runtime.modules import Modules
+
+
+def install(modules: Modules) -> None:
+    """Let them read the rewritten source.
+
+    Args:
+        modules: knows it.
+    """
+    when_imported("_pytest.assertion.rewrite", lambda: _pytest(modules))
+    when_imported("torch._sources", lambda: _torchscript(modules))
+
+
+def _pytest(modules: Modules) -> None:
+    """pytest compiles test modules itself, for their assertions, and keeps the result beside them."""
+    rewrite: Any = sys.modules["_pytest.assertion.rewrite"]
+    compiled, cached = rewrite._rewrite_test, rewrite._read_pyc
+
+    def rewrite_test(path: Any, config: Any) -> Any:
+        tree = modules.tree(str(path))
+        if tree is None:
+            return compiled(path, config)
+        with open(path, "rb") as file:
+            rewrite.rewrite_asserts(tree, file.read(), str(path), config)
+        return os.stat(path), compile(tree, str(path), "exec", dont_inherit=True)
+
+    def read_pyc(source: Any, *arguments: Any, **options: Any) -> Any:
+        return None if modules.texts(str(source)) else cached(source, *arguments, **options)
+
+    rewrite._rewrite_test, rewrite._read_pyc = rewrite_test, read_pyc
+
+
+def _torchscript(modules: Modules) -> None:
+    """TorchScript compiles a function from its source, which `inspect` finds in the user's file."""
+    sources: Any = sys.modules["torch._sources"]
+    read = sources.get_source_lines_and_file
+
+    def get_source_lines_and_file(obj: Any, error_msg: str | None = None) -> Any:
+        path = inspect.getsourcefile(obj)
+        texts = modules.texts(path) if path and os.path.isfile(path) else None
+        found, first, file = read(obj, error_msg)
+        if texts is None:
+            return found, first, file
+        old, new = (importlib.util.decode_source(text).splitlines(keepends=True) for text in texts)
+        return _definition(new, lines.origins(old, new), first) or found, first, file
+
+    sources.get_source_lines_and_file = get_source_lines_and_file
+
+
+def _definition(new: list[str], origins: list[int], first: int) -> list[str] | None:
+    """The lines of what is defined at a line of the user's file, as they were rewritten."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for node in ast.walk(ast.parse("".join(new))):
+        if isinstance(node, kinds):
+            start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if origins[start - 1] == first:
+                return new[start - 1 : node.end_lineno]
+    return None

@@ -1,0 +1,81 @@
+"""The first thing that happens in each process of a run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+from devicefix.verify.runtime import errors, imported, modules, seeds, sources
+from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.plan import VARIABLE, Plan
+from devicefix.verify.runtime.site import Sites
+
+
+def begin() -> None:
+    """Put this process under its plan, if it has one."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return
+    try:
+        plan = Plan.load(path)
+    except OSError:  # the run is over: this process has outlived it
+        return
+    events = Events(plan.events)
+    sites = Sites(plan.roots)
+    events.emit("process", executable=sys.executable)
+    sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run
+    errors.install(events)
+    sources.install(modules.install(plan, events, sites))
+    imported.when_imported("torch", lambda: _with_torch(plan, events, sites))
+    seeds.install(plan)
+
+
+def _with_torch(plan: Plan, events: Events, sites: Sites) -> None:
+    """Watch torch, which has just been imported. What fails of it must not fail the program."""
+    import torch
+
+    events.emit("torch", version=torch.__version__)
+    for name, install in _watches(plan, events, sites):
+        try:
+            install()
+        except Exception as problem:
+            events.emit("trouble", where=name, message=f"{type(problem).__name__}: {problem}")
+
+
+def _watches(plan: Plan, events: Events, sites: Sites) -> Iterator[tuple[str, Callable[[], None]]]:
+    from devicefix.verify.runtime import steps
+
+    yield "steps", lambda: steps.install(plan.steps, events)
+    if plan.machine == "simulated":
+        yield "the machine", lambda: _install("machine", plan, events, sites)
+    elif plan.machine == "cpu":
+        yield "requests", lambda: _without_cuda(plan, events, sites)
+        if plan.observe:
+            yield "rounding", _round_alike
+    if plan.copies:
+        yield "copies", lambda: _install("copies", plan, events, sites)
+    if plan.observe:
+        yield "observations", lambda: _install("observe", plan, events, sites)
+
+
+def _round_alike() -> None:
+    importlib.import_module("devicefix.verify.runtime.machine").round_alike()
+
+
+def _install(module: str, plan: Plan, events: Events, sites: Sites) -> None:
+    importlib.import_module(f"devicefix.verify.runtime.{module}").install(plan, events, sites)
+
+
+def _without_cuda(plan: Plan, events: Events, sites: Sites) -> None:
+    from devicefix.verify.runtime.requests import Requests
+
+    if not plan.keep_going:
+        Requests(events, sites).install()
+        return
+    from devicefix.verify.runtime import answers
+
+    requests = Requests(events, sites, answers.answer)
+    requests.install()
+    answers.Devices(requests).__enter__()  # type: ignore[no-untyped-call]
