@@ -190,7 +190,7 @@ def reason(facts: Facts, project: Project, path: str, category: str, node: ast.A
     """Why an occurrence is left off the list, empty if it is not."""
     if harmless(facts, project, path, category, node):
         return "harmless"
-    return "guarded" if facts.guarded(node) else ""
+    return "guarded" if facts.is_guarded(node) else ""
 
 
 def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes) -> list[Entry]:

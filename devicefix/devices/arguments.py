@@ -6,7 +6,7 @@ import ast
 import re
 
 from devicefix.devices.accelerator import references
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, dotted
 from devicefix.facts.values import (
@@ -29,7 +29,7 @@ def device_argument(node: ast.Call) -> ast.expr | None:
     return next((each.value for each in node.keywords if each.arg == "device"), None)
 
 
-def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> Use | None:
+def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> DeviceExpr | None:
     """The device that a call of `.cuda(target)` moves to, or the CPU.
 
     Returns:
@@ -46,13 +46,13 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
     if place is not None:
         return place
     if _device(facts, target):
-        return Use(code)
+        return DeviceExpr(code)
     if context.accelerator and any(references(context.accelerator, target)):
         return devices.current(node) if facts.call(target, "torch.cuda.current_device") else None
     return devices.numbered(target, code) if index_or_none(facts, target) else None
 
 
-def any_device(context: Context, node: ast.Call, target: ast.expr) -> Use | None:
+def any_device(context: Context, node: ast.Call, target: ast.expr) -> DeviceExpr | None:
     """The device for `.cuda(target)` whatever the target is: a number, None, a device or its name.
 
     Returns:
@@ -63,7 +63,7 @@ def any_device(context: Context, node: ast.Call, target: ast.expr) -> Use | None
     code = context.source.code(target)
     kind = context.devices.kind(node)
     given = f"({kind} if {code} is None else {code})"
-    return context.devices.string(target, given)
+    return context.devices.either(target, given)
 
 
 def _device(facts: Facts, target: ast.expr) -> bool:
@@ -77,7 +77,7 @@ def named_device(context: Context, target: ast.expr) -> Fix | None:
     if use is not None:
         return context.replace(target, use)
     if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device") or gpu_number(target):
-        return context.conditional(target, '"cpu"')
+        return context.when_cuda(target, '"cpu"')
     return None
 
 
@@ -89,7 +89,7 @@ def gpu_number(target: ast.expr) -> bool:
     return index_name(name) and not device_name(name)
 
 
-def _definite(context: Context, target: ast.expr) -> Use | None:
+def _definite(context: Context, target: ast.expr) -> DeviceExpr | None:
     place = tensors_place(context, target)
     if place is not None:
         return place
@@ -106,7 +106,7 @@ def _definite(context: Context, target: ast.expr) -> Use | None:
     return context.devices.indexed(target, index) if isinstance(index, int) else None
 
 
-def tensors_place(context: Context, target: ast.expr) -> Use | None:
+def tensors_place(context: Context, target: ast.expr) -> DeviceExpr | None:
     """`y.device` for `y.get_device()`, which is the number of the same place on a GPU, but -1 on a CPU."""
     if not (isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute)):
         return None
@@ -117,4 +117,4 @@ def tensors_place(context: Context, target: ast.expr) -> Use | None:
         or last_name(target.func.value) == "self"
     ):
         return None
-    return Use(context.source.code(target.func).removesuffix("get_device") + "device")
+    return DeviceExpr(context.source.code(target.func).removesuffix("get_device") + "device")

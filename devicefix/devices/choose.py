@@ -19,7 +19,7 @@ _NAMES = ("device", "default_device", "_device", "torch_device", "_default_devic
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class DeviceExpr:
     """An expression to write at a place, and the definitions that it needs."""
 
     text: str
@@ -72,7 +72,7 @@ class Devices:
 
     # -- what a rule asks for -----------------------------------------------------------------------
 
-    def available(self, site: ast.AST, *, of_cuda: bool = False) -> Use:
+    def available(self, site: ast.AST, *, of_cuda: bool = False) -> DeviceExpr:
         """The question whether there is what a site needs: CUDA, or any accelerator if that is the target.
 
         Args:
@@ -82,11 +82,11 @@ class Devices:
         any_will_do = self.accelerator and not of_cuda and self.accelerator.only_cuda(site) is None
         return self._asked(site, "accelerator" if any_will_do else "cuda")
 
-    def _asked(self, site: ast.AST, module: str) -> Use:
+    def _asked(self, site: ast.AST, module: str) -> DeviceExpr:
         torch = self.torch(site)
-        return Use(f"{torch.text}.{module}.is_available()", torch.needs)
+        return DeviceExpr(f"{torch.text}.{module}.is_available()", torch.needs)
 
-    def accelerated(self, node: ast.expr) -> tuple[Use, Callable[[str], str]] | None:
+    def accelerated(self, node: ast.expr) -> tuple[DeviceExpr, Callable[[str], str]] | None:
         """The question whether there is an accelerator, and how a CUDA device's text becomes its.
 
         None where the target is CUDA, or the node is no device.
@@ -96,9 +96,9 @@ class Devices:
         change = self.accelerator.named(node, self.torch(node).text)
         return (self._asked(node, "accelerator"), change) if change else None
 
-    def numbered(self, site: ast.AST, index: str) -> Use:
+    def numbered(self, site: ast.AST, index: str) -> DeviceExpr:
         """The device of a number that is known only as the program runs, or the CPU."""
-        return self.string(site, f"{self.torch(site).text}.device({self.kind(site)}, {index})")
+        return self.either(site, f"{self.torch(site).text}.device({self.kind(site)}, {index})")
 
     def kind(self, site: ast.AST) -> str:
         """The type of the current device, where there is one."""
@@ -106,15 +106,15 @@ class Devices:
             return self.facts.source.quoted('"cuda"')
         return f"{self.torch(site).text}.accelerator.current_accelerator().type"
 
-    def torch(self, site: ast.AST) -> Use:
+    def torch(self, site: ast.AST) -> DeviceExpr:
         """The name of the module torch."""
         name = self.facts.torch_name(site)
         if name is not None and not self.layout.torch_comes_late:
-            return Use(name)
+            return DeviceExpr(name)
         bound = self.facts.tree.scope(site).lookup("torch")
         if bound is None or all((each.imported or "").rpartition(".")[2] == "torch" for each in bound[1]):
-            return Use("torch", frozenset({IMPORT}))
-        return Use("_torch", frozenset({f"{IMPORT} as _torch"}))  # `torch` means something else
+            return DeviceExpr("torch", frozenset({IMPORT}))
+        return DeviceExpr("_torch", frozenset({f"{IMPORT} as _torch"}))  # `torch` means something else
 
     def imported(self, module: str) -> frozenset[str]:
         """What a fix needs that uses a module of the standard library by its name."""
@@ -123,17 +123,17 @@ class Devices:
             frozenset() if any(each.imported == module for each in found) else frozenset({f"import {module}"})
         )
 
-    def string(self, site: ast.AST, cuda: str, cpu: str = '"cpu"', *, of_cuda: bool = False) -> Use:
+    def either(self, site: ast.AST, cuda: str, cpu: str = '"cpu"', *, of_cuda: bool = False) -> DeviceExpr:
         """One expression where CUDA is available and another where it is not."""
         available = self.available(site, of_cuda=of_cuda)
-        return Use(f"{cuda} if {available.text} else {self.facts.source.quoted(cpu)}", available.needs)
+        return DeviceExpr(f"{cuda} if {available.text} else {self.facts.source.quoted(cpu)}", available.needs)
 
-    def current(self, site: ast.AST) -> Use:
+    def current(self, site: ast.AST) -> DeviceExpr:
         """The current CUDA device, or the CPU: what `x.cuda()` becomes `x.to(...)` of."""
         found = self.bound.current(site)
-        return Use(found) if found else self._made(site, "cuda", "")
+        return DeviceExpr(found) if found else self._made(site, "cuda", "")
 
-    def indexed(self, site: ast.AST, index: int) -> Use:
+    def indexed(self, site: ast.AST, index: int) -> DeviceExpr:
         """The CUDA device of a literal number, or the CPU."""
         return self._made(site, f"cuda:{index}", str(index))
 
@@ -148,7 +148,7 @@ class Devices:
             late = False
         return Safety.UNSAFE if late else Safety.SAFE
 
-    def flagged(self, site: ast.AST, flag: ast.expr) -> Use | None:
+    def flagged(self, site: ast.AST, flag: ast.expr) -> DeviceExpr | None:
         """The device that a flag such as `use_gpu` chooses, defined behind the flag.
 
         Returns:
@@ -157,7 +157,7 @@ class Devices:
         text = ast.unparse(flag)
         for name, test in self.bound.chosen_by_flag(site):
             if test == text:
-                return Use(name)
+                return DeviceExpr(name)
         there = self.bound.current(site) is not None or f"{self._module_name}@0" in self.definitions
         if there and self._is_availability(flag):
             return self.current(site)
@@ -189,7 +189,7 @@ class Devices:
 
     # -- a new one ------------------------------------------------------------------------------------
 
-    def _made(self, site: ast.AST, cuda: str, suffix: str) -> Use:
+    def _made(self, site: ast.AST, cuda: str, suffix: str) -> DeviceExpr:
         torch = self.torch(site)
         available = self.available(site)
         quoted = self.facts.source.quoted
@@ -201,7 +201,7 @@ class Devices:
             string = quoted(f'f"{{{there}.type}}:{suffix}"') if suffix else f"{there}.type"
             there = f"{torch.text}.device({there}.type, {suffix})" if suffix else there
             value = quoted(f'{there} if {available.text} else {torch.text}.device("cpu")')
-        anywhere = Use(quoted(f'{string} if {available.text} else "cpu"'), available.needs)
+        anywhere = DeviceExpr(quoted(f'{string} if {available.text} else "cpu"'), available.needs)
         place = self._place(site)
         if place is None:
             return anywhere
@@ -212,7 +212,7 @@ class Devices:
         name = base + suffix
         key = f"{name}@{function.lineno if function else 0}"
         self.definitions[key] = _Definition(f"{name} = {value}", after, function)
-        return Use(name, torch.needs | available.needs | {key})
+        return DeviceExpr(name, torch.needs | available.needs | {key})
 
     def _place(
         self, site: ast.AST
@@ -318,7 +318,7 @@ class Devices:
 
     # -- the device of a flag ---------------------------------------------------------------------------
 
-    def _made_of_flag(self, site: ast.AST, flag: ast.expr, text: str) -> Use | None:
+    def _made_of_flag(self, site: ast.AST, flag: ast.expr, text: str) -> DeviceExpr | None:
         bindings = self.facts.bindings(flag)
         tree = self.facts.tree
         if len(bindings) != 1 or not isinstance(bindings[0].node, ast.stmt):
@@ -341,7 +341,7 @@ class Devices:
         key = f"{self._module_name}@{text}"
         line = self.facts.source.quoted(f"{self._module_name} = {self._by_flag(torch.text, text)}")
         self.definitions[key] = _Definition(line, statement)
-        return Use(self._module_name, torch.needs | {key})
+        return DeviceExpr(self._module_name, torch.needs | {key})
 
     def _by_flag(self, torch: str, flag: str) -> str:
         if self.accelerator is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from devicefix.config.settings import Settings
 from devicefix.devices.accelerator import Accelerator
-from devicefix.devices.choose import Devices, Use
+from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
 from devicefix.facts.project import Project
 from devicefix.files.text import Source
@@ -37,21 +37,21 @@ class Context:
         any_will_do = settings.target == "accelerator"
         self.accelerator = Accelerator(facts, settings.torch_version) if any_will_do else None
         self.devices = Devices(facts, project, path, self.accelerator)
-        self.claimed: set[ast.AST] = set()
+        self.handled: set[ast.AST] = set()
 
-    def claim(self, *nodes: ast.AST) -> None:
+    def mark_handled(self, *nodes: ast.AST) -> None:
         """Keep the other rules from looking at nodes, and at the expressions inside them."""
         for node in nodes:
-            self.claimed.update(ast.walk(node) if isinstance(node, _INNER) else (node,))
+            self.handled.update(ast.walk(node) if isinstance(node, _INNER) else (node,))
 
-    def replace(self, node: ast.expr, use: Use, safety: Safety = Safety.SAFE) -> Fix:
+    def replace(self, node: ast.expr, use: DeviceExpr, safety: Safety = Safety.SAFE) -> Fix:
         """A fix that puts another expression in a node's place, in parentheses where it needs them."""
         text = use.text
         if " if " in text and not self._roomy(node):
             text = f"({text})"
         return Fix((Edit(*self.source.span(node), text),), safety, use.needs)
 
-    def conditional(
+    def when_cuda(
         self,
         node: ast.expr,
         otherwise: str | Callable[[str], str],
@@ -83,12 +83,12 @@ class Context:
         return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
 
     def edit(
-        self, node: ast.expr, new: str | Callable[[str], str], use: Use, safety: Safety = Safety.SAFE
+        self, node: ast.expr, new: str | Callable[[str], str], use: DeviceExpr, safety: Safety = Safety.SAFE
     ) -> Fix:
         """A fix that changes a node's text and needs the definitions of `use`."""
         return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
 
-    def guarded(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
+    def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
         """A fix that puts a statement under `if torch.cuda.is_available():`."""
         use = self.devices.available(statement)
         return Fix((statements.under_guard(self.source, statement, use.text),), safety, use.needs)

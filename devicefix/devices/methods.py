@@ -13,7 +13,7 @@ from devicefix.facts.project import Project
 from devicefix.facts.values import last_name
 
 
-class Own(Enum):
+class CustomCuda(Enum):
     """Whether `x.cuda()` reaches a method that the project has written itself."""
 
     NEVER = 0
@@ -21,31 +21,37 @@ class Own(Enum):
     ALWAYS = 2
 
 
-def own_cuda(context: Context, receiver: ast.expr) -> Own:
+def own_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
     """Whether an object is of a class that defines or inherits a `cuda` method of the project's own."""
     own = _own_cuda(context, receiver)
-    return own if own is not Own.NEVER and context.project.has_own_cuda() else Own.NEVER
+    return own if own is not CustomCuda.NEVER and context.project.has_own_cuda() else CustomCuda.NEVER
 
 
-def _own_cuda(context: Context, receiver: ast.expr) -> Own:
+def _own_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
     """The same, if there is a class with such a method somewhere."""
     if isinstance(receiver, ast.Call):
         made = _made_by(context.facts, context.project, receiver)
         if made is not None:
             return made
-        return Own.MAYBE if _by_function(context.facts, context.project, receiver) else Own.NEVER
+        return (
+            CustomCuda.MAYBE if _by_function(context.facts, context.project, receiver) else CustomCuda.NEVER
+        )
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
         owner = next((each for each in parents if isinstance(each, ast.ClassDef)), None)
-        return Own.ALWAYS if owner is not None and context.project.is_cuda_class(owner.name) else Own.NEVER
+        return (
+            CustomCuda.ALWAYS
+            if owner is not None and context.project.is_cuda_class(owner.name)
+            else CustomCuda.NEVER
+        )
     own = context.facts.once(_of_bindings, context.facts.bindings(receiver), context.project)
     if own is not None:
         return own
     held = context.project.holds_cuda_object(last_name(receiver))
-    return Own.MAYBE if held or _module(context, receiver) else Own.NEVER
+    return CustomCuda.MAYBE if held or _module(context, receiver) else CustomCuda.NEVER
 
 
-def _of_bindings(facts: Facts, bindings: Sequence[Binding], project: Project) -> Own | None:
+def _of_bindings(facts: Facts, bindings: Sequence[Binding], project: Project) -> CustomCuda | None:
     """What is known of an object by what its name is bound to, None for nothing."""
     # `x = x.cuda()` says nothing of what x is.
     values = [each.value for each in bindings if not _moves(each.value)]
@@ -53,21 +59,21 @@ def _of_bindings(facts: Facts, bindings: Sequence[Binding], project: Project) ->
     if len(answers) == 1 and None not in answers:
         return answers.pop()
     if any(isinstance(value, ast.Call) and _by_function(facts, project, value) for value in values):
-        return Own.MAYBE
-    return Own.MAYBE if Own.ALWAYS in answers else None
+        return CustomCuda.MAYBE
+    return CustomCuda.MAYBE if CustomCuda.ALWAYS in answers else None
 
 
 def _moves(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and last_name(value.func) in ("cuda", "to")
 
 
-def _made_by(facts: Facts, project: Project, call: ast.Call) -> Own | None:
+def _made_by(facts: Facts, project: Project, call: ast.Call) -> CustomCuda | None:
     """Whether a call makes an object of a class with a `cuda` of its own; None where that is not known."""
     names = (dotted(call.func) or "").split(".")
     if any(map(project.is_cuda_class, names)):
-        return Own.ALWAYS  # also by a method of the class, such as `Model.load(path)`
+        return CustomCuda.ALWAYS  # also by a method of the class, such as `Model.load(path)`
     if names[-1][:1].isupper() or (facts.resolve(call.func) or "").startswith("torch."):
-        return Own.NEVER
+        return CustomCuda.NEVER
     return None
 
 

@@ -201,7 +201,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     for code, rule in RULES.items():
         if settings.target in rule.targets and settings.enabled(code, rule.default):
             for kind, visit in visitors(rule(context)):
-                table.setdefault(kind, []).append((visit, rule.heeds_claims))
+                table.setdefault(kind, []).append((visit, rule.sees_handled))
     found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
     return _unless_deep(facts, found), context.devices
 
@@ -214,9 +214,9 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
         if visits is None:
             continue
         string = tree.strings.get(node)
-        claimed = node in context.claimed
-        for visit, heeds_claims in visits:
-            if claimed and heeds_claims:
+        handled = node in context.handled
+        for visit, sees_handled in visits:
+            if handled and not sees_handled:
                 continue
             for finding in visit(node):
                 finding = _in_data(finding) if only_data else finding

@@ -201,7 +201,7 @@ def _flags(facts: Facts) -> dict[str, bool]:
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
     facts.tree.look_into(node)
     falsy = isinstance(value, ast.Constant) and not value.value
-    return falsy or facts.guards.implies(value) or facts.guarded(node)
+    return falsy or facts.guards.implies(value) or facts.is_guarded(node)
 
 
 def _made(facts: Facts) -> Iterator[tuple[str, str]]:

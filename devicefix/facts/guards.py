@@ -103,7 +103,7 @@ class Guards:
         branch = node.orelse if answer else node.body
         return branch if branch and refuses(branch) else None
 
-    def guarded(self, node: ast.AST) -> bool:
+    def is_guarded(self, node: ast.AST) -> bool:
         """Whether `node` is evaluated only where CUDA is available."""
         answer = False
         inside: list[ast.AST] = []
@@ -210,7 +210,9 @@ class Guards:
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:
             return False
-        return _falsy(binding.value) or self.implies(binding.value, True, depth) or self.guarded(binding.node)
+        return (
+            _falsy(binding.value) or self.implies(binding.value, True, depth) or self.is_guarded(binding.node)
+        )
 
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
         match parent:

@@ -138,9 +138,9 @@ class Facts:
         """Whether a node is a call of one of the functions with these full names."""
         return isinstance(node, ast.Call) and self.resolve(node.func) in names
 
-    def guarded(self, node: ast.AST) -> bool:
+    def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is evaluated only where CUDA is available."""
-        return self.guards.guarded(node)
+        return self.guards.is_guarded(node)
 
     def torch_name(self, node: ast.AST) -> str | None:
         """What torch is called at a place, None where it is not imported there."""

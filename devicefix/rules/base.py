@@ -38,7 +38,7 @@ class Rule:
         default: whether the rule is on when nothing selects it.
         targets: the targets with which it is on at all.
         words: what it looks for in files that hold none of the words of `gate`.
-        heeds_claims: whether it passes over what other rules have claimed.
+        sees_handled: whether it also sees nodes that other rules have marked as handled.
         MATCHES: examples that it matches, with what becomes of them.
         LEAVES: examples that it leaves alone.
     """
@@ -49,7 +49,7 @@ class Rule:
     default: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = TARGETS
     words: ClassVar[tuple[bytes, ...]] = ()
-    heeds_claims: ClassVar[bool] = True
+    sees_handled: ClassVar[bool] = False
     MATCHES: ClassVar[tuple[Changed, ...]] = ()
     LEAVES: ClassVar[tuple[str, ...]] = ()
 

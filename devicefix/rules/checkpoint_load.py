@@ -65,7 +65,7 @@ class CheckpointLoad(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self.facts.call(node, "torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url"):
             return
-        if self.facts.guarded(node) or any(isinstance(arg, ast.Starred) for arg in node.args):
+        if self.facts.is_guarded(node) or any(isinstance(arg, ast.Starred) for arg in node.args):
             return
         given = next((each.value for each in node.keywords if each.arg == "map_location"), None)
         position = 2 if self.facts.call(node, "torch.hub.load_state_dict_from_url") else 1
@@ -74,11 +74,11 @@ class CheckpointLoad(Rule):
         if given is None or (isinstance(given, ast.Constant) and given.value is None):
             yield from self._nowhere(node, given)
         elif self._cuda(given):
-            self.context.claim(given)
+            self.context.mark_handled(given)
             yield self.finding(
                 given,
                 "`map_location` names CUDA, which may not be there",
-                self.context.conditional(given, '"cpu"', of_cuda=True),
+                self.context.when_cuda(given, '"cpu"', of_cuda=True),
             )
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
@@ -86,9 +86,9 @@ class CheckpointLoad(Rule):
         if any(each.arg is None for each in node.keywords):
             return  # `**kwargs` may hold it
         if given is not None:
-            yield self.finding(node, message, self.context.conditional(given, '"cpu"', of_cuda=True))
+            yield self.finding(node, message, self.context.when_cuda(given, '"cpu"', of_cuda=True))
             return
-        where = self.devices.string(node, "None", of_cuda=True)
+        where = self.devices.either(node, "None", of_cuda=True)
         yield self.finding(
             node, message, self.context.edit(node, with_keyword("map_location", where.text), where)
         )

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from devicefix.devices.arguments import device_argument, target_device
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.split import expressions, is_device, is_variable
 from devicefix.facts.values import index_or_none
 from devicefix.model import Finding
@@ -118,15 +118,15 @@ class CreatedThenMoved(Rule):
         if any(isinstance(each, ast.Starred) for each in node.args):
             return
         use = None
-        if node.func.attr == "cuda" and not self.facts.guarded(node):
+        if node.func.attr == "cuda" and not self.facts.is_guarded(node):
             use = target_device(self.context, node, target)
             if use is None:
                 return
-            self.context.claim(node)
+            self.context.mark_handled(node)
         elif node.func.attr != "to" or len(node.args) > 1 or not is_device(self.facts, target):
             return
         made = "this tensor is made on the CPU and then moved: make it where it is wanted, by `device=`"
-        fix = self.context.edit(node, _made_there(use.text if use else None), use or Use(""))
+        fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""))
         yield self.finding(node, made, fix)
 
     def _made(self, node: ast.expr) -> ast.Call | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
-from devicefix.devices.methods import Own, own_cuda
+from devicefix.devices.methods import CustomCuda, own_cuda
 from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
@@ -80,7 +80,7 @@ class CudaApi(Rule):
     name = "cuda-api"
     summary = "A use of `torch.cuda` where any accelerator is the target"
     targets = ("accelerator",)
-    heeds_claims = False
+    sees_handled = True
     MATCHES = (
         Changed(
             "import torch\n\ntorch.cuda.synchronize()\ntorch.cuda.empty_cache()\n",
@@ -205,7 +205,7 @@ class CudaApi(Rule):
         fix = Fix((rename, *self._arguments(call, short), *self._devices(call)), needs=torch.needs)
         if short == "stream":
             return self._entered(call)
-        if short in AMP or self.facts.guarded(node) or self._seen_to(node):
+        if short in AMP or self.facts.is_guarded(node) or self._seen_to(node):
             return fix
         if counterpart.instead is not None:
             guard = self._guard(call, counterpart.instead)
@@ -218,13 +218,13 @@ class CudaApi(Rule):
 
     def _seen_to(self, node: ast.expr) -> bool:
         """Whether another rule makes what is around a node depend on CUDA, or on any accelerator."""
-        return any(child in self.context.claimed for child, _ in self.facts.tree.ancestors(node))
+        return any(child in self.context.handled for child, _ in self.facts.tree.ancestors(node))
 
     def _guard(self, call: ast.Call, instead: str) -> Fix:
         statement = self.facts.tree.statement(call)
         if isinstance(statement, ast.Expr) and statement.value is call:
-            return self.context.guarded(statement)
-        return self.context.conditional(call, instead)
+            return self.context.put_under_guard(statement)
+        return self.context.when_cuda(call, instead)
 
     def _arguments(self, call: ast.Call, short: str) -> Iterator[Edit]:
         """The edits that hand the arguments of a call to its counterpart."""
@@ -258,7 +258,7 @@ class CudaApi(Rule):
         (stream,) = call.args
         source = self.context.source
         (start, end), (first, last) = source.span(call), source.span(stream)
-        if self.facts.guarded(call):
+        if self.facts.is_guarded(call):
             return Fix((Edit(start, first, ""), Edit(last, end, "")))
         use = self.devices.available(call)
         otherwise = f" if {use.text} else contextlib.nullcontext()"
@@ -323,7 +323,11 @@ class CudaApi(Rule):
         assert isinstance(node.func, ast.Attribute)
         receiver, target = node.func.value, device_argument(node)
         plain = target is None or literal_index(target) is not None
-        if not plain or "storage" in last_name(receiver) or own_cuda(self.context, receiver) is not Own.NEVER:
+        if (
+            not plain
+            or "storage" in last_name(receiver)
+            or own_cuda(self.context, receiver) is not CustomCuda.NEVER
+        ):
             return None
         if any(isinstance(each, ast.Starred) for each in node.args) or any(
             not each.arg for each in node.keywords

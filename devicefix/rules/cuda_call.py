@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import any_device, device_argument, target_device
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
-from devicefix.devices.methods import Own, own_cuda
+from devicefix.devices.methods import CustomCuda, own_cuda
 from devicefix.facts import dotted
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -115,10 +115,10 @@ class CudaCall(Rule):
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "cuda":
             return
         receiver = node.func.value
-        if self.facts.resolve(receiver) is not None or self.facts.guarded(node):
+        if self.facts.resolve(receiver) is not None or self.facts.is_guarded(node):
             return
         own = own_cuda(self.context, receiver)
-        if own is Own.ALWAYS:
+        if own is CustomCuda.ALWAYS:
             return  # what its method does is looked at there
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
             not each.arg for each in node.keywords
@@ -126,7 +126,7 @@ class CudaCall(Rule):
             yield self.finding(
                 node, "`.cuda(...)` needs CUDA; unpack its arguments, so that they can be kept"
             )
-        elif own is Own.MAYBE:
+        elif own is CustomCuda.MAYBE:
             message = (
                 "`.cuda()` needs CUDA, and may be a method of the project's own, which `.to(device)` would not call: "
                 "call it only where there is CUDA"
@@ -165,13 +165,13 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
     if isinstance(parent, ast.Expr) and dotted(receiver):
-        return context.guarded(parent)
+        return context.put_under_guard(parent)
     if _super(receiver):
-        return context.conditional(node, "self")
+        return context.when_cuda(node, "self")
     code = context.source.code(receiver)
     if len(code) > _SHORT or "\n" in code or "\r" in code:
         return None
-    return context.conditional(node, receiver_of, of_cuda=True)
+    return context.when_cuda(node, receiver_of, of_cuda=True)
 
 
 def _storage(node: ast.Call) -> bool:
@@ -185,6 +185,6 @@ def _super(receiver: ast.expr) -> bool:
     )
 
 
-def collapsed(context: Context, node: ast.Call, use: Use) -> Edit:
+def collapsed(context: Context, node: ast.Call, use: DeviceExpr) -> Edit:
     """The edit that makes `.to(use)` of a `.cuda()` that stands under a guard."""
     return Edit(*context.source.span(node), moved(use.text))

@@ -128,7 +128,7 @@ class CudaFunction(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
-        if not name.startswith(("torch.cuda.", _NVTX)) or self.facts.guarded(node):
+        if not name.startswith(("torch.cuda.", _NVTX)) or self.facts.is_guarded(node):
             return
         short = name.removeprefix("torch.cuda.")
         if short == "device":
@@ -168,12 +168,10 @@ class CudaFunction(Rule):
     def _device(self, node: ast.Call) -> Iterator[Finding]:
         """`with torch.cuda.device(i):`, which does nothing for the index -1."""
         if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
-            self.context.claim(node.args[0])
+            self.context.mark_handled(node.args[0])
             accelerator = self.context.accelerator
             taken_over = accelerator is not None and accelerator.counterpart(node.func) is not None
-            fix = self.context.conditional(
-                node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over
-            )
+            fix = self.context.when_cuda(node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over)
             yield self.finding(node, "`torch.cuda.device` can't be entered without CUDA", fix)
 
     def fix(self, node: ast.Call, short: str) -> Fix | None:
@@ -184,19 +182,19 @@ class CudaFunction(Rule):
         if statement is not None and not (
             short in _INSTEAD and self._tells(statement) and not self._quoted(node)
         ):
-            return self.context.guarded(statement)
+            return self.context.put_under_guard(statement)
         if short == "current_device":
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
             # Kept for later, it reaches code that can't be seen from here.
             safety = Safety.SAFE if self._restored(node, parent) else Safety.UNSAFE
-            return self.context.conditional(node, "None", safety)
+            return self.context.when_cuda(node, "None", safety)
         if short in _INSTEAD:
-            return self.context.conditional(node, _INSTEAD[short])
+            return self.context.when_cuda(node, _INSTEAD[short])
         if short == "initial_seed":
-            return self.context.conditional(node, f"{self.devices.torch(node).text}.initial_seed()")
+            return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
-            fix = self.context.conditional(node, "contextlib.nullcontext()")
+            fix = self.context.when_cuda(node, "contextlib.nullcontext()")
             return replace(fix, needs=fix.needs | self.devices.imported("contextlib"))
         return None
 
@@ -239,10 +237,10 @@ class CudaFunction(Rule):
             return Fix(())  # the move itself is fixed
         place = self._place_of(node)
         if device_name(place) or place == "map_location":
-            return self.context.conditional(node, '"cpu"')
+            return self.context.when_cuda(node, '"cpu"')
         if parent is not None and self.facts.call(parent, "torch.device"):
-            return self.context.conditional(node, '"cpu"')
-        return self.context.conditional(node, "0") if index_name(place) else None
+            return self.context.when_cuda(node, '"cpu"')
+        return self.context.when_cuda(node, "0") if index_name(place) else None
 
     def _place_of(self, node: ast.expr) -> str:
         """What a value is assigned to or handed over as: a variable, an argument or a key."""

@@ -191,7 +191,7 @@ class CudaOnlyLibrary(Rule):
 
     def _copes(self, node: ast.AST, library: str) -> bool:
         """Whether a program does without what stands at a place, where there is no CUDA."""
-        if self.facts.guarded(node):
+        if self.facts.is_guarded(node):
             return True
         word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
         for child, parent in self.facts.tree.ancestors(node):

@@ -102,7 +102,7 @@ class CudaRequired(Rule):
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
         guards = self.facts.guards
         if guards.settled(node.test):
-            self.context.claim(node)
+            self.context.mark_handled(node)
             edit = removed(self.context.source, node, self.facts.tree.block(node))
             yield self.finding(node, MESSAGE, Fix((edit,)))
         elif _lists_no_cpu(node.test):
@@ -120,7 +120,7 @@ class CudaRequired(Rule):
         refusal = self.facts.guards.refusal(node)
         if refusal is not None:
             yield self.finding(node.test, MESSAGE, self._without(node, refusal))
-        elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.guarded(node):
+        elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.is_guarded(node):
             yield self.finding(node.test, "refuses what is on a CPU: give it a way of its own")
 
     def _counts(self, test: ast.expr) -> bool:

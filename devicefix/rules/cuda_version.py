@@ -56,7 +56,7 @@ class CudaVersion(Rule):
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         if node.attr != "cuda" or self.facts.resolve(node) != "torch.version.cuda":
             return
-        if self._taken_apart(node) and not self.facts.guarded(node) and not self._asked(node):
+        if self._taken_apart(node) and not self.facts.is_guarded(node) and not self._asked(node):
             text = self.context.source.quoted('{} or "0.0"')
             roomy = isinstance(self.facts.tree.parents.get(node), ast.Call)
             text = text if roomy else f"({text})"

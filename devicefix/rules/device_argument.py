@@ -110,17 +110,15 @@ class DeviceArgument(Rule):
             place = of_torch and tensors_place(self.context, value) is not None
             if not (device or cuda_string(value) or number or place):
                 continue
-            if self.facts.guarded(value):
+            if self.facts.is_guarded(value):
                 continue
             takes_object = of_torch or device
             fix = (
-                named_device(self.context, value)
-                if takes_object
-                else self.context.conditional(value, '"cpu"')
+                named_device(self.context, value) if takes_object else self.context.when_cuda(value, '"cpu"')
             )
             if fix is None:
                 continue  # put together from parts: the rule for torch.device sees to it
-            self.context.claim(value)
+            self.context.mark_handled(value)
             yield self.finding(
                 value,
                 f"`{self.context.source.code(value)}` is handed on as a device: there may be no CUDA",

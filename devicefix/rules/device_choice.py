@@ -71,8 +71,8 @@ class DeviceChoice(Rule):
         test, cuda, _ = arms
         if not (cuda_device(self.facts, cuda) or self._number(cuda) or typed_choice(self.facts, node)):
             return
-        self.context.claim(node.body, node.orelse)
-        if self.facts.guards.implies(test, cuda is node.body) or self.facts.guarded(node):
+        self.context.mark_handled(node.body, node.orelse)
+        if self.facts.guards.implies(test, cuda is node.body) or self.facts.is_guarded(node):
             return
         yield self.finding(
             node, "chooses CUDA without asking whether it is there", self._fix(node, test, cuda)

@@ -67,15 +67,15 @@ class DeviceIds(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
         wraps = name.endswith(_WRAPPERS) or last_name(node.func) in _WRAPPERS
-        if not (wraps or name == "torch.distributed.barrier") or self.facts.guarded(node):
+        if not (wraps or name == "torch.distributed.barrier") or self.facts.is_guarded(node):
             return
         values = [each.value for each in node.keywords if each.arg in ("device_ids", "output_device")]
         if wraps:
             values += node.args[1:3]
         values = [value for value in values if not self._settled(value)]
         if values:
-            self.context.claim(*values)
-            fixes = [self.context.conditional(value, "None") for value in values]
+            self.context.mark_handled(*values)
+            fixes = [self.context.when_cuda(value, "None") for value in values]
             edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
             needs = frozenset().union(*(fix.needs for fix in fixes))
             message = "on a CPU `device_ids` and `output_device` have to be None"
@@ -85,8 +85,8 @@ class DeviceIds(Rule):
         """Arguments that are handed over as `**options`."""
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "device_ids" and isinstance(value, ast.List):
-                if not self.facts.guarded(value):
-                    fix = self.context.conditional(value, "None")
+                if not self.facts.is_guarded(value):
+                    fix = self.context.when_cuda(value, "None")
                     yield self.finding(value, "on a CPU `device_ids` has to be None", fix)
 
     def _settled(self, value: ast.expr) -> bool:

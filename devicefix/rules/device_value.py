@@ -164,7 +164,7 @@ class DeviceValue(Rule):
         if isinstance(parent, ast.Return):
             yield from self._report(node)
         elif isinstance(parent, (ast.Dict, ast.List, ast.Tuple, ast.keyword, ast.arguments, ast.Assign)):
-            if not self.facts.guarded(node) and not self._compared(parent):
+            if not self.facts.is_guarded(node) and not self._compared(parent):
                 message = f"`{self.context.source.code(node)}` is a device that may not be there, if it is used as one"
                 yield self.finding(node, f"{message}: choose it by `torch.cuda.is_available()`")
 
@@ -172,11 +172,11 @@ class DeviceValue(Rule):
         return isinstance(self.facts.tree.parents.get(node), (ast.Compare, ast.Subscript))
 
     def _report(self, value: ast.expr) -> Iterator[Finding]:
-        if self.facts.guarded(value):
+        if self.facts.is_guarded(value):
             return
-        self.context.claim(value)
+        self.context.mark_handled(value)
         code = self.context.source.code(value)
-        fix = self.context.conditional(value, '"cpu"', self.devices.at_import(value))
+        fix = self.context.when_cuda(value, '"cpu"', self.devices.at_import(value))
         yield self.finding(value, f"`{code}` is a device that may not be there", fix)
 
     def _holds_device(self, target: ast.expr) -> bool:

@@ -88,7 +88,7 @@ class GpuCount(Rule):
         self._known: dict[str, tuple[bool, list[ast.expr]]] = {}
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not self.facts.call(node, "torch.cuda.device_count") or self.facts.guarded(node):
+        if not self.facts.call(node, "torch.cuda.device_count") or self.facts.is_guarded(node):
             return
         if self._counts(node):
             yield self._found(node)
@@ -119,7 +119,7 @@ class GpuCount(Rule):
         """
         self.facts.tree.look_everywhere()
         uses = self.facts.tree.reads(path)
-        counting = [use for use in uses if self._counts(use) and not self.facts.guarded(use)]
+        counting = [use for use in uses if self._counts(use) and not self.facts.is_guarded(use)]
         return any(map(self._asks, uses)), counting
 
     def _counts(self, node: ast.expr) -> bool:

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from devicefix.devices.arguments import device_argument
-from devicefix.devices.choose import Use
-from devicefix.devices.methods import Own, own_cuda
+from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.methods import CustomCuda, own_cuda
 from devicefix.facts import ASKS, dotted
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, unwrapped
@@ -77,7 +77,7 @@ class GuardedMove(Rule):
             yield self.finding(node.test, "this guard does nothing but move: use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
-        if not self._plain(node.body) or self.facts.guarded(node):
+        if not self._plain(node.body) or self.facts.is_guarded(node):
             return
         assert isinstance(node.body, ast.Call) and isinstance(node.body.func, ast.Attribute)
         receiver = node.body.func.value
@@ -136,11 +136,11 @@ class GuardedMove(Rule):
         receiver = node.func.value
         if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)):
             return False
-        if own_cuda(self.context, receiver) is not Own.NEVER:
+        if own_cuda(self.context, receiver) is not CustomCuda.NEVER:
             return False
         return device_argument(node) is None and all(each.arg == "non_blocking" for each in node.keywords)
 
-    def _device(self, site: ast.AST, test: ast.expr) -> Use | None:
+    def _device(self, site: ast.AST, test: ast.expr) -> DeviceExpr | None:
         if self.facts.call(test, *ASKS):
             return self.devices.current(site)
         if dotted(test) is not None and self.facts.guards.implies(test):

@@ -51,7 +51,7 @@ class GuardedName(Rule):
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         guards = self.facts.guards
-        if not guards.implies(node.test) or guards.refusal(node) is not None or guards.guarded(node):
+        if not guards.implies(node.test) or guards.refusal(node) is not None or guards.is_guarded(node):
             return
         uses: dict[str, ast.expr | None] = {}
         for statement in node.body:
@@ -90,6 +90,6 @@ class GuardedName(Rule):
             for each in tree.reads(target.id)
             if each.lineno > (node.end_lineno or 0)
             and tree.scope(each) is scope
-            and not self.facts.guarded(each)
+            and not self.facts.is_guarded(each)
         ]
         return min(uses, key=lambda each: each.lineno, default=None)

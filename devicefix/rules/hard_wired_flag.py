@@ -110,7 +110,7 @@ class HardWiredFlag(Rule):
 
     def _asked(self, node: ast.AST) -> bool:
         """Whether the user, or the machine, has been asked for CUDA before."""
-        return self.facts.guarded(node) or any(
+        return self.facts.is_guarded(node) or any(
             isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
             for _, parent in self.facts.tree.ancestors(node)
         )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
@@ -120,7 +120,7 @@ class LegacyVariable(Rule):
             )
             return text if "\n" not in text and (tight or roomy) else f"({text})"
 
-        return self.context.edit(node, new, Use(""))
+        return self.context.edit(node, new, DeviceExpr(""))
 
     def _without_history(self, node: ast.expr, depth: int = 8) -> bool:
         """Whether a tensor has no history for sure, and nobody else a name for it."""

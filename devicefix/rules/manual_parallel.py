@@ -106,7 +106,7 @@ class ManualParallel(Rule):
 
     def _chosen(self, node: ast.AST) -> bool:
         """Whether the program asks first how many GPUs there are."""
-        if self.facts.guarded(node):
+        if self.facts.is_guarded(node):
             return True
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:

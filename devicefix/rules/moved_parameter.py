@@ -75,7 +75,7 @@ class MovedParameter(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         made = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if not isinstance(made, ast.Call) or not self._moves(node) or self.facts.guarded(node):
+        if not isinstance(made, ast.Call) or not self._moves(node) or self.facts.is_guarded(node):
             return
         moved = self.context.source.code(node.func).rpartition(".")[2]
         if self._there(made):

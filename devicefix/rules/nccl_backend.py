@@ -64,8 +64,8 @@ class NcclBackend(Rule):
     )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        if node.value == "nccl" and self._backend(node) and not self.facts.guarded(node):
-            fix = self.context.conditional(node, '"gloo"')
+        if node.value == "nccl" and self._backend(node) and not self.facts.is_guarded(node):
+            fix = self.context.when_cuda(node, '"gloo"')
             yield self.finding(node, "NCCL needs CUDA: use gloo without it", fix)
 
     def _backend(self, node: ast.Constant) -> bool:

@@ -60,7 +60,7 @@ class PinMemory(Rule):
     _MAKERS = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "tensor")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not self._pins(node) or self.facts.guarded(node) or self._called_by_loader(node):
+        if not self._pins(node) or self.facts.is_guarded(node) or self._called_by_loader(node):
             return
         name = self.facts.resolve(node.func) or ""
         if name.startswith("torch.") and name.count(".") == 1:
@@ -88,7 +88,7 @@ class PinMemory(Rule):
 
     def _fix(self, node: ast.Call, receiver: ast.expr) -> Fix | None:
         if dotted(receiver) is not None:
-            return self.context.conditional(node, self.context.source.code(receiver))
+            return self.context.when_cuda(node, self.context.source.code(receiver))
         maker = (self.facts.resolve(receiver.func) or "") if isinstance(receiver, ast.Call) else ""
         if maker.removeprefix("torch.") not in self._MAKERS or any(
             each.arg in ("device", "pin_memory", None)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.split import expressions
 from devicefix.facts.scopes import dotted
 from devicefix.model import Finding, Fix, Safety
@@ -103,7 +103,7 @@ class ScalarIndex(Rule):
 
     def _item(self, node: ast.Subscript, tensor: ast.expr) -> Fix:
         length = self.context.source.span(tensor)[1] - self.context.source.span(node)[0]
-        return self.context.edit(node, lambda text: f"{text[:length]}.item()", Use(""))
+        return self.context.edit(node, lambda text: f"{text[:length]}.item()", DeviceExpr(""))
 
     def _scalar(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether an expression is a tensor without dimensions."""

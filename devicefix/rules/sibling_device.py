@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts.values import current_device
 from devicefix.model import Finding
@@ -120,12 +120,12 @@ class SiblingDevice(Rule):
         if function is None:
             return
         for each in expressions(node):
-            if isinstance(each, ast.Call) and self._sent(each) and each not in self.context.claimed:
+            if isinstance(each, ast.Call) and self._sent(each) and each not in self.context.handled:
                 name = self._sibling(each, function)
                 if name is not None:
-                    self.context.claim(each)
+                    self.context.mark_handled(each)
                     message = f"this belongs where `{name}` is: use `.to({name}.device)`"
-                    fix = self.context.edit(each, moved(f"{name}.device"), Use(""))
+                    fix = self.context.edit(each, moved(f"{name}.device"), DeviceExpr(""))
                     yield self.finding(each, message, fix)
 
     visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = visit_If = visit_For = (
@@ -152,7 +152,7 @@ class SiblingDevice(Rule):
             return False
         target = device_argument(node)
         if node.func.attr == "cuda":
-            return target is None and not self.facts.guarded(node)
+            return target is None and not self.facts.is_guarded(node)
         if node.func.attr != "to" or not isinstance(target, ast.Name) or len(node.args) > 1:
             return False
         found = self.facts.tree.scope(target).lookup(target.id)

@@ -110,7 +110,7 @@ class CudaStream(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if self._made(node):
-            if self.facts.guarded(node):
+            if self.facts.is_guarded(node):
                 return
             fix = self.of_maker(node)
             name = self.facts.resolve(node.func)
@@ -120,7 +120,7 @@ class CudaStream(Rule):
         elif (
             isinstance(node.func, ast.Attribute)
             and self._held(node.func.value)
-            and not self.facts.guarded(node)
+            and not self.facts.is_guarded(node)
         ):
             fix = self._of_method(node)
             if fix is not None:
@@ -136,13 +136,13 @@ class CudaStream(Rule):
             # Two of them in one statement are one guard.
             seen = statement in self.told
             self.told.add(statement)
-            return Fix(()) if seen else self.context.guarded(statement)
+            return Fix(()) if seen else self.context.put_under_guard(statement)
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and self.facts.call(parent, _ENTERED):
-            return self.context.conditional(node, "None")
+            return self.context.when_cuda(node, "None")
         target = self._target(node)
         if target is not None and dotted(target) in self.followed:
-            return self.context.conditional(node, "None")
+            return self.context.when_cuda(node, "None")
         return None
 
     def _of_method(self, node: ast.Call) -> Fix | None:
@@ -150,11 +150,11 @@ class CudaStream(Rule):
         if dotted(node.func.value) not in self.followed:
             return None
         if node.func.attr == _TIMES:
-            return self.context.conditional(node, 'float("nan")')
+            return self.context.when_cuda(node, 'float("nan")')
         statement = self.facts.tree.statement(node)
         if node.func.attr in _ORDERING and isinstance(statement, ast.Expr) and statement not in self.told:
             self.told.add(statement)
-            return self.context.guarded(statement)
+            return self.context.put_under_guard(statement)
         return None
 
     def _ordering(self, node: ast.expr) -> ast.Expr | None:
@@ -199,7 +199,7 @@ class CudaStream(Rule):
 
     def _bearable(self, node: ast.expr) -> bool:
         """Whether a use of a stream or event is one that can be fixed, or needs no fix."""
-        if self.facts.guarded(node):
+        if self.facts.is_guarded(node):
             return True
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Attribute):

@@ -47,9 +47,9 @@ class SyncBatchNorm(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
-        if not name.endswith("SyncBatchNorm.convert_sync_batchnorm") or self.facts.guarded(node):
+        if not name.endswith("SyncBatchNorm.convert_sync_batchnorm") or self.facts.is_guarded(node):
             return
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
-            fix = self.context.conditional(node, self.context.source.code(node.args[0]), of_cuda=True)
+            fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
         yield self.finding(node, "SyncBatchNorm needs CUDA: leave the model as it is without", fix)

@@ -69,11 +69,11 @@ class ToCuda(Rule):
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("to", "to_empty"):
             return
         target = device_argument(node)
-        if target is None or self.facts.guarded(node):
+        if target is None or self.facts.is_guarded(node):
             return
         fix = named_device(self.context, target)
         if fix is not None:
-            self.context.claim(target)
+            self.context.mark_handled(target)
             yield self.finding(
                 node, f"`.to({self.context.source.code(target)})` needs CUDA: use `.to(device)`", fix
             )

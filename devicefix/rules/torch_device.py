@@ -73,11 +73,11 @@ class TorchDevice(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self.facts.call(node, "torch.device"):
             return
-        if isinstance(self.facts.tree.parents.get(node), ast.Compare) or self.facts.guarded(node):
+        if isinstance(self.facts.tree.parents.get(node), ast.Compare) or self.facts.is_guarded(node):
             return
         fix = self._fix(node)
         if fix is not None:
-            self.context.claim(*node.args, *node.keywords)
+            self.context.mark_handled(*node.args, *node.keywords)
             code = self.context.source.code(node)
             yield self.finding(node, f"`{code}` is no device on a machine without CUDA", fix)
 
@@ -86,12 +86,12 @@ class TorchDevice(Rule):
         if len(arguments) == 1:
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:
-                return self.context.conditional(node, f'{self.devices.torch(node).text}.device("cpu")')
+                return self.context.when_cuda(node, f'{self.devices.torch(node).text}.device("cpu")')
             if cuda_string(only) or integer(only) or gpu_number(only) or self._number(only):
-                return self.context.conditional(only, '"cpu"')
+                return self.context.when_cuda(only, '"cpu"')
         elif len(arguments) == 2 and cuda_string(arguments[0]):
             torch = self.devices.torch(node)
-            return self.context.conditional(node, f'{torch.text}.device("cpu")')
+            return self.context.when_cuda(node, f'{torch.text}.device("cpu")')
         return None
 
     def _number(self, node: ast.expr) -> bool:

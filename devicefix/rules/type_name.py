@@ -65,7 +65,7 @@ class TypeName(Rule):
         if not isinstance(node.value, str):
             return
         match = _NAME.match(node.value)
-        if match is None or self.facts.guarded(node):
+        if match is None or self.facts.is_guarded(node):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, (ast.Expr, ast.JoinedStr)) or only_named(self.facts, node):
@@ -73,5 +73,5 @@ class TypeName(Rule):
         if asks_where(self.facts, node, match[1]):
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
-        fix = self.context.conditional(node, f"{quote}torch.{match[1]}{quote}")
+        fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")
         yield self.finding(node, f"`{node.value}` needs CUDA", fix)

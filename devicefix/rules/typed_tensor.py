@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
@@ -98,7 +98,7 @@ class TypedTensor(Rule):
 
     def _look(self, node: ast.Attribute | ast.Name) -> Iterator[Finding]:
         kind = cuda_type(self.facts, node)
-        if kind is None or self._aliased(node) or self.facts.guarded(node) or self._asked_for(node, kind):
+        if kind is None or self._aliased(node) or self.facts.is_guarded(node) or self._asked_for(node, kind):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
@@ -108,7 +108,7 @@ class TypedTensor(Rule):
         if isinstance(parent, ast.Call) and parent.func is node:
             fix = self._constructed(parent, kind)
         torch = self.devices.torch(node)
-        fix = fix or self._with_torch(self.context.conditional(node, f"{torch.text}.{kind}"), torch)
+        fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
         yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA", fix)
 
     def _aliased(self, node: ast.Attribute | ast.Name) -> bool:
@@ -126,7 +126,7 @@ class TypedTensor(Rule):
             return True
         return only_named(self.facts, node) or asks_where(self.facts, node, kind)
 
-    def _with_torch(self, fix: Fix, torch: Use) -> Fix:
+    def _with_torch(self, fix: Fix, torch: DeviceExpr) -> Fix:
         return Fix(fix.edits, fix.safety, fix.needs | torch.needs)
 
     def _constructed(self, call: ast.Call, kind: str) -> Fix | None:
@@ -143,7 +143,7 @@ class TypedTensor(Rule):
             return None
         device, torch = self.devices.current(call), self.devices.torch(call)
         new = _maker(f"{torch.text}.{maker}", f"{torch.text}.{dtype}", device.text)
-        return self.context.edit(call, new, Use("", device.needs | torch.needs))
+        return self.context.edit(call, new, DeviceExpr("", device.needs | torch.needs))
 
     def _data(self, node: ast.expr) -> bool:
         """Whether a single argument is data: a list, or an array that numpy made."""

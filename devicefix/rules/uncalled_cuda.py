@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.choose import Use
+from devicefix.devices.choose import DeviceExpr
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Changed, Rule
@@ -73,13 +73,15 @@ class UncalledCuda(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         called = self.facts.resolve(node.func) in _METHODS
         getattr_called = isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1)
-        if not (called or getattr_called or _names_cuda(node, "methodcaller", 0)) or self.facts.guarded(node):
+        if not (called or getattr_called or _names_cuda(node, "methodcaller", 0)) or self.facts.is_guarded(
+            node
+        ):
             return
         if called:
             fix = self._moved(node, node.args)
             parent = self.facts.tree.parents.get(node)
             if fix is None and isinstance(parent, ast.Expr):
-                fix = self.context.guarded(parent)
+                fix = self.context.put_under_guard(parent)
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", fix)
         elif getattr_called:
             assert isinstance(node.func, ast.Call)
@@ -93,7 +95,7 @@ class UncalledCuda(Rule):
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         parent = self.facts.tree.parents.get(node)
-        if node.attr != "cuda" or not isinstance(node.ctx, ast.Load) or self.facts.guarded(node):
+        if node.attr != "cuda" or not isinstance(node.ctx, ast.Load) or self.facts.is_guarded(node):
             return
         if isinstance(parent, ast.Call) and parent.func is node:
             return
@@ -101,7 +103,7 @@ class UncalledCuda(Rule):
             device = self.devices.current(node)
             fix = None
             if isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap"):
-                fix = self.context.replace(node, Use(f"lambda x: x.to({device.text})", device.needs))
+                fix = self.context.replace(node, DeviceExpr(f"lambda x: x.to({device.text})", device.needs))
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", fix)
         elif isinstance(parent, ast.Assign) and self._called_later(parent.targets[0]):
             yield self.finding(

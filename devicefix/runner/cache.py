@@ -22,7 +22,7 @@ from typing import Any
 from devicefix import __version__
 from devicefix.config.settings import Settings
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
-from devicefix.runner.first_pass import Seen, Stamp
+from devicefix.runner.first_pass import FirstPass, Stamp
 
 NAME = ".devicefix_cache"
 _RACY = 2_000_000_000  # ns; what has just been changed may be changed again without a new time
@@ -65,7 +65,7 @@ class Cache:
             return [found[path] for path in paths]
         return None
 
-    def seen(self, paths: Iterable[str]) -> dict[str, Seen]:
+    def seen(self, paths: Iterable[str]) -> dict[str, FirstPass]:
         """What is known of files by themselves: of those that have not changed."""
         if self._entries is None:
             self._entries = {}
@@ -84,7 +84,7 @@ class Cache:
         known = self._stamps.get(path)
         return known is not None and known == stamp(path) and known[0] < self._saved_from - _RACY
 
-    def save(self, seen: Mapping[str, Seen], outcomes: Iterable[Outcome]) -> None:
+    def save(self, seen: Mapping[str, FirstPass], outcomes: Iterable[Outcome]) -> None:
         """Keep what a run has found; where that can't be written, there is no cache.
 
         Args:
@@ -198,7 +198,7 @@ def _cell(number: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def _plain(seen: Seen) -> list[Any]:
+def _plain(seen: FirstPass) -> list[Any]:
     summary = seen.summary and {
         name: _plain_value(value)
         for name in seen.summary.__dataclass_fields__
@@ -212,11 +212,11 @@ def _plain_value(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _seen(path: str, now: Stamp | None, entry: Any) -> Seen:
+def _seen(path: str, now: Stamp | None, entry: Any) -> FirstPass:
     from devicefix.facts.exports import Summary
 
     known, summary, findings, answers = entry
-    return Seen(
+    return FirstPass(
         known,
         now,
         None

@@ -15,7 +15,7 @@ Stamp = list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FirstPass:
     """What a look at a file gives that knows of no other.
 
     Attributes:

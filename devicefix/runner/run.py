@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.facts.prefilter import may_matter
 from devicefix.model import Outcome, Result
-from devicefix.runner.first_pass import Seen, Stamp
+from devicefix.runner.first_pass import FirstPass, Stamp
 from devicefix.runner.pool import CHUNK, POOL_FROM, pool_for
 from devicefix.runner.progress import Progress
 
@@ -108,7 +108,7 @@ def _cache(settings: Settings) -> Cache | None:
 
 
 def _together(
-    seen: dict[str, Seen], settings: Settings, progress: Progress, pool: Pool, stack: ExitStack
+    seen: dict[str, FirstPass], settings: Settings, progress: Progress, pool: Pool, stack: ExitStack
 ) -> list[Outcome]:
     """What comes of files, each of which has been looked at alone."""
     from devicefix.facts.project import Project
@@ -209,35 +209,35 @@ def summaries_of(data: bytes, path: str) -> list[Summary]:
     return [summary for module in modules if (summary := summarize(module, path))]
 
 
-def _look(settings: Settings, among: int, path: str, sent: Content | OSError | None = None) -> Seen:
+def _look(settings: Settings, among: int, path: str, sent: Content | OSError | None = None) -> FirstPass:
     """Look at a file as if it were the whole project; mostly that is all there is to it."""
     try:
         return _seen(settings, among, path, _content(path, settings, sent))
     except OSError as problem:
-        return Seen(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
+        return FirstPass(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
     except Exception as problem:
-        return Seen(outcome=Outcome(path, Result(path), error=internal_error(problem)))
+        return FirstPass(outcome=Outcome(path, Result(path), error=internal_error(problem)))
 
 
-def _seen(settings: Settings, among: int, path: str, content: Content) -> Seen:
+def _seen(settings: Settings, among: int, path: str, content: Content) -> FirstPass:
     from devicefix.facts.project import Project
     from devicefix.files.documents import is_docs, is_notebook, read
     from devicefix.rules.config_file.languages import is_beside
 
     data, version = content
     if is_beside(path) or is_docs(path):  # nothing in them is of the project
-        return Seen(*version, outcome=_outcome(data, path, settings, Project()))
+        return FirstPass(*version, outcome=_outcome(data, path, settings, Project()))
     if not is_notebook(path):
         return _module(data, version, path, settings, among)
     notebook = read(data, path)
     alone = [_module(module, version, path, settings, among) for module in notebook.modules]
     outcome = _put_together(notebook, data, path, [each.outcome for each in alone], settings)
-    return replace(alone[0], outcome=outcome) if alone else Seen(*version, outcome=outcome)
+    return replace(alone[0], outcome=outcome) if alone else FirstPass(*version, outcome=outcome)
 
 
 def _module(
     data: bytes, version: tuple[str, Stamp | None], path: str, settings: Settings, among: int
-) -> Seen:
+) -> FirstPass:
     """What a look at a module gives that knows of no other."""
     from devicefix.engine import check as engine
     from devicefix.facts.exports import passed_through, summary_of
@@ -245,19 +245,19 @@ def _module(
 
     matters = engine.matters(data, settings)
     if not matters and b"CUDA_VISIBLE_DEVICES" not in data and not may_matter(data):
-        return Seen(*version, passed_through(data, path))
+        return FirstPass(*version, passed_through(data, path))
     from devicefix.facts import Facts
 
     try:
         facts = Facts.read(data)
         summary = summary_of(facts, path)
     except engine.UNREADABLE:
-        return Seen(*version, outcome=_outcome(data, path, settings, Project()))
+        return FirstPass(*version, outcome=_outcome(data, path, settings, Project()))
     if not matters:
-        return Seen(*version, summary)
+        return FirstPass(*version, summary)
     alone = Project.alone(summary, among)
     result = engine.examine(facts, path, settings, alone)
-    return Seen(*version, summary, _after(result, data, settings, alone), alone.answers)
+    return FirstPass(*version, summary, _after(result, data, settings, alone), alone.answers)
 
 
 def _read(path: str, settings: Settings) -> Content:

@@ -58,7 +58,7 @@ class Changes:
         if place.parameters:
             return self._trained(point, place.path)
         for node, item in self._by_path(point).get(place.path, ()):
-            if node is not but and not (item and place.indexed) and not self._facts.guarded(node):
+            if node is not but and not (item and place.indexed) and not self._facts.is_guarded(node):
                 return node
         return None
 

@@ -114,7 +114,7 @@ class _Search:
         for holder, value in stores(self._facts, point):
             for expression in contents(value):
                 copy = self._copies.of(expression)
-                if copy is None or self._facts.guarded(copy.call):
+                if copy is None or self._facts.is_guarded(copy.call):
                     continue
                 if copy.source.path == holder.path:
                     continue  # `x = x.cpu()`: nothing else is kept
@@ -151,7 +151,7 @@ class _Search:
             ):
                 continue
             copy = self._copies.of(node.func.value)
-            if copy is None or copy.source.parameters or self._facts.guarded(copy.call):
+            if copy is None or copy.source.parameters or self._facts.is_guarded(copy.call):
                 continue
             if self._changes.at(point, copy.source, node) is not None:
                 continue  # `x.copy_(x.cpu().normal_())`: it changes in any case
