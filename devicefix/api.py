@@ -319,18 +319,21 @@ def find_config(path: StrPath) -> Path | None:
         The nearest `.devicefix.toml`, `devicefix.toml`, or `pyproject.toml` with a table `[tool.devicefix]`,
         at or above the path; None where there is none.
     """
-    from devicefix.config.settings import find
+    from devicefix.config.load import find
 
     folder = Path(path)
     return find(folder if folder.is_dir() else folder.parent)
 
 
 def _settings(config: StrPath | None, given: Mapping[str, Any], fix: bool = False) -> Settings:
-    from devicefix.config.settings import ConfigError, Settings, load, with_values
+    from devicefix.config.load import load, with_values
+    from devicefix.config.settings import ConfigError, Settings
+    from devicefix.config.values import Origin
+    from devicefix.rules import known_codes
 
     try:
-        below = load(Settings(), Path(config)) if config is not None else Settings()
-        settings = with_values(below, given)
+        below = load(Path(config), known_codes) if config is not None else Settings()
+        settings = with_values(below, given, Origin(Path(), known_codes))
     except ConfigError as problem:
         raise DevicefixError(str(problem)) from None
     return replace(settings, fix=fix, replacements=True, quiet=True, cache_dir=None)

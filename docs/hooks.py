@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from devicefix.cli import COMMANDS, main
-from devicefix.config.keys import KEYS
+from devicefix.config.settings import KEYS
 from devicefix.rules.base import Changed, Rule
 from devicefix.rules.categories import family
 from devicefix.rules.registry import RULES

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 
 from devicefix.cli import main
 from devicefix.config.globs import matches
-from devicefix.config.settings import Settings, combined
+from devicefix.config.load import with_options
+from devicefix.config.settings import Settings
 from devicefix.engine.check import run as engine_run
 from devicefix.facts import comments as noqa
 from devicefix.facts.project import Project
@@ -324,7 +325,7 @@ def test_rules_are_selected_as_ruff_does(
     (tmp_path / "ruff.toml").write_text(f"[lint]\n{keys}")
     given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     output = ruff(*given, "m.py", folder=tmp_path)
-    settings = combined(
+    settings = with_options(
         Settings(**{name.replace("-", "_"): tuple(value) for name, value in file.items()}),
         {name: (value,) for name, value in options.items()},
     )
@@ -371,7 +372,7 @@ def test_per_file_ignores_of_the_file_and_of_the_command_line(run: Run, tmp_path
     assert found("--no-cache", "--extend-exclude", "/b.py") == ["a.py"]
     done = run("check", "--per-file-ignores", "a.py:DF101,DF102")
     assert done.exit_code == 2
-    assert "'DF102' is no pair of a pattern and a code" in done.stderr
+    assert "'DF102' is not a pair of a pattern and a code" in done.stderr
 
 
 def test_extend_exclude_adds_to_exclude_from_its_own_folder(

@@ -211,7 +211,7 @@ def test_the_import_is_cheap() -> None:
         "import sys, devicefix; print(sorted(name for name in sys.modules if name.startswith('devicefix')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['devicefix']\n"
+    assert done.stdout == "['devicefix', 'devicefix.config', 'devicefix.config.version']\n"
 
 
 def test_a_users_program_is_typed(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from devicefix.cli import COMMANDS, main
-from devicefix.config.keys import KEYS, Key
-from devicefix.config.settings import ConfigError, Settings, find, load, read
+from devicefix.config.load import find, load, read
+from devicefix.config.settings import KEYS, ConfigError, Key, Settings
+from devicefix.rules import known_codes
 
 Run = Callable[..., Result]
 
@@ -53,7 +54,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         '[tool.devicefix]\nselect = ["DF9"]\nignore = ["df901"]\nexclude = ["gen/"]\n'
         "unsafe-fixes = true\njobs = 3\nverbose = true\nquiet = true\n"
     )
-    assert load(Settings(), file) == Settings(
+    assert load(file, known_codes) == Settings(
         select=("DF9",),
         ignore=("DF901",),
         exclude=("gen/",),
@@ -63,11 +64,6 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         verbose=True,
         quiet=True,
     )
-
-
-def test_what_the_file_does_not_say_stays(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\njobs = 3\n")
-    assert load(Settings(select=CODES), tmp_path / "pyproject.toml").select == CODES
 
 
 @pytest.mark.parametrize(
@@ -115,13 +111,13 @@ def test_mistakes_are_told_with_their_place(tmp_path: Path, text: str, words: st
     file = tmp_path / "pyproject.toml"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError) as caught:
-        load(Settings(), file)
+        load(file, known_codes)
     assert str(caught.value).startswith(f"{file}:{words}")
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
-        load(Settings(), tmp_path / "pyproject.toml")
+        load(tmp_path / "pyproject.toml", known_codes)
 
 
 def test_the_nearest_file_with_the_table_is_found(tmp_path: Path) -> None:
@@ -143,7 +139,7 @@ def test_a_broken_file_that_speaks_of_us_is_found(tmp_path: Path) -> None:
 def test_target_and_torch_version_are_read(tmp_path: Path) -> None:
     file = tmp_path / "pyproject.toml"
     file.write_text('[tool.devicefix]\ntarget = "accelerator"\ntorch-version = "2.10.1"\n')
-    settings = load(Settings(), file)
+    settings = load(file, known_codes)
     assert (settings.target, settings.torch_version) == ("accelerator", (2, 10))
 
 
@@ -152,7 +148,7 @@ def test_a_wrong_target_or_version_is_an_error(tmp_path: Path, line: str) -> Non
     file = tmp_path / "pyproject.toml"
     file.write_text(f"[tool.devicefix]\n{line}\n")
     with pytest.raises(ConfigError, match=line.partition(" ")[0]):
-        load(Settings(), file)
+        load(file, known_codes)
 
 
 # -- files of their own --------------------------------------------------------------------------------
@@ -161,27 +157,27 @@ def test_a_wrong_target_or_version_is_an_error(tmp_path: Path, line: str) -> Non
 def test_a_file_of_its_own_holds_the_keys_at_the_top(tmp_path: Path) -> None:
     file = tmp_path / "devicefix.toml"
     file.write_text('jobs = 3\n[per-file-ignores]\n"a.py" = ["DF1"]\n')
-    settings = load(Settings(), file)
+    settings = load(file, known_codes)
     assert settings.jobs == 3
     assert [(each.pattern, each.codes, each.root) for each in settings.per_file_ignores] == [
         ("a.py", ("DF1",), tmp_path)
     ]
     file.write_text("\njbos = 3\n")
     with pytest.raises(ConfigError) as caught:
-        load(Settings(), file)
+        load(file, known_codes)
     assert str(caught.value) == f"{file}:2:1: the configuration has no key 'jbos'; did you mean 'jobs'?"
     file.write_text("[tool.devicefix]\njobs = 3\n")
     with pytest.raises(
         ConfigError, match=r"in a devicefix.toml the keys stand at the top, without \[tool.devicefix\]"
     ):
-        load(Settings(), file)
+        load(file, known_codes)
 
 
 def test_a_file_of_any_name_may_be_of_either_form(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     for text in ("[tool.devicefix]\njobs = 3\n", "jobs = 3\n"):
         file.write_text(text)
-        assert load(Settings(), file).jobs == 3
+        assert load(file, known_codes).jobs == 3
 
 
 def test_the_nearest_file_is_found_and_in_a_folder_its_own_before_pyproject(tmp_path: Path) -> None:
@@ -212,7 +208,7 @@ def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
     file = tmp_path / "devicefix.toml"
     file.write_text(f"{key.example}\n")
     assert list(read(file).table) == [key.name]
-    default, settings = Settings(root=tmp_path), load(Settings(), file)
+    default, settings = Settings(root=tmp_path), load(file, known_codes)
     assert [
         each.name for each in fields(Settings) if getattr(settings, each.name) != getattr(default, each.name)
     ] == [key.field]

@@ -500,7 +500,7 @@ def test_a_configuration_leads_nowhere_else(run: Run, exclude: str) -> None:
 
 def test_no_key_of_the_configuration_names_what_is_written() -> None:
     """But for the cache, and the baseline, which only --write-baseline writes, and over no other file."""
-    from devicefix.config.keys import KEYS
+    from devicefix.config.settings import KEYS
 
     assert {name for name, key in KEYS.items() if key.type == "path"} == {"baseline", "cache-dir"}
     assert not {name for name in KEYS if "output" in name or "write" in name} - {"output-format"}

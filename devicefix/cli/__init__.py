@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from devicefix import __version__
 from devicefix.cli.options import Trouble, color_option, colour_of_environment
 from devicefix.config.settings import ConfigError
+from devicefix.config.version import __version__
 
 INTERRUPTED = 130
 
@@ -63,7 +63,7 @@ class Program(click.Group):
         """The command that the first word names; where none has that name, say which was perhaps meant."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from devicefix.config.keys import nearest
+            from devicefix.config.values import nearest
 
             ctx.fail(f"there is no command {name!r}{nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)

@@ -13,9 +13,10 @@ import click
 from click.core import ParameterSource
 
 from devicefix.cli.options import baseline_option, combined, common_folder, settings_options, unsafe_option
-from devicefix.config import settings as configuration
-from devicefix.config.keys import KEYS, Exclusion, Key, PerFileIgnores
-from devicefix.config.settings import Selection, Settings, Written, nearest
+from devicefix.config import load
+from devicefix.config.load import Document
+from devicefix.config.settings import KEYS, Key, Selection, Settings
+from devicefix.config.values import Exclusion, PerFileIgnores, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -82,8 +83,8 @@ def config(
     """
     if key is not None and key not in KEYS:
         raise click.BadParameter(f"there is no key {key!r}{nearest(key, KEYS)}", param_hint="KEY")
-    file = config_file or configuration.find(common_folder([start]))
-    written = configuration.read(file) if file else None
+    file = config_file or load.find(common_folder([start]))
+    written = load.read(file) if file else None
     combined(written, dict(given))  # so that what is wrong with it is told
     settings = [each for each in in_force(ctx, written) if key in (None, each.key)]
     if form == "json":
@@ -100,7 +101,7 @@ def config(
             click.echo(f"{line:{width}}  # {click.style(each.where, dim=each.origin == 'default')}")
 
 
-def in_force(ctx: click.Context, written: Written | None) -> Iterator[Setting]:
+def in_force(ctx: click.Context, written: Document | None) -> Iterator[Setting]:
     """The settings, key by key; a key to which the command line adds comes twice."""
     table = written.table if written else {}
     replaced = Selection._fields if ctx.params["select"] else ()

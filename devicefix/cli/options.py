@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devicefix.config import keys
-from devicefix.config import settings as config
-from devicefix.config.keys import TARGETS
-from devicefix.config.settings import Settings
-from devicefix.report import FORMATS
+from devicefix.config import load, values
+from devicefix.config.settings import KEYS, Settings
+from devicefix.config.values import Kind, Origin
+from devicefix.rules import known_codes
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -32,48 +31,53 @@ class Trouble(click.ClickException):
     exit_code = TROUBLE
 
 
-def _codes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The codes in what was typed, each of which some rule has."""
-    try:
-        return keys.codes(words)
-    except ValueError as problem:
-        raise click.BadParameter(str(problem)) from None
+def _reading(read: Callable[[Any, Origin], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that reads an option's value as the configuration would; paths start here."""
+
+    def callback(ctx: click.Context, param: click.Parameter, given: Any) -> Any:
+        try:
+            return read(given, Origin(Path(), known_codes)) if given else given
+        except ValueError as problem:
+            raise click.BadParameter(str(problem)) from None
+
+    return callback
 
 
-def _version(ctx: click.Context, param: click.Parameter, word: str | None) -> tuple[int, int] | None:
-    """The version that was typed."""
-    try:
-        return keys.version(word) if word else None
-    except ValueError as problem:
-        raise click.BadParameter(str(problem)) from None
+def _how(kind: Kind) -> dict[str, Any]:
+    """Return the arguments for `click.option` that suit a kind of value."""
+    repeated = {"multiple": True}
+    found: dict[Kind, dict[str, Any]] = {
+        values.CODES: {
+            **repeated,
+            "metavar": "CODES",
+            "callback": _reading(values.read_codes),
+            "shell_complete": complete_codes,
+        },
+        values.PER_FILE: {**repeated, "metavar": "GLOB:CODE", "callback": _reading(values.read_pairs)},
+        values.PATTERNS: {**repeated, "metavar": "GLOB"},
+        values.EXCLUSIONS: {
+            **repeated,
+            "metavar": "GLOB",
+            "callback": _reading(lambda words, origin: kind.read(list(words), origin)),
+        },
+        values.FILE: {"type": click.Path(dir_okay=False, path_type=Path)},
+        values.FOLDER_INSIDE: {"type": click.Path(file_okay=False, path_type=Path)},
+        values.VERSION: {"metavar": "X.Y", "callback": _reading(kind.read)},
+        values.TARGET: {"type": click.Choice(values.TARGETS)},
+        values.FORMAT: {"type": click.Choice(values.FORMATS)},
+        values.COUNT: {"type": click.IntRange(min=1)},
+        values.FLAG: {"is_flag": True, "default": None},
+        values.SWITCH: {"default": None},
+    }
+    return found[kind]
 
 
-def _per_file(
-    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
-) -> tuple[keys.PerFileIgnores, ...]:
-    """The rules that are off in some files; the patterns are relative to the current folder."""
-    try:
-        return keys.pairs(words, Path())
-    except ValueError as problem:
-        raise click.BadParameter(str(problem)) from None
-
-
-def _exclusions(
-    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
-) -> tuple[keys.Exclusion, ...]:
-    """The patterns, which are relative to the current folder."""
-    return tuple(keys.Exclusion(word, Path()) for word in words)
-
-
-def _option(name: str, *short: str, **how: Any) -> Callable[[Command], Command]:
-    """The option for a key of the configuration."""
-    key = keys.KEYS[name]
-    return click.option(f"--{name}", *short, help=key.summary, envvar=key.variable, **how)
-
-
-def _switch(name: str) -> Callable[[Command], Command]:
-    """The option that turns a key of the configuration on or off."""
-    return click.option(f"--{name}/--no-{name}", default=None, help=keys.KEYS[name].summary)
+def _option(name: str) -> Callable[[Command], Command]:
+    """Return the option for a key of the configuration."""
+    key = KEYS[name]
+    spelled = f"--{name}/--no-{name}" if key.kind is values.SWITCH else f"--{name}"
+    short = [key.short] if key.short else []
+    return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_how(key.kind))
 
 
 def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -92,22 +96,15 @@ def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def rule_options(command: Command) -> Command:
     """The options that say which rules are on, for which files, and which of their fixes are wanted."""
-    codes: dict[str, Any] = {
-        "multiple": True,
-        "metavar": "CODES",
-        "callback": _codes,
-        "shell_complete": complete_codes,
-    }
-    per_file: dict[str, Any] = {"multiple": True, "metavar": "GLOB:CODE", "callback": _per_file}
     return _with(
         command,
-        _option("select", **codes),
-        _option("extend-select", **codes),
-        _option("ignore", **codes),
-        _option("per-file-ignores", **per_file),
-        _option("extend-per-file-ignores", **per_file),
-        _option("exclude", multiple=True, metavar="GLOB"),
-        _option("extend-exclude", multiple=True, metavar="GLOB", callback=_exclusions),
+        _option("select"),
+        _option("extend-select"),
+        _option("ignore"),
+        _option("per-file-ignores"),
+        _option("extend-per-file-ignores"),
+        _option("exclude"),
+        _option("extend-exclude"),
         click.option(
             "--config",
             "config_file",
@@ -119,10 +116,7 @@ def rule_options(command: Command) -> Command:
 
 def unsafe_option(command: Command) -> Command:
     """The option that lets in fixes that are not safe."""
-    return _with(
-        command,
-        _switch("unsafe-fixes"),
-    )
+    return _option("unsafe-fixes")(command)
 
 
 def executor_option(command: Command) -> Command:
@@ -143,7 +137,7 @@ def executor_option(command: Command) -> Command:
 
 def baseline_option(command: Command) -> Command:
     """The option that names what is known already."""
-    return _option("baseline", type=click.Path(dir_okay=False, path_type=Path))(command)
+    return _option("baseline")(command)
 
 
 def adopting_options(command: Command) -> Command:
@@ -160,7 +154,7 @@ def output_options(command: Command) -> Command:
     """The options that say how to tell what was found, and where."""
     return _with(
         command,
-        _option("output-format", type=click.Choice(tuple(FORMATS))),
+        _option("output-format"),
         click.option(
             "--output-file",
             "-o",
@@ -216,15 +210,15 @@ def settings_options(command: Command) -> Command:
     """The options that take the place of keys of the configuration."""
     command = _with(
         command,
-        _switch("config-files"),
-        _switch("docs"),
-        _option("target", type=click.Choice(TARGETS)),
-        _option("torch-version", metavar="X.Y", callback=_version),
-        _option("cache-dir", type=click.Path(file_okay=False, path_type=Path)),
+        _option("config-files"),
+        _option("docs"),
+        _option("target"),
+        _option("torch-version"),
+        _option("cache-dir"),
         click.option("--no-cache", is_flag=True, default=None, help="Neither use nor write the cache."),
-        _option("jobs", "-j", type=click.IntRange(min=1)),
-        _option("verbose", "-v", is_flag=True, default=None),
-        _option("quiet", "-q", is_flag=True, default=None),
+        _option("jobs"),
+        _option("verbose"),
+        _option("quiet"),
     )
     return rule_options(command)
 
@@ -251,20 +245,20 @@ def settings_for(
         ConfigError: the configuration cannot be used.
     """
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
-    file = config_file or config.find(start)
-    settings = combined(config.read(file) if file else None, given)
+    file = config_file or load.find(start)
+    settings = combined(load.read(file) if file else None, given)
     if settings.verbose:
         click.echo(f"configuration: {file or 'none'}", err=True)
     return settings
 
 
-def combined(written: config.Written | None, given: dict[str, Any]) -> Settings:
-    """The settings that come of a configuration and of options, as for `settings_for`."""
-    settings = config.applied(Settings(), written) if written else Settings()
+def combined(document: load.Document | None, given: dict[str, Any]) -> Settings:
+    """Return the settings of a configuration and the options; see `settings_for`."""
+    settings = load.settings_of(document, known_codes) if document else Settings()
     uncached = given.pop("no_cache", True)
     options = {name: value for name, value in given.items() if value not in (None, ())}
-    settings = config.combined(settings, options)
-    beside = (written.file.parent if written else Path()) / ".devicefix_cache"
+    settings = load.with_options(settings, options)
+    beside = (document.file.parent if document else Path()) / ".devicefix_cache"
     return replace(settings, cache_dir=None if uncached else settings.cache_dir or beside)
 
 

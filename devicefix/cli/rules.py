@@ -7,7 +7,7 @@ import sys
 import click
 
 from devicefix.cli.options import complete_codes
-from devicefix.config.settings import nearest
+from devicefix.config.values import nearest
 
 
 @click.command()

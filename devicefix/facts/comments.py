@@ -252,7 +252,7 @@ def unused(source: Source, module: ast.Module, found: list[Finding], settings: S
 
 def _idle(code: str, line: int, used: set[tuple[int, str]], settings: Settings) -> str | None:
     """Why a code does nothing in a line, None if it does or is not ours to judge."""
-    from devicefix.config.keys import nearest
+    from devicefix.config.values import nearest
     from devicefix.rules.registry import RULES
 
     rule = RULES.get(code)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from devicefix import __version__
+from devicefix.config.version import __version__
 from devicefix.model import Finding, Safety
 from devicefix.report import statistics
 from devicefix.report.checked import Checked, File, place

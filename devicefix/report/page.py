@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from devicefix import __version__
+from devicefix.config.version import __version__
 from devicefix.report.concise import printable
 from devicefix.report.migration import KINDS, LEFT, SAFE, UNSAFE, Migration
 

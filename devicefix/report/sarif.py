@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from devicefix import __version__
+from devicefix.config.version import __version__
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
 from devicefix.report.checked import STDIN, Checked, File
 from devicefix.rewrite.preview import title

@@ -18,8 +18,8 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from devicefix import __version__
 from devicefix.config.settings import ConfigError
+from devicefix.config.version import __version__
 
 SCHEME = "dask://"
 SECONDS = 5  # to wait for the scheduler, and for its first worker

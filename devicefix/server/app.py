@@ -20,7 +20,7 @@ from pygls.exceptions import JsonRpcContentModified
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path, uri_scheme
 
-from devicefix import __version__
+from devicefix.config.version import __version__
 from devicefix.facts.project import Project
 from devicefix.runner.pool import collect_less
 from devicefix.server import actions

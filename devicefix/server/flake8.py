@@ -11,11 +11,12 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from devicefix import __version__
-from devicefix.config import settings as config
+from devicefix.config import load
 from devicefix.config.settings import ConfigError, Settings
+from devicefix.config.version import __version__
 from devicefix.files.discover import excluded
 from devicefix.report.concise import printable
+from devicefix.rules import known_codes
 from devicefix.runner.run import internal_error, run_one
 
 TROUBLE = "DF000"  # what keeps devicefix from looking at a file
@@ -68,9 +69,9 @@ class Plugin:
 @cache
 def _settings(folder: Path) -> Settings:
     """The settings for the files in a folder."""
-    file = config.find(folder)
-    settings = config.load(Settings(), file) if file else Settings()
-    return replace(config.checked(settings), cache_dir=None, ignore_noqa=True)
+    file = load.find(folder)
+    settings = load.load(file, known_codes) if file else Settings()
+    return replace(settings.checked(), cache_dir=None, ignore_noqa=True)
 
 
 def _bytes(text: str) -> bytes:

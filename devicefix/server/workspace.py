@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from devicefix.config import settings as config
+from devicefix.config import load
 from devicefix.config.settings import ConfigError, Settings
+from devicefix.config.values import Origin
+from devicefix.rules import known_codes
 from devicefix.runner.run import internal_error
 from devicefix.server.folder import Folder
 from devicefix.server.inspect import FixError, Look, look
@@ -124,12 +126,12 @@ class Workspace:
 
     def _settings(self, start: str) -> Settings:
         file = self._config(start)
-        settings = config.load(Settings(), file) if file else Settings()
-        return config.with_values(settings, self.options, Path(start))
+        settings = load.load(file, known_codes) if file else Settings()
+        return load.with_values(settings, self.options, Origin(Path(start), known_codes))
 
     def _config(self, folder: str) -> Path | None:
         if folder not in self._configs:
-            self._configs[folder] = config.find(Path(folder))
+            self._configs[folder] = load.find(Path(folder))
         return self._configs[folder]
 
     def _tell(self, trouble: str) -> None:
