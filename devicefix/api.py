@@ -274,8 +274,8 @@ def check_paths(
         DevicefixError: the settings cannot be used.
     """
     from devicefix.config.settings import ConfigError
-    from devicefix.runner import run as runner
     from devicefix.runner.baseline import read, split
+    from devicefix.runner.run import check_files, find_files
 
     given = {
         "jobs": jobs,
@@ -295,7 +295,7 @@ def check_paths(
     trouble: list[OSError] = []
     named = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     try:
-        outcomes = runner.run(runner.find(map(Path, named), settings, trouble.append), settings)
+        outcomes = check_files(find_files(map(Path, named), settings, trouble.append), settings)
         if settings.baseline:
             outcomes = split(outcomes, read(settings.baseline), settings.baseline.parent)
     except ConfigError as problem:
@@ -340,14 +340,13 @@ def _settings(config: StrPath | None, given: Mapping[str, Any], fix: bool = Fals
 
 
 def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) -> Outcome:
-    from devicefix.facts.project import Project
     from devicefix.files.text import DecodeError, encoded
-    from devicefix.runner.run import run_one, summaries_of
+    from devicefix.runner.run import check_text
 
     name = os.fspath(filename) if filename is not None else _UNNAMED
     try:
         data = encoded(source) if isinstance(source, str) else source
-        outcome = run_one(data, name, settings, None if filename else Project.of(summaries_of(data, name)))
+        outcome = check_text(data, name, settings, follow_imports=bool(filename))
     except DecodeError as problem:
         raise DevicefixError(f"{name}: {problem}") from None
     if outcome.error:

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 
+class SelfCheckError(Exception):
+    """A rewrite would change more than its fixes, or break the file; the message says what is wrong."""
+
+
 class Safety(str, Enum):
     """Whether a fix may be applied without being asked for.
 

@@ -15,7 +15,7 @@ from devicefix.cli import main
 from devicefix.config.globs import matches
 from devicefix.config.load import with_options
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run as engine_run
+from devicefix.engine.file import check_file
 from devicefix.facts import comments as noqa
 from devicefix.facts.project import Project
 from devicefix.rules.base import Rule
@@ -86,12 +86,12 @@ def test_whatever_is_found_is_silenced_and_nothing_else_changes(rule: type[Rule]
     for example in rule.MATCHES:
         data = example.before.encode()
         settings = Settings(select=("DF",), ignore=("DF001",), target=rule.targets[0])
-        findings = engine_run(data, "module.py", settings, Project()).findings
+        findings = check_file(data, "module.py", settings, Project()).findings
         added = noqa.add(data, findings)
         assert added.left == []
-        assert engine_run(added.data, "module.py", settings, Project()).findings == []
+        assert check_file(added.data, "module.py", settings, Project()).findings == []
         assert ast.dump(ast.parse(added.data)) == ast.dump(ast.parse(data))
-        after = engine_run(added.data, "module.py", Settings(select=("DF001",)), Project()).findings
+        after = check_file(added.data, "module.py", Settings(select=("DF001",)), Project()).findings
         assert [each for each in after if "is not found here" in each.message] == []
 
 
@@ -108,7 +108,7 @@ def test_what_no_comment_silences_is_told(run: Run, tmp_path: Path) -> None:
 
 def test_a_change_that_is_more_than_comments_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b'import torch\nf(x.cuda(), """\n""")\n'
-    findings = engine_run(data, "module.py", Settings(), Project()).findings
+    findings = check_file(data, "module.py", Settings(), Project()).findings
     monkeypatch.setattr(noqa, "comment_line", lambda source, module, line: line)  # inside the string
     assert noqa.add(data, findings) == (data, 0, findings)
 

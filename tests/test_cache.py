@@ -16,6 +16,7 @@ from devicefix.config.settings import Settings
 from devicefix.rules.registry import RULES
 from devicefix.runner import cache
 from devicefix.runner import run as runner
+from devicefix.runner.run import check_files
 
 FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
 
@@ -46,7 +47,7 @@ def old(files: Iterable[Path]) -> None:
 
 
 def found(folder: Path, settings: Settings) -> list[str]:
-    outcomes = runner.run(sorted(folder.glob("*.py")), settings)
+    outcomes = check_files(sorted(folder.glob("*.py")), settings)
     assert not any(outcome.error for outcome in outcomes)
     return [
         f"{outcome.path} {each.line} {each.column} {each.code} {each.message} {each.safety}"
@@ -73,8 +74,8 @@ def test_all_ways_of_running_find_the_same(tree: Path, tmp_path: Path) -> None:
 def test_a_warm_run_looks_at_nothing(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     plain = found(tree, settings)
-    monkeypatch.setattr(runner, "_look", None)
-    monkeypatch.setattr(runner, "_together", None)
+    monkeypatch.setattr(runner, "_first_pass", None)
+    monkeypatch.setattr(runner, "_second_passes", None)
     assert found(tree, settings) == plain
 
 
@@ -85,9 +86,11 @@ def test_only_what_has_changed_is_looked_at(
     found(tree, settings)
     (tree / "m1.py").write_text("import torch\n\nx = x.cuda()\n")
     (tree / "m2.py").touch()  # another time, the same content
-    looked, look = [], runner._look
+    looked, look = [], runner._first_pass
     monkeypatch.setattr(
-        runner, "_look", lambda settings, among, path: (looked.append(path), look(settings, among, path))[1]
+        runner,
+        "_first_pass",
+        lambda settings, among, path: (looked.append(path), look(settings, among, path))[1],
     )
     changed = found(tree, settings)
     assert looked == [str(tree / "m1.py")]
@@ -121,7 +124,7 @@ def test_a_change_during_a_run_is_seen_by_the_next(tree: Path, tmp_path: Path) -
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     paths = [os.fspath(path) for path in sorted(tree.iterdir())]
     kept = cache.Cache(tmp_path / "cache", settings)
-    seen = {path: runner._look(settings, len(paths), path) for path in paths}
+    seen = {path: runner._first_pass(settings, len(paths), path) for path in paths}
     changed = tree / "m1.py"
     changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
     os.utime(changed, (0, 0))  # as a copy that keeps the time

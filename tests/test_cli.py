@@ -144,14 +144,14 @@ def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
 ) -> None:
     for name in ("odd.py", "tied.py"):
         (tmp_path / name).write_text(TIED)
-    real = engine.examine
+    real = engine.check_module
 
     def failing(facts: Facts, path: str, *rest: Any) -> object:
         if path == "odd.py":
             raise ZeroDivisionError("by\nzero")
         return real(facts, path, *rest)
 
-    monkeypatch.setattr(engine, "examine", failing)
+    monkeypatch.setattr(engine, "check_module", failing)
     done = run("rewrite", "--in-place")
     assert done.exit_code == 2
     told = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
@@ -167,7 +167,7 @@ def test_an_error_outside_of_the_engine_has_no_traceback_either(
     def failing(*_: object) -> None:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(runner, "run", failing)
+    monkeypatch.setattr(runner, "check_files", failing)
     done = run("check")
     assert done.exit_code == 2
     assert done.stderr.startswith(
@@ -179,7 +179,7 @@ def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "run", interrupted)
+    monkeypatch.setattr(runner, "check_files", interrupted)
     done = run("check", "--quiet")
     assert (done.exit_code, done.stdout) == (130, "")
     assert "Aborted" not in done.stderr

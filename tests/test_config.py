@@ -168,7 +168,7 @@ def test_a_file_of_its_own_holds_the_keys_at_the_top(tmp_path: Path) -> None:
     assert str(caught.value) == f"{file}:2:1: the configuration has no key 'jbos'; did you mean 'jobs'?"
     file.write_text("[tool.devicefix]\njobs = 3\n")
     with pytest.raises(
-        ConfigError, match=r"in a devicefix.toml the keys stand at the top, without \[tool.devicefix\]"
+        ConfigError, match=r"in a devicefix.toml the keys are at the top level, without \[tool.devicefix\]"
     ):
         load(file, known_codes)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
+from devicefix.engine.file import check_file
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.model import Finding, Safety
@@ -52,7 +52,7 @@ def test_examples(example: str, codes: str, outcome: str) -> None:
     extra = any(not RULES[code].default for code in wanted)
     data = (PREAMBLE + "\n".join(lines) + "\n").encode()
     settings = Settings(fix=True, unsafe_fixes=True, select=("DF",) if extra else ())
-    result = run(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+    result = check_file(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
     if not wanted:
         assert [finding.code for finding in result.findings] == []
     for code in wanted:

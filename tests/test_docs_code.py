@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from devicefix.cli import main
 from devicefix.config.settings import Settings
-from devicefix.files.markdown import Docs
+from devicefix.files.markdown.document import Docs
 from devicefix.model import Outcome
 from devicefix.model import Result as Looked
-from devicefix.runner.run import run_one
+from devicefix.runner.run import check_text
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 CODE = ["import torch", "", "def f(x):", "    return x.cuda()"]
@@ -24,7 +24,7 @@ FIXED = ["import torch", "", DEVICE, "", "def f(x):", "    return x.to(device)"]
 
 
 def look(text: str, path: str = "a.md", **options: Any) -> Outcome:
-    outcome = run_one(text.encode(errors="surrogateescape"), path, Settings(**options))
+    outcome = check_text(text.encode(errors="surrogateescape"), path, Settings(**options))
     assert outcome.error is None
     return outcome
 
@@ -138,7 +138,7 @@ def test_what_does_not_change_stays(lines: list[tuple[str, str]], path: str) -> 
     data = "".join(map("".join, lines)).encode()
     document = Docs(data, path)
     results = [Looked(path, output=module) for module in document.modules]
-    output = document.result(path, results, Settings()).output
+    output = document.result(path, results, []).output
     assert output == (data if results else None)
 
 

@@ -138,14 +138,14 @@ def test_workers_need_not_see_the_disk(
 ) -> None:
     """A path that is relative to another folder than that of the worker leads nowhere there."""
     from devicefix.config.settings import Settings
-    from devicefix.runner import run as runner
+    from devicefix.runner.run import check_files
 
     workers(start, scheduler, 1, tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("some.py").write_text("import torch\n\nx = torch.ones(2).cuda()\n")
     paths = [Path("some.py"), Path("missing.py")]
-    some, missing = runner.run(paths, Settings(executor=f"dask://{scheduler}"))
+    some, missing = check_files(paths, Settings(executor=f"dask://{scheduler}"))
     assert [each.code for each in some.result.findings] == ["DF101"]
     assert missing.error == "No such file or directory"
 

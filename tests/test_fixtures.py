@@ -25,7 +25,7 @@ import pytest
 import torch
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
+from devicefix.engine.file import check_file
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.verify.runtime.machine import Machine, Played
@@ -67,7 +67,9 @@ def sources(name: str, side: str) -> dict[str, bytes]:
 def rewrite(modules: dict[str, bytes]) -> dict[str, bytes]:
     """What `devicefix rewrite --in-place` leaves of the modules of one program."""
     project = Project.of(summarize(source, path) for path, source in modules.items())
-    results = {path: run(source, path, Settings(fix=True), project) for path, source in modules.items()}
+    results = {
+        path: check_file(source, path, Settings(fix=True), project) for path, source in modules.items()
+    }
     return {path: results[path].output or source for path, source in modules.items()}
 
 

@@ -24,7 +24,7 @@ from test_suggestion import replaced
 
 from devicefix.cli import main
 from devicefix.config.settings import Settings
-from devicefix.engine import check as engine
+from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 from devicefix.files.text import Source
 from devicefix.model import Finding, Fix, Replacement
@@ -217,7 +217,7 @@ def test_rows_show_what_the_file_holds_and_what_the_fix_makes(rule: type[Rule]) 
     for example in rule.MATCHES:
         source = Source(example.before.encode())
         settings = Settings(select=(rule.code,), target=rule.targets[0], replacements=True)
-        for finding in engine.run(example.before.encode(), "module.py", settings, Project()).findings:
+        for finding in check_file(example.before.encode(), "module.py", settings, Project()).findings:
             after = replaced(source.text, finding.fix.replacements) if finding.fix else source.text
             shown = before_after.rows(finding, lambda _, source=source: source)
             hold(shown, source.text, after)

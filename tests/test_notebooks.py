@@ -19,9 +19,8 @@ from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.files.notebook.cells import Joined, as_python, is_masked
 from devicefix.files.notebook.json_text import Value, with_lines
-from devicefix.model import Outcome
-from devicefix.rewrite.selfcheck import SelfCheckError
-from devicefix.runner.run import run_one
+from devicefix.model import Outcome, SelfCheckError
+from devicefix.runner.run import check_text
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 IMPORT = "import torch"
@@ -44,7 +43,7 @@ def notebook(*cells: str | dict[str, Any], **metadata: Any) -> bytes:
 
 
 def look(data: bytes, **options: Any) -> Outcome:
-    outcome = run_one(data, "a.ipynb", Settings(**options))
+    outcome = check_text(data, "a.ipynb", Settings(**options))
     assert outcome.error is None
     return outcome
 
@@ -316,12 +315,12 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
 @pytest.mark.parametrize(
     "data, found",
     [
-        (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is none"),
+        (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is not"),
         (b"[1, 'torch.cuda']", "1:5 DF901 a notebook is JSON"),
         (b'["torch.cuda"]', "1:1 DF901 it is not what Jupyter writes"),
         (b'{"cells": "torch.cuda", "nbformat": 4}', "1:1 DF901 it has no list of cells"),
         (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
-        (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is written in UTF-8"),
+        (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is UTF-8"),
         (b"[" * 100_000 + b"torch.cuda", "1:1 DF901"),
         (b"", ""),
         (b"{", ""),

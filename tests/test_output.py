@@ -318,13 +318,13 @@ def test_sarif_is_valid_by_the_schema_that_it_names(
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let looking at a file fail."""
-    run_all = runner.run
+    run_all = runner.check_files
 
     def run(files: list[Path], settings: Any) -> list[Outcome]:
         outcomes = run_all([file for file in files if file.name != name], settings)
         return [*outcomes, Outcome(name, Found(name), error="it's <gone>\x00")]
 
-    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(runner, "check_files", run)
 
 
 def test_sarif_names_rules_places_and_failures(
@@ -531,7 +531,7 @@ def test_a_file_gets_the_output_and_the_terminal_the_summary(run: Run, tmp_path:
 
 
 def test_a_file_in_a_missing_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("it has looked at files first"))
+    monkeypatch.setattr(runner, "check_files", lambda *_: pytest.fail("it has looked at files first"))
     done = run("-o", "missing/out.json")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"Error: {Path('missing/out.json')}: there is no folder 'missing'\n"

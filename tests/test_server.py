@@ -490,13 +490,13 @@ async def test_tags_and_severities(code: Editor) -> None:
 BUG = """
 import devicefix.engine.check as engine
 
-def look(facts, *rest, real=engine.look):
+def check_module(facts, *rest, real=engine.check_module):
     print("what a careless library prints")
     if "bug" in facts.source.text:
         raise LookupError("a bug of ours")
     return real(facts, *rest)
 
-engine.look = look
+engine.check_module = check_module
 from devicefix.cli import main
 main(["server"])
 """

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from devicefix.cli import main
 from devicefix.files import commit
-from devicefix.files import discover as files
 from devicefix.files import write as writing
+from devicefix.files.kinds import is_python
 from devicefix.files.write import Change
 from devicefix.runner import worktree
 
@@ -218,7 +218,7 @@ def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Run) -> None:
     others = {f".devicefix-{os.getppid()}-abc.tmp", ".devicefix-x-abc.tmp", "notes.tmp"}
     for name in (left, *others):
         Path(name).touch()
-    assert not files.is_python(str(left))
+    assert not is_python(str(left))
     run("rewrite", "-i")
     assert names() == {"a.py"} | others
 

@@ -88,7 +88,7 @@ class Program(click.Group):
                 raise  # who reads has seen enough; click ends the program
             if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
                 raise Trouble(str(problem.strerror)) from None
-            from devicefix.runner.run import internal_error
+            from devicefix.runner.errors import internal_error
 
             raise Trouble(internal_error(problem)) from None
 

@@ -134,7 +134,7 @@ def add_noqa(outcomes: list[Outcome], settings: Settings) -> bool:
 def _with_comments(path: str, data: bytes, findings: list[Finding]) -> Added:
     """A file with comments; one that is no module by its name is left as it is."""
     from devicefix.facts.comments import Added, add
-    from devicefix.files.discover import is_python
+    from devicefix.files.kinds import is_python
 
     if findings and (is_python(path) or not Path(path).suffix):
         return add(data, findings)

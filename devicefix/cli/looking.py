@@ -35,17 +35,17 @@ def survey(
     """As `look`, with what is wrong with each file that could not be looked at."""
     from devicefix.model import Outcome, Result
     from devicefix.runner import pool
-    from devicefix.runner import run as runner
+    from devicefix.runner.run import check_files, check_text
 
     trouble: list[OSError] = []
     pool.collect_less()
     if STDIN not in paths:
-        outcomes = runner.run(listed(paths, settings, trouble), settings)
+        outcomes = check_files(listed(paths, settings, trouble), settings)
     elif len(paths) > 1:
         raise click.UsageError("the standard input (-) does not go together with other paths")
     else:
         data = sys.stdin.buffer.read()
-        outcomes = [runner.run_one(data, stdin_filename or "-", settings)]
+        outcomes = [check_text(data, stdin_filename or "-", settings)]
     failed = [
         Outcome(str(problem.filename), Result(str(problem.filename)), error=problem.strerror or str(problem))
         for problem in trouble
@@ -59,9 +59,9 @@ def survey(
 def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) -> list[Path]:
     """The files that the paths name; what cannot be read of them goes into `trouble`."""
     from devicefix.report.concise import printable
-    from devicefix.runner.run import find
+    from devicefix.runner.run import find_files
 
-    found = find(paths, settings, trouble.append)
+    found = find_files(paths, settings, trouble.append)
     if settings.verbose:
         for file in found:
             click.echo(printable(str(file)), err=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 TARGETS = ("cuda", "accelerator")
 FORMATS = (
-    "full", "concise", "grouped", "json", "json-lines", "sarif", "github", "gitlab", "junit", "html",
+    "full", "concise", "grouped", "json", "json-lines", "jsonl", "sarif", "github", "gitlab", "junit", "html",
 )  # fmt: skip
 
 KnownCodes = Callable[[], Collection[str]]

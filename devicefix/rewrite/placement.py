@@ -7,7 +7,8 @@ import re
 from functools import cached_property
 
 from devicefix.facts import Facts, dotted
-from devicefix.rewrite.blocks import CELL_END, MAGIC, alone
+from devicefix.files.notebook.markers import CELL_END, MAGIC
+from devicefix.rewrite.blocks import alone
 
 IMPORT = "import torch"
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)

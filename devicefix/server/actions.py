@@ -15,7 +15,7 @@ from devicefix.rewrite.preview import title
 from devicefix.rules.pages import page, url
 from devicefix.rules.registry import RULES
 from devicefix.rules.unparsable import Unparsable
-from devicefix.server.inspect import Look, has_fix
+from devicefix.server.inspect import Inspection, has_fix
 from devicefix.server.text import Text
 
 SOURCE = "devicefix"
@@ -31,7 +31,7 @@ _FEW = 20  # findings at a place; of more than that, no title says what becomes 
 _CODE = re.compile(r"[A-Z]+\d+", re.I)
 
 
-def diagnostics(look: Look | None, text: Text) -> list[types.Diagnostic]:
+def diagnostics(look: Inspection | None, text: Text) -> list[types.Diagnostic]:
     """What was found, as an editor shows it."""
     return [_diagnostic(finding, text) for finding in look.findings] if look else []
 
@@ -52,7 +52,7 @@ def _diagnostic(finding: Finding, text: Text) -> types.Diagnostic:
     )
 
 
-def hover(look: Look, text: Text, position: types.Position) -> types.Hover | None:
+def hover(look: Inspection, text: Text, position: types.Position) -> types.Hover | None:
     """The pages of the rules that have found something at a place, or that a `noqa` there names."""
     line, column = text.character(position)
     for match in _named(text.lines[line - 1]):
@@ -104,7 +104,7 @@ class Action:
         each = self.finding
         return {"does": self.does, "at": [each.code, each.line, each.column] if each else None}
 
-    def edits(self, look: Look, text: Text) -> list[types.TextEdit]:
+    def edits(self, look: Inspection, text: Text) -> list[types.TextEdit]:
         """What it changes.
 
         Raises:
@@ -120,7 +120,7 @@ class Action:
         return [types.TextEdit(text.range(each), each.text) for each in fix.replacements] if fix else []
 
 
-def actions(look: Look, text: Text, where: types.Range, only: Iterable[str] | None) -> Iterator[Action]:
+def actions(look: Inspection, text: Text, where: types.Range, only: Iterable[str] | None) -> Iterator[Action]:
     """What can be done about the findings at a place, and about those of the file.
 
     Args:
@@ -147,7 +147,7 @@ def actions(look: Look, text: Text, where: types.Range, only: Iterable[str] | No
         yield Action(_ALL, FIX_ALL, "all")
 
 
-def again(data: Mapping[str, Any], look: Look) -> Action | None:
+def again(data: Mapping[str, Any], look: Inspection) -> Action | None:
     """The action that an earlier one of these data is now, None where it has no sense any more."""
     does, at = data["does"], data["at"]
     if at is None:
@@ -180,11 +180,11 @@ def _silence(finding: Finding) -> Action:
     return Action(text, types.CodeActionKind.QuickFix, "noqa", finding)
 
 
-def _can_be_silenced(look: Look, finding: Finding) -> bool:
+def _can_be_silenced(look: Inspection, finding: Finding) -> bool:
     return look.devices is not None and finding.code != UNUSED
 
 
-def _at(look: Look, text: Text, where: types.Range) -> Iterator[Finding]:
+def _at(look: Inspection, text: Text, where: types.Range) -> Iterator[Finding]:
     """The findings that a range touches."""
     start, end = text.character(where.start), text.character(where.end)
     for each in look.findings:

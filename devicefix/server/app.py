@@ -25,7 +25,7 @@ from devicefix.facts.project import Project
 from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
-from devicefix.server.inspect import FixError, Look
+from devicefix.server.inspect import FixError, Inspection
 from devicefix.server.text import Document, Text
 from devicefix.server.workspace import Workspace
 
@@ -49,7 +49,7 @@ class Server(LanguageServer):
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="devicefix")
         self._busy: set[str] = set()
         self._again: set[str] = set()
-        self._shown: dict[str, Look | None] = {}
+        self._shown: dict[str, Inspection | None] = {}
         self._projects: WeakSet[Project] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
         self._register()
@@ -165,11 +165,11 @@ class Server(LanguageServer):
         found = self.workspace.text_documents.get(unquote(uri))
         return found if isinstance(found, Document) else None
 
-    async def look(self, document: Document) -> tuple[Look | None, Text]:
+    async def look(self, document: Document) -> tuple[Inspection | None, Text]:
         """What is found in a document as it is now, and its text."""
         uri, path = document.uri, _path(document.uri)
 
-        def job() -> tuple[str, Look | None]:  # of what there is when its turn comes
+        def job() -> tuple[str, Inspection | None]:  # of what there is when its turn comes
             text = document.source
             return text, self.known.look(uri, path, text)
 
@@ -214,7 +214,7 @@ class Server(LanguageServer):
         finally:
             self._busy.discard(uri)
 
-    def _show(self, document: Document, look: Look | None, text: Text) -> None:
+    def _show(self, document: Document, look: Inspection | None, text: Text) -> None:
         uri = document.uri
         if self.document(uri) is not document or (uri in self._shown and self._shown[uri] is look):
             return
@@ -226,7 +226,7 @@ class Server(LanguageServer):
     def _publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
 
-    def _spread(self, look: Look | None) -> None:
+    def _spread(self, look: Inspection | None) -> None:
         """Look at the other documents, where the facts of this one have changed."""
         if look and look.project not in self._projects:
             self._projects.add(look.project)
@@ -318,7 +318,7 @@ class Server(LanguageServer):
         return offered
 
     async def _edit(
-        self, action: Action, document: Document, look: Look, text: Text
+        self, action: Action, document: Document, look: Inspection, text: Text
     ) -> types.WorkspaceEdit | None:
         """What an action changes, None where it can't be done."""
         try:

@@ -17,7 +17,8 @@ from devicefix.config.version import __version__
 from devicefix.files.discover import excluded
 from devicefix.report.concise import printable
 from devicefix.rules import known_codes
-from devicefix.runner.run import internal_error, run_one
+from devicefix.runner.errors import internal_error
+from devicefix.runner.run import check_text
 
 TROUBLE = "DF000"  # what keeps devicefix from looking at a file
 
@@ -55,7 +56,7 @@ class Plugin:
         settings = _settings(Path(self.filename).parent)
         if excluded(self.filename, settings.exclude, settings.root, settings.extend_exclude):
             return
-        outcome = run_one(_bytes("".join(self.lines)), self.filename, settings)
+        outcome = check_text(_bytes("".join(self.lines)), self.filename, settings)
         if outcome.error:
             yield self._trouble(outcome.error)
         for finding in outcome.result.findings:

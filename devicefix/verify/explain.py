@@ -8,7 +8,7 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.model import Finding
-from devicefix.runner import run as runner
+from devicefix.runner.run import check_files
 from devicefix.verify.verdict import Place, Run
 
 _CAUSES = {
@@ -56,7 +56,7 @@ def _findings(path: str) -> list[Finding]:
     """What all rules find in a file."""
     if not os.path.isfile(path):
         return []
-    return runner.run([Path(path)], Settings(quiet=True))[0].result.findings
+    return check_files([Path(path)], Settings(quiet=True))[0].result.findings
 
 
 def _advice(finding: Finding, settings: Settings) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
-from devicefix.runner import run as runner
+from devicefix.runner.run import check_files
 
 _NOT_COPIED = shutil.ignore_patterns(".git", "__pycache__", ".venv", "venv")
 
@@ -66,7 +66,7 @@ def _rewritten(sources: list[Path], settings: Settings, program: Program) -> Ite
         lambda problem: None,
         extend_exclude=settings.extend_exclude,
     )
-    for outcome in runner.run(found, replace(settings, fix=True, quiet=True)):
+    for outcome in check_files(found, replace(settings, fix=True, quiet=True)):
         if outcome.error:
             program.errors.append(f"{outcome.path}: {outcome.error}")
         elif outcome.result.output is not None:
