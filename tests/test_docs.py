@@ -1,4 +1,4 @@
-"""The documentation says what the rules do."""
+"""Tests of the examples in docs/patterns.md."""
 
 from __future__ import annotations
 

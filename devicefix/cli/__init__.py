@@ -1,4 +1,4 @@
-"""The command line: parse the arguments, call, print."""
+"""Parse the arguments of each command, call the rooms below, and print the result."""
 
 from __future__ import annotations
 

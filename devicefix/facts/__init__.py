@@ -1,4 +1,4 @@
-"""What is known of one module before any rule looks at it."""
+"""Collect facts about a module and the project: scopes, values, guards, control flow, copies."""
 
 from devicefix.facts.guards import ASKS, AVAILABLE, of_any_count, refuses, returns
 from devicefix.facts.module import Facts

@@ -1,4 +1,4 @@
-"""What a run tells, one format a module."""
+"""Render findings, one module per output format."""
 
 from __future__ import annotations
 

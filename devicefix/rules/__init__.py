@@ -1,4 +1,4 @@
-"""What is found and what becomes of it: one rule a file, with its page and its examples."""
+"""Find ties to CUDA and build their fixes, one module per rule."""
 
 from __future__ import annotations
 
