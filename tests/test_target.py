@@ -8,11 +8,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from helpers import analyze
 
 from devicefix.config.settings import Settings
 from devicefix.engine import check as engine
-from devicefix.engine.check import run
-from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.model import Result
 from devicefix.runner import run as runner
@@ -24,9 +23,8 @@ TYPE = 'torch.accelerator.current_accelerator().type if torch.accelerator.is_ava
 
 
 def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> Result:
-    data = dedent(text).encode()
-    settings = Settings(fix=True, unsafe_fixes=unsafe, target="accelerator", torch_version=version)
-    return run(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+    options = {"unsafe_fixes": unsafe, "target": "accelerator", "torch_version": version}
+    return analyze(dedent(text), fix=True, **options)
 
 
 def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
@@ -209,7 +207,7 @@ def test_every_use_is_reported(text: str) -> None:
 
 def test_cuda_remains_the_default_target() -> None:
     data = b"import torch\n\ntorch.cuda.empty_cache()\n"
-    assert run(data, "module.py", Settings(select=("DF",)), Project()).findings == []
+    assert analyze(data, select=("DF",)).findings == []
 
 
 def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
