@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 import devicefix
 from devicefix import Location, Replacement, check_paths, check_source, find_config, rewrite_source
@@ -22,7 +23,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 x = torch.ones(1).to(device)
 """
-PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+PAGE = ROOT / "docs" / "api.md"
 
 # A user's program that uses all of it.
 PROGRAM = """

@@ -9,11 +9,10 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from helpers import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.rules.config_file.examine import LARGEST, check
@@ -293,13 +292,12 @@ def test_which_files(path: str, is_one: bool) -> None:
     assert (kind_of(path) is Kind.CONFIG) is is_one
 
 
-def test_the_option_and_the_key_take_them_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_option_and_the_key_take_them_in(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "a.yaml").write_text("device: cuda\n")
     (tmp_path / "b.py").write_text("import torch\n\nx = torch.ones(2).cuda()\n")
 
     def lines(*arguments: str) -> list[str]:
-        done = CliRunner(catch_exceptions=False).invoke(main, arguments)
+        done = cli(*arguments)
         return [line.split(" ")[1] for line in done.stdout.splitlines() if " DF" in line]
 
     assert lines("check") == ["DF101"]
@@ -310,13 +308,13 @@ def test_the_option_and_the_key_take_them_in(tmp_path: Path, monkeypatch: pytest
     assert lines("check") == ["DF905", "DF101"]
     assert lines("check", "--no-config-files") == ["DF101"]
     before = (tmp_path / "a.yaml").read_bytes()
-    CliRunner(catch_exceptions=False).invoke(main, ["rewrite", "--in-place"])
+    cli("rewrite", "--in-place")
     assert (tmp_path / "a.yaml").read_bytes() == before
     assert "cuda()" not in (tmp_path / "b.py").read_text()
 
 
-def test_many_files_in_processes(tmp_path: Path) -> None:
+def test_many_files_in_processes(tmp_path: Path, cli: Cli) -> None:
     for number in range(50):
         (tmp_path / f"{number:02}.yaml").write_text("device: cuda\n")
-    done = CliRunner(catch_exceptions=False).invoke(main, ["check", "--config-files", "-j2", str(tmp_path)])
+    done = cli("check", "--config-files", "-j2", tmp_path)
     assert done.stdout.count("DF905") == 50

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers import devicefix
 
 from devicefix.config.settings import Settings
 from devicefix.rules.registry import RULES
@@ -170,19 +169,8 @@ def test_where_no_cache_can_be_written_there_is_none(tree: Path, tmp_path: Path)
 
 
 def test_runs_at_the_same_time_do_no_harm(tree: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "devicefix",
-        "check",
-        "-q",
-        "--cache-dir",
-        str(tmp_path / "cache"),
-        str(tree),
-    ]
-
     def run(_: int) -> str:
-        return subprocess.run(command, capture_output=True, text=True).stdout
+        return devicefix("check", "-q", "--cache-dir", tmp_path / "cache", tree).stdout
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(run, range(8)))) == 1
@@ -190,10 +178,10 @@ def test_runs_at_the_same_time_do_no_harm(tree: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_line(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, "-m", "devicefix", "check", "-q", str(tree)]
+    command = ("check", "-q", tree)
     monkeypatch.delenv("DEVICEFIX_CACHE_DIR", raising=False)
-    plain = subprocess.run([*command, "--no-cache"], cwd=tmp_path, capture_output=True)
+    plain = devicefix(*command, "--no-cache", cwd=tmp_path)
     assert not (tmp_path / cache.NAME).exists()
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True).stdout == plain.stdout
+    assert devicefix(*command, cwd=tmp_path).stdout == plain.stdout
     assert (tmp_path / cache.NAME / ".gitignore").read_text() == "*\n"
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True).stdout == plain.stdout
+    assert devicefix(*command, cwd=tmp_path).stdout == plain.stdout

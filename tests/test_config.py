@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from helpers import Cli
 
-from devicefix.cli import COMMANDS, main
+from devicefix.cli import COMMANDS
 from devicefix.config.load import find, load, read
 from devicefix.config.settings import KEYS, ConfigError, Key, Settings
 from devicefix.rules import known_codes
-
-Run = Callable[..., Result]
 
 CODES = ("DF901",)
 
@@ -194,15 +192,6 @@ def test_the_nearest_file_is_found_and_in_a_folder_its_own_before_pyproject(tmp_
 # -- the table of keys, and what shows it --------------------------------------------------------------
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The program, in an empty folder. Any exception but the exit itself is an error of the test."""
-    monkeypatch.chdir(tmp_path)
-    for key in KEYS.values():
-        monkeypatch.delenv(key.variable or "-", raising=False)
-    return lambda *arguments, **options: CliRunner(catch_exceptions=False).invoke(main, arguments, **options)
-
-
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
     file = tmp_path / "devicefix.toml"
@@ -215,23 +204,23 @@ def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
     assert hash(settings) != hash(default)
 
 
-def test_every_key_is_an_option_with_its_help(run: Run) -> None:
-    shown = "".join(run(name, "--help").output for name in COMMANDS)
+def test_every_key_is_an_option_with_its_help(cli: Cli) -> None:
+    shown = "".join(cli(name, "--help").output for name in COMMANDS)
     shown = re.sub(r"\s+", " ", shown)
     for key in KEYS.values():
         assert f"--{key.name}" in shown
         assert key.summary in shown
 
 
-def test_config_shows_what_is_in_force_and_where_it_comes_from(run: Run, tmp_path: Path) -> None:
-    assert "# configuration: none" in run("config").stdout
+def test_config_shows_what_is_in_force_and_where_it_comes_from(cli: Cli, tmp_path: Path) -> None:
+    assert "# configuration: none" in cli("config").stdout
     (tmp_path / "pyproject.toml").write_text(
         '[tool.devicefix]\nignore = ["DF7"]\nselect = [\n  "DF",\n]\nquiet = true\nexclude = ["a/"]\n'
     )
     file = tmp_path / "pyproject.toml"
 
-    def shown(*options: str, **more: object) -> dict[str, list[tuple[str, str]]]:
-        done = run("config", *options, **more)
+    def shown(*options: str, **more: Any) -> dict[str, list[tuple[str, str]]]:
+        done = cli("config", *options, **more)
         assert done.exit_code == 0
         found: dict[str, list[tuple[str, str]]] = {}
         for line in done.stdout.splitlines()[1:]:
@@ -267,33 +256,33 @@ def test_config_shows_what_is_in_force_and_where_it_comes_from(run: Run, tmp_pat
     assert selected["cache-dir"] == [("<none>", "--no-cache")]
 
 
-def test_config_as_json(run: Run, tmp_path: Path) -> None:
+def test_config_as_json(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     file = tmp_path / "sub" / "devicefix.toml"
     file.write_text("\njobs = 2\n")
-    settings = json.loads(run("config", "--output-format", "json", "--path", "sub").stdout)
+    settings = json.loads(cli("config", "--output-format", "json", "--path", "sub").stdout)
     assert [each["key"] for each in settings] == list(KEYS)
     assert next(each for each in settings if each["origin"] == "file") == {
         "key": "jobs", "value": 2, "origin": "file", "file": str(file), "line": 2,
     }  # fmt: skip
-    key = json.loads(run("config", "jobs", "--output-format", "json").stdout)
+    key = json.loads(cli("config", "jobs", "--output-format", "json").stdout)
     assert (key["name"], key["type"], key["example"]) == ("jobs", "int", "jobs = 4")
 
 
-def test_config_explains_a_key(run: Run) -> None:
+def test_config_explains_a_key(cli: Cli) -> None:
     for key in KEYS.values():
-        shown = run("config", key.name).stdout
+        shown = cli("config", key.name).stdout
         assert shown.startswith(f"# {key.name}\n\n{key.summary}\n")
         for part in (key.details, key.type, key.default, key.example):
             assert part in shown
-    done = run("config", "per-file-ignore")
+    done = cli("config", "per-file-ignore")
     assert done.exit_code == 2
     assert "there is no key 'per-file-ignore'; did you mean 'per-file-ignores'?" in done.stderr
 
 
-def test_config_tells_what_is_wrong(run: Run, tmp_path: Path) -> None:
+def test_config_tells_what_is_wrong(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "devicefix.toml").write_text('jobs = 2\ntorch-version = "new"\n')
-    done = run("config")
+    done = cli("config")
     assert (done.exit_code, done.stdout) == (2, "")
     assert (
         done.stderr

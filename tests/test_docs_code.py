@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from helpers import Cli, Git, analyze_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devicefix.cli import main
-from devicefix.config.settings import Settings
 from devicefix.files.markdown.document import Docs
-from devicefix.model import Outcome
-from devicefix.model import Result as Checked
-from devicefix.runner.run import check_text
+from devicefix.model import Outcome, Result
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 CODE = ["import torch", "", "def f(x):", "    return x.cuda()"]
@@ -24,9 +19,7 @@ FIXED = ["import torch", "", DEVICE, "", "def f(x):", "    return x.to(device)"]
 
 
 def check(text: str, path: str = "a.md", **options: Any) -> Outcome:
-    outcome = check_text(text.encode(errors="surrogateescape"), path, Settings(**options))
-    assert outcome.error is None
-    return outcome
+    return analyze_file(text, path, **options)
 
 
 def rewritten(text: str, path: str = "a.md") -> str:
@@ -34,10 +27,6 @@ def rewritten(text: str, path: str = "a.md") -> str:
     after = text if output is None else output.decode(errors="surrogateescape")
     assert check(after, path, fix=True).result.output is None
     return after
-
-
-def run(*arguments: str | Path, **more: Any) -> Result:
-    return CliRunner().invoke(main, [*map(str, arguments), "--no-cache"], catch_exceptions=False, **more)
 
 
 def block(before: str, code: list[str], after: str, prefix: str) -> str:
@@ -137,22 +126,23 @@ LINE = st.sampled_from(
 def test_unchanged_modules_leave_the_document_unchanged(lines: list[tuple[str, str]], path: str) -> None:
     data = "".join(map("".join, lines)).encode()
     document = Docs(data, path)
-    results = [Checked(path, output=module) for module in document.modules]
+    results = [Result(path, output=module) for module in document.modules]
     output = document.result(path, results, []).output
     assert output == (data if results else None)
 
 
-def test_documents_in_folders_need_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_folders_are_searched_with_the_option_only(tmp_path: Path, cli: Cli, git: Git) -> None:
     text = block("# Use\n\n```python", CODE, "```", "")
     (tmp_path / "a.md").write_text(text)
-    assert run("check", ".").exit_code == 0
+    assert cli("check", "--no-cache", ".").exit_code == 0
     line = "a.md:7:12: DF101 [*] `.cuda()` needs CUDA: use `.to(device)`"
     for arguments in (("--docs", "."), ("a.md",)):
-        assert line in run("check", "--output-format", "concise", *arguments).output.splitlines()
+        assert (
+            line in cli("check", "--no-cache", "--output-format", "concise", *arguments).output.splitlines()
+        )
     (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\ndocs = true\n")
-    assert run("check", ".").exit_code == 1
-    assert run("check", "--no-docs", ".").exit_code == 0
-    patch = run("rewrite", ".", "-q").stdout
-    subprocess.run(["git", "apply"], input=patch, text=True, check=True, cwd=tmp_path)
+    assert cli("check", "--no-cache", ".").exit_code == 1
+    assert cli("check", "--no-cache", "--no-docs", ".").exit_code == 0
+    patch = cli("rewrite", "--no-cache", ".", "-q").stdout
+    git("apply", data=patch)
     assert (tmp_path / "a.md").read_text() == rewritten(text)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 import pytest
+from helpers import analyze
 
 from devicefix.config.settings import Settings
 from devicefix.engine.check import matters
 from devicefix.engine.file import check_file
-from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.model import Result
 
@@ -17,10 +17,7 @@ DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\
 
 
 def rewrite(data: bytes | str, others: dict[str, str] | None = None, **settings: object) -> Result:
-    data = data.encode() if isinstance(data, str) else data
-    files = {name: text.encode() for name, text in (others or {}).items()} | {"m.py": data}
-    project = Project.of(summarize(content, name) for name, content in files.items())
-    return check_file(data, "m.py", Settings(fix=True, **settings), project)  # type: ignore[arg-type]
+    return analyze(data, path="m.py", others=others, fix=True, **settings)
 
 
 def text_of(result: Result) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from helpers import ROOT, Git, ProjectFolder
 
 from devicefix.config.load import load
 from devicefix.rules import known_codes
 
-ROOT = Path(__file__).parents[1]
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<marks>```+)(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)(?P=marks)$",
     re.M | re.S,
@@ -78,22 +78,13 @@ PAGES = sorted({block.page for block in BLOCKS if block.language == "bash"})
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a git repository with a branch `main` and a small program that is tied to CUDA."""
-    folder = tmp_path / "project"
-    (folder / "src").mkdir(parents=True)
-    (folder / "src" / "net.py").write_text(NETWORK)
-    (folder / "train.py").write_text(TRAIN)
-    (folder / "demo.ipynb").write_text(json.dumps(NOTEBOOK, indent=1) + "\n")
-    (folder / "README.md").write_text(PAGE)
-    (folder / "config.yaml").write_text("device: cuda\n")
-    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x"]
-    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
-    subprocess.run([*git, "add", "."], check=True)
-    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
-    monkeypatch.chdir(folder)
+def tied_project(project: ProjectFolder, git: Git, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a small program tied to CUDA, in a git repository with a branch `main`."""
+    files = {"src/net.py": NETWORK, "train.py": TRAIN, "README.md": PAGE, "config.yaml": "device: cuda\n"}
+    project.write({**files, "demo.ipynb": json.dumps(NOTEBOOK, indent=1) + "\n"})
+    git.commit_all()
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    return folder
+    return project.path
 
 
 @pytest.mark.slow
@@ -113,8 +104,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_work(page: Path, project: Path) -> None:
-    """Run the commands of a page in order: each exits with 0, or with 1 for findings."""
+def test_commands_work(page: Path, tied_project: Path) -> None:
+    """Those of a page, one after the other, end with 0, or with 1 for findings."""
     for command in commands(page):
         words = shlex.split(command, comments=True)
         if words[:2] == ["pip", "install"]:
@@ -123,7 +114,7 @@ def test_commands_work(page: Path, project: Path) -> None:
         if command in ELSEWHERE:
             assert ELSEWHERE[command].exists()
             continue
-        folder = ROOT if words[0] == "pytest" else project
+        folder = ROOT if words[0] == "pytest" else tied_project
         done = subprocess.run(
             ["bash", "-c", command],
             check=False,

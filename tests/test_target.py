@@ -8,11 +8,11 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from helpers import analyze
 
 from devicefix.config.settings import Settings
 from devicefix.engine import fix
-from devicefix.engine.file import Module, check_file
-from devicefix.facts.exports import summarize
+from devicefix.engine.file import Module
 from devicefix.facts.project import Project
 from devicefix.model import Result
 from devicefix.runner.run import check_files
@@ -24,9 +24,8 @@ TYPE = 'torch.accelerator.current_accelerator().type if torch.accelerator.is_ava
 
 
 def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> Result:
-    data = dedent(text).encode()
-    settings = Settings(fix=True, unsafe_fixes=unsafe, target="accelerator", torch_version=version)
-    return check_file(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+    options = {"unsafe_fixes": unsafe, "target": "accelerator", "torch_version": version}
+    return analyze(dedent(text), fix=True, **options)
 
 
 def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
@@ -209,7 +208,7 @@ def test_every_use_is_reported(text: str) -> None:
 
 def test_cuda_remains_the_default_target() -> None:
     data = b"import torch\n\ntorch.cuda.empty_cache()\n"
-    assert check_file(data, "module.py", Settings(select=("DF",)), Project()).findings == []
+    assert analyze(data, select=("DF",)).findings == []
 
 
 def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
