@@ -44,7 +44,7 @@ def _pytest(modules: Modules) -> None:
 
 
 def _torchscript(modules: Modules) -> None:
-    """Patch TorchScript, which compiles a function from the source that `inspect` finds in the user's file."""
+    """Patch TorchScript, which compiles a function from the source that `inspect` finds."""
     sources: Any = sys.modules["torch._sources"]
     read = sources.get_source_lines_and_file
 

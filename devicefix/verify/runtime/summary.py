@@ -35,7 +35,7 @@ def summarize(tensor: torch.Tensor, device: str | None = None) -> dict[str, Any]
     Returns:
         `dtype`, `shape` and `device`; for a single element `item`; for more, the `digest` of the bytes, a
         `sample` of the elements, and the `mean` and `abs` (the mean of the absolute values) of the finite
-        ones, with `nonfinite` (the number of others) if there are any. A complex number counts as two elements.
+        ones, with `nonfinite` (the number of others) if there are any. A complex number counts as two.
     """
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         summary: dict[str, Any] = {
