@@ -28,7 +28,7 @@ from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
-from devicefix.verify.runtime.machine import Machine, Played
+from devicefix.verify.runtime.machine import Machine, Simulation
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))
@@ -283,7 +283,7 @@ def main(kind: str) -> None:
         if kind == "cpu":
             results[name] = run_program(path, None)
         else:
-            with Played(Machine(gpus=4, separate_generators=True, trace=[])) as machine:
+            with Simulation(Machine(gpus=4, separate_generators=True, trace=[])) as machine:
                 results[name] = run_program(path, machine)
     print(json.dumps(results))
 
