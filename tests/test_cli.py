@@ -212,7 +212,7 @@ def test_rewrite_prints_a_patch_and_writes_nothing(run: Run, tmp_path: Path) -> 
     assert done.exit_code == 1
     assert done.stdout.startswith("diff --git a/tied.py b/tied.py\n--- a/tied.py\n+++ b/tied.py\n@@ ")
     assert "-x = torch.ones(2).cuda()\n" in done.stdout
-    assert done.stderr == "Would fix 1 finding in 1 file (write them with --in-place); 0 findings remain.\n"
+    assert done.stderr == "Would fix 1 finding in 1 file (apply with --in-place); 0 findings remain.\n"
     assert (tmp_path / "tied.py").read_text() == TIED
 
 

@@ -27,7 +27,7 @@ from devicefix.model import Finding, Outcome, Replacement
 from devicefix.model import Result as Found
 from devicefix.report import FORMATS
 from devicefix.report.checked import File
-from devicefix.report.excerpt import hunks
+from devicefix.report.hunks import hunks
 from devicefix.runner import run as runner
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
@@ -482,7 +482,8 @@ def test_html_shows_code_as_text(run: Run, tmp_path: Path) -> None:
 
 def test_html_says_what_is_missing_before_it_looks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.delitem(sys.modules, "devicefix.report.html", raising=False)
+    for module in ("environment", "html"):
+        monkeypatch.delitem(sys.modules, f"devicefix.report.{module}", raising=False)
     done = run("--output-format", "html")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "Error: jinja2 is missing; install it with: pip install 'devicefix[report]'\n"

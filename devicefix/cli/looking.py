@@ -58,7 +58,7 @@ def survey(
 
 def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) -> list[Path]:
     """The files that the paths name; what cannot be read of them goes into `trouble`."""
-    from devicefix.report.concise import printable
+    from devicefix.report.wording import printable
     from devicefix.runner.run import find_files
 
     found = find_files(paths, settings, trouble.append)
@@ -72,14 +72,14 @@ def listed(paths: tuple[Path, ...], settings: Settings, trouble: list[OSError]) 
 
 def complain(path: str, problem: str) -> None:
     """Print what is wrong with a file."""
-    from devicefix.report.concise import printable
+    from devicefix.report.wording import printable
 
     click.echo(f"{printable(path)}: {click.style('error:', fg='red')} {printable(problem)}", err=True)
 
 
 def warn(path: str, problem: str) -> None:
     """Print what is odd about a file."""
-    from devicefix.report.concise import printable
+    from devicefix.report.wording import printable
 
     click.echo(f"{printable(path)}: {click.style('warning:', fg='yellow')} {printable(problem)}", err=True)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.looking import look, status
+from devicefix.cli.looking import status, survey
 from devicefix.cli.options import STDIN, Trouble, common, common_folder, settings_for
 
 if TYPE_CHECKING:
-    from devicefix.model import Outcome
+    from devicefix.report.checked import Checked
 
 BY_DEFAULT = Path("devicefix-report.html")
 
@@ -49,44 +48,34 @@ def report(
     The page needs no network and no server. The exit status is 0 also when there are findings.
     """
     try:
-        from devicefix.report import page
+        from devicefix.report import migration_page as page
     except ImportError as problem:
         raise Trouble(f"report needs {problem.name}: pip install 'devicefix[report]'") from None
+    from devicefix.report.checked import Checked
     from devicefix.report.migration import migration
 
     if output != STDIN and not output.parent.is_dir():
         raise Trouble(f"{output}: there is no folder {str(output.parent)!r}")
     settings = replace(settings_for(paths, config_file, stdin_filename, given), replacements=True)
-    outcomes, failed = look(paths, stdin_filename, settings)
-    tied = [outcome for outcome in outcomes if outcome.result.findings]
-    contents = [(outcome.path, _content(outcome), outcome.result.findings) for outcome in tied]
+    outcomes, failed = survey(paths, stdin_filename, settings)
+    checked = Checked(outcomes, failed, settings)
     about = page.About(
         title or common_folder(paths).resolve().name,
-        _revision(common_folder(paths), contents),
+        _revision(common_folder(paths), checked),
         _now() if timestamp else "",
     )
-    data = page.html(migration(contents, len(outcomes), failed), about).encode()
+    data = page.html(migration(checked), about).encode()
     if output == STDIN:
         click.echo(data, nl=False)
     else:
         _write(output, data)
         if not settings.quiet:
             click.echo(f"Wrote the report to {output}")
-    ctx.exit(status(failed, findings=False))
+    ctx.exit(status(len(failed), findings=False))
 
 
-def _content(outcome: Outcome) -> bytes:
-    """What the findings of a file are about."""
-    if outcome.before:
-        return outcome.before
-    try:
-        return Path(outcome.path).read_bytes()
-    except OSError:  # gone since it was looked at
-        return b""
-
-
-def _revision(folder: Path, contents: Iterable[tuple[str, bytes, object]]) -> str:
-    """The commit that the code is of, empty where there is none."""
+def _revision(folder: Path, checked: Checked) -> str:
+    """Return the commit of the checked code, and whether files with findings differ from it."""
     from devicefix.files import discover as files
     from devicefix.files.write import Change
     from devicefix.runner import worktree
@@ -94,9 +83,9 @@ def _revision(folder: Path, contents: Iterable[tuple[str, bytes, object]]) -> st
     head = files.git(os.fspath(folder), "rev-parse", "--short=12", "HEAD")
     if head is None:
         return ""
-    kept = (Change(path, data, data) for path, data, _ in contents if os.path.exists(path))
+    kept = (Change(file.path, file.data, file.data) for file in checked.files if os.path.exists(file.path))
     changed, _ = worktree.uncommitted(kept)
-    return head.decode().strip() + (", with changes that are not committed" if changed else "")
+    return head.decode().strip() + (", with uncommitted changes" if changed else "")
 
 
 def _now() -> str:

@@ -120,7 +120,7 @@ def warn_of(outcomes: Iterable[Outcome], require_clean: bool) -> None:
 
 def some(paths: list[str]) -> str:
     """Some paths as the subject of a sentence."""
-    from devicefix.report.concise import printable
+    from devicefix.report.wording import printable
 
     names = ", ".join(map(printable, paths[:3])) + (", …" if len(paths) > 3 else "")
     return f"{len(paths)} files ({names}) are" if len(paths) > 1 else f"1 file ({names}) is"

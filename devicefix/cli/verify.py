@@ -202,7 +202,7 @@ def perform_for(
 
 def perform(task: Task, settings: Settings, rewritten: list[New] | None = None) -> Report:
     """Do what a task asks for, with a word now and then of how far it is."""
-    from devicefix.report.concise import printable
+    from devicefix.report.wording import printable
     from devicefix.verify import session
 
     try:

@@ -15,7 +15,7 @@ from devicefix.config import load
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.version import __version__
 from devicefix.files.discover import excluded
-from devicefix.report.concise import printable
+from devicefix.report.wording import printable
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
 from devicefix.runner.run import check_text
