@@ -288,7 +288,7 @@ def test_config_explains_a_key(run: Run) -> None:
             assert part in shown
     done = run("config", "per-file-ignore")
     assert done.exit_code == 2
-    assert "there is no key 'per-file-ignore'; did you mean 'per-file-ignores'?" in done.stderr
+    assert "unknown key 'per-file-ignore'; did you mean 'per-file-ignores'?" in done.stderr
 
 
 def test_config_tells_what_is_wrong(run: Run, tmp_path: Path) -> None:

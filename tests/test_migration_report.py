@@ -148,7 +148,11 @@ def test_a_page_that_is_there_is_replaced_as_a_whole(run: Run, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("output", "words"),
-    [("none/page.html", "there is no folder 'none'"), ("lib", "is a directory"), ("l/p", "no folder 'l'")],
+    [
+        ("none/page.html", "the folder 'none' does not exist"),
+        ("lib", "is a directory"),
+        ("l/p", "the folder 'l' does not exist"),
+    ],
 )
 def test_where_it_cannot_be_written(run: Run, output: str, words: str) -> None:
     done = run("-o", output)
