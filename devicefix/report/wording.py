@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from devicefix.model import Finding
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from devicefix.model import Finding
 
 
 def printable(text: str) -> str:
