@@ -100,9 +100,9 @@ def test_what_no_comment_silences_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python train.py --device cuda\n")
     done = run("check", "--add-noqa", "--config-files")
     assert (done.exit_code, done.stdout) == (1, "Added 0 noqa directives.\n")
-    hint = "got no comment here: use a baseline or per-file-ignores"
-    assert f"broken.py:2:1: error: DF901 {hint}\n" in done.stderr
-    assert f"run.sh:1:17: error: DF905 {hint}\n" in done.stderr
+    hint = "here; use a baseline or per-file-ignores"
+    assert f"broken.py:2:1: error: no comment can suppress DF901 {hint}\n" in done.stderr
+    assert f"run.sh:1:17: error: no comment can suppress DF905 {hint}\n" in done.stderr
     assert (tmp_path / "run.sh").read_text() == "python train.py --device cuda\n"
 
 
@@ -146,7 +146,7 @@ def test_a_comment_that_does_nothing_is_not_silenced_by_one(run: Run, tmp_path: 
     (tmp_path / "free.py").write_text("x = 1  # noqa: DF101\n")
     done = run("check", "--add-noqa", "--extend-select", "DF001")
     assert (done.exit_code, done.stdout) == (1, "Added 0 noqa directives.\n")
-    assert done.stderr.startswith("free.py:1:8: error: DF001 ")
+    assert done.stderr.startswith("free.py:1:8: error: no comment can suppress DF001 ")
 
 
 def test_of_rules_that_are_off_nothing_is_unused(run: Run, tmp_path: Path) -> None:

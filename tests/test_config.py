@@ -277,7 +277,7 @@ def test_config_explains_a_key(cli: Cli) -> None:
             assert part in shown
     done = cli("config", "per-file-ignore")
     assert done.exit_code == 2
-    assert "there is no key 'per-file-ignore'; did you mean 'per-file-ignores'?" in done.stderr
+    assert "unknown key 'per-file-ignore'; did you mean 'per-file-ignores'?" in done.stderr
 
 
 def test_config_tells_what_is_wrong(cli: Cli, tmp_path: Path) -> None:

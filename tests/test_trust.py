@@ -102,7 +102,7 @@ def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Run) ->
     os.link("a.py", "../other")
     done = run("rewrite", "-i")
     assert done.exit_code == 0
-    assert done.stderr == "a.py: warning: it has other names (hard links), which keep the old content\n"
+    assert done.stderr == "a.py: warning: other hard links to this file keep the old content\n"
     assert Path("a.py").read_text() == FIXED
     assert Path("../other").read_text() == TIED
 
@@ -368,7 +368,7 @@ def test_nothing_is_clean_without_git_or_a_commit(run: Run) -> None:
 
 
 def test_require_clean_goes_with_in_place(run: Run) -> None:
-    assert "--require-clean goes with --in-place" in run("rewrite", "--require-clean").stderr
+    assert "--require-clean needs --in-place" in run("rewrite", "--require-clean").stderr
 
 
 # Hostile trees

@@ -513,7 +513,7 @@ def test_standard_input_reaches_the_program(folder: Folder) -> None:
     [
         (["missing.py"], "missing.py: no such file"),
         (["--memory", "lots", "train.py"], "no size such as 8G"),
-        (["-m", "-c", "train"], "do not go together"),
+        (["-m", "-c", "train"], "cannot be used together"),
         ([], "Missing argument"),
     ],
 )

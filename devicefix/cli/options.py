@@ -1,4 +1,4 @@
-"""The options that the commands share, and the settings that come of them."""
+"""The options that commands share, and the settings that result from them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,18 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 STDIN = Path("-")
-TROUBLE = 2  # the exit status of a run that could not do its work
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Trouble(click.ClickException):
-    """An error that ends the run, told in one line."""
-
-    exit_code = TROUBLE
 
 
 def _reading(read: Callable[[Any, Origin], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback that reads an option's value as the configuration would; paths start here."""
 
-    def callback(ctx: click.Context, param: click.Parameter, given: Any) -> Any:
+    def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:
         try:
             return read(given, Origin(Path(), known_codes)) if given else given
-        except ValueError as problem:
-            raise click.BadParameter(str(problem)) from None
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
     return callback
 
@@ -80,8 +73,8 @@ def _option(name: str) -> Callable[[Command], Command]:
     return click.option(spelled, *short, help=key.summary, envvar=key.variable, **_how(key.kind))
 
 
-def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What the codes that are being typed can become."""
+def complete_codes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the completions of the last code in a list of codes."""
     from click.shell_completion import CompletionItem
 
     from devicefix.rules.registry import RULES
@@ -95,7 +88,7 @@ def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def rule_options(command: Command) -> Command:
-    """The options that say which rules are on, for which files, and which of their fixes are wanted."""
+    """Add the options that select rules and files."""
     return _with(
         command,
         _option("select"),
@@ -109,49 +102,51 @@ def rule_options(command: Command) -> Command:
             "--config",
             "config_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Read the settings from this file, not from the nearest pyproject.toml or devicefix.toml.",
+            help="Read the settings from this file instead of the nearest devicefix.toml or pyproject.toml.",
         ),
     )
 
 
 def unsafe_option(command: Command) -> Command:
-    """The option that lets in fixes that are not safe."""
+    """Add the option that enables unsafe fixes."""
     return _option("unsafe-fixes")(command)
 
 
 def executor_option(command: Command) -> Command:
-    """The option that names other machines to do the work."""
+    """Add the option that checks files on other machines."""
 
-    def address(ctx: click.Context, param: click.Parameter, word: str | None) -> str | None:
-        if word is not None and not re.fullmatch(r"dask://([\w.-]+|\[[\da-fA-F:.]+\]):\d+", word):
+    def address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"dask://([\w.-]+|\[[\da-fA-F:.]+\]):\d+", value):
             raise click.BadParameter("must be dask://HOST:PORT, the address of a dask scheduler")
-        return word
+        return value
 
     return click.option(
         "--executor",
         metavar="dask://HOST:PORT",
         callback=address,
-        help="Spread the files over the workers of this dask cluster, not over the cores of this machine.",
+        help="Check the files on this dask cluster instead of on the cores of this machine.",
     )(command)
 
 
 def baseline_option(command: Command) -> Command:
-    """The option that names what is known already."""
+    """Add the option --baseline."""
     return _option("baseline")(command)
 
 
-def adopting_options(command: Command) -> Command:
-    """The options that help to take up devicefix where there are findings already."""
+def adoption_options(command: Command) -> Command:
+    """Add the options for code that already has findings."""
     return _with(
         command,
         baseline_option,
-        click.option("--write-baseline", is_flag=True, help="Write what is found into the --baseline."),
-        click.option("--add-noqa", is_flag=True, help="Silence what is found by comments in the files."),
+        click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file."),
+        click.option(
+            "--add-noqa", is_flag=True, help="Suppress all findings with `noqa` comments in the files."
+        ),
     )
 
 
 def output_options(command: Command) -> Command:
-    """The options that say how to tell what was found, and where."""
+    """Add the options for the output of findings."""
     return _with(
         command,
         _option("output-format"),
@@ -160,37 +155,37 @@ def output_options(command: Command) -> Command:
             "-o",
             type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
             envvar="DEVICEFIX_OUTPUT_FILE",
-            help="Write what was found into this file.",
+            help="Write the findings to this file.",
         ),
-        click.option("--statistics", is_flag=True, help="Tell only how much each rule has found."),
+        click.option("--statistics", is_flag=True, help="Show only the number of findings of each rule."),
     )
 
 
 def color_option(command: Command) -> Command:
-    """The option for colours, which goes before NO_COLOR and FORCE_COLOR in the environment."""
+    """Add the option --color, which overrides NO_COLOR and FORCE_COLOR in the environment."""
 
-    def heed(ctx: click.Context, param: click.Parameter, word: str | None) -> None:
-        if word is not None:
-            ctx.color = {"always": True, "never": False}.get(word, colour_of_environment())
+    def set_colour(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.color = {"always": True, "never": False}.get(value, colour_of_environment())
 
     return click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
-        callback=heed,
+        callback=set_colour,
         expose_value=False,
-        help="When to use colours: by default on a terminal, unless NO_COLOR or FORCE_COLOR is set.",
+        help="Use colours. [default: on a terminal, unless NO_COLOR or FORCE_COLOR is set]",
     )(command)
 
 
 def colour_of_environment() -> bool | None:
-    """What the environment says of colours (no-color.org, force-color.org), None for nothing."""
+    """Return the choice of NO_COLOR (no-color.org) or FORCE_COLOR (force-color.org), None without them."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
-def common(command: Command) -> Command:
-    """The arguments of every command that looks at files."""
+def common_options(command: Command) -> Command:
+    """Add the arguments of every command that checks files."""
     paths = click.argument(
         "paths",
         nargs=-1,
@@ -199,15 +194,17 @@ def common(command: Command) -> Command:
     )
     command = _with(
         command,
-        click.option("--stdin-filename", metavar="FILE", help="What to call the standard input (-)."),
-        click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 also when there are findings."),
+        click.option("--stdin-filename", metavar="FILE", help="The file name of the standard input (-)."),
+        click.option(
+            "--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."
+        ),
         color_option,
     )
     return paths(settings_options(command))
 
 
 def settings_options(command: Command) -> Command:
-    """The options that take the place of keys of the configuration."""
+    """Add the options that override the configuration."""
     command = _with(
         command,
         _option("config-files"),
@@ -215,7 +212,7 @@ def settings_options(command: Command) -> Command:
         _option("target"),
         _option("torch-version"),
         _option("cache-dir"),
-        click.option("--no-cache", is_flag=True, default=None, help="Neither use nor write the cache."),
+        click.option("--no-cache", is_flag=True, default=None, help="Do not read or write the cache."),
         _option("jobs"),
         _option("verbose"),
         _option("quiet"),
@@ -224,7 +221,7 @@ def settings_options(command: Command) -> Command:
 
 
 def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
-    """A command with options, which its help lists in this order."""
+    """Add options to a command, in the order in which its help lists them."""
     for option in reversed(options):
         command = option(command)
     return command
@@ -233,16 +230,16 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
 def settings_for(
     paths: Iterable[Path], config_file: Path | None, stdin_filename: str | None, given: dict[str, Any]
 ) -> Settings:
-    """The settings of a run: the command line's, else the configuration's, else the default.
+    """Return the settings of a run: the command line's, else the configuration's, else the defaults.
 
     Args:
-        paths: what the run is about; the configuration is the one nearest to it.
+        paths: the paths of the run; the nearest configuration applies.
         config_file: the configuration to read instead.
-        stdin_filename: where the standard input belongs.
-        given: the options by name; None and () are options not given.
+        stdin_filename: the file name of the standard input.
+        given: the options by name; those that are None or () are not given.
 
     Raises:
-        ConfigError: the configuration cannot be used.
+        ConfigError: the configuration is invalid.
     """
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
     file = config_file or load.find(start)
@@ -263,9 +260,9 @@ def combined(document: load.Document | None, given: dict[str, Any]) -> Settings:
 
 
 def common_folder(paths: Iterable[Path]) -> Path:
-    """The nearest folder that holds all of the paths; the current one for the standard input."""
+    """Return the deepest folder that contains all paths, or the current one if there is none."""
     folders = [path if path.is_dir() else path.parent for path in paths if path != STDIN]
     try:
         return Path(os.path.commonpath([folder.absolute() for folder in folders]))
-    except ValueError:  # none, or on several drives
+    except ValueError:  # no folders, or folders on several drives
         return Path()

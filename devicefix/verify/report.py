@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from devicefix.report.concise import printable
+from devicefix.report.wording import printable
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import CopyHazard, Location, Request, Verdict
