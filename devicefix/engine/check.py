@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from devicefix.facts.comments import UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import may_matter
 from devicefix.files.text import DecodeError, Source
-from devicefix.model import Finding, Result
+from devicefix.model import Finding, Import, Result
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -95,7 +95,7 @@ def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Re
     if settings.replacements:
         from devicefix.rewrite.preview import suggested
 
-        findings = [suggested(finding, facts.source, devices) for finding in findings]
+        findings = [suggested(finding, facts.source, devices.insertions) for finding in findings]
     if not settings.fix:
         return Result(path, findings)
     from devicefix.engine.fix import fixed
@@ -225,7 +225,7 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
 
 def _in_data(finding: Finding) -> Finding:
     """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
-    if finding.fix is None or "import torch" not in finding.fix.needs:
+    if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
 

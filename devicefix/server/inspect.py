@@ -65,7 +65,7 @@ class Look:
             return finding
         from devicefix.rewrite.preview import suggested
 
-        return suggested(finding, self.devices.facts.source, self.devices)
+        return suggested(finding, self.devices.facts.source, self.devices.insertions)
 
     def with_rule_fixed(self, code: str) -> str:
         """The text with all safe fixes of a rule made.
