@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import runtime_device, device_argument, target_device
+from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda

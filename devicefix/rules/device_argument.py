@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import is_gpu_index, device_fix, device_of_tensor
+from devicefix.devices.arguments import device_fix, device_of_tensor, is_gpu_index
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Changed, Rule
