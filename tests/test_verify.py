@@ -89,7 +89,9 @@ class Folder:
             timeout=120,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        ours = re.search(r'(File ".*devicefix/verify/runtime/.*)|(devicefix/verify/runtime/.*: in )', done.stderr)
+        ours = re.search(
+            r'(File ".*devicefix/verify/runtime/.*)|(devicefix/verify/runtime/.*: in )', done.stderr
+        )
         assert not ours, done.stderr
         assert {name: data for name, data in self.content().items() if name in before} == before
         return Verified(done)

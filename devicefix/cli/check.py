@@ -53,7 +53,7 @@ def elsewhere_options(command: click.decorators.FC) -> click.decorators.FC:
 @executor_option
 @elsewhere_options
 @click.pass_context
-def check(  # noqa: PLR0913 - click passes every option
+def check(
     ctx: click.Context,
     /,
     *,

@@ -33,14 +33,14 @@ DEFAULT_OUTPUT = Path("devicefix-report.html")
 @click.option("--title", help="The title of the page. [default: the name of the folder]")
 @click.option("--timestamp", is_flag=True, help="Show on the page when it was written.")
 @click.pass_context
-def report(  # noqa: PLR0913 - click passes every option
+def report(
     ctx: click.Context,
     /,
     *,
     paths: tuple[Path, ...],
     config_file: Path | None,
     stdin_filename: str | None,
-    exit_zero: bool,  # noqa: ARG001 - accepted as by the other commands; findings never fail a report
+    exit_zero: bool,
     output: Path,
     title: str | None,
     timestamp: bool,

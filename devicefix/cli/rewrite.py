@@ -40,7 +40,7 @@ UNCHANGED = "Nothing was written; all files are unchanged."
     "--require-clean", is_flag=True, help="With --in-place: write nothing if a file is not committed in git."
 )
 @click.pass_context
-def rewrite(  # noqa: PLR0913 - click passes every option
+def rewrite(
     ctx: click.Context,
     /,
     *,

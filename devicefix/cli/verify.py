@@ -133,7 +133,7 @@ def limit_options(command: Command) -> Command:
 @rule_options
 @unsafe_option
 @click.pass_context
-def verify(  # noqa: PLR0913 - click passes every option
+def verify(
     ctx: click.Context,
     /,
     *,

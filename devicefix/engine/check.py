@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import may_matter
-from devicefix.model import Finding
+from devicefix.model import Finding, Import
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -119,7 +119,7 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
 
 def _in_data(finding: Finding) -> Finding:
     """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
-    if finding.fix is None or "import torch" not in finding.fix.needs:
+    if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
 

@@ -185,7 +185,7 @@ class Module:
             from devicefix.rewrite.preview import suggested
 
             source = self.devices.facts.source
-            findings = [suggested(finding, source, self.devices) for finding in findings]
+            findings = [suggested(finding, source, self.devices.insertions) for finding in findings]
         if not self.settings.fix:
             return Result(self.path, findings)
         from devicefix.engine.fix import fix_until_stable

@@ -39,7 +39,7 @@ class Plugin:
     name = "devicefix"
     version = __version__
 
-    def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:  # noqa: ARG002 - see above
+    def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:
         self.filename = filename
         self.lines = lines
 

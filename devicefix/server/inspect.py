@@ -65,7 +65,7 @@ class Inspection:
         """A finding whose fix is spelled out."""
         if self.devices is None:
             return finding
-        return suggested(finding, self.devices.facts.source, self.devices)
+        return suggested(finding, self.devices.facts.source, self.devices.insertions)
 
     def with_rule_fixed(self, code: str) -> str:
         """The text with all safe fixes of a rule made.

@@ -177,19 +177,19 @@ class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
     def find_spec(
         self,
         fullname: str,
-        target: ModuleType | None = None,  # noqa: ARG002  the interface of importlib
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of `__main__`."""
         if fullname != "__main__":
             return None
         return importlib.machinery.ModuleSpec(fullname, self, origin=self.path)
 
-    def get_source(self, fullname: str) -> str:  # noqa: ARG002  the interface of importlib
+    def get_source(self, fullname: str) -> str:
         """Return the source of the script."""
         with open(self.path, "rb") as file:
             return importlib.util.decode_source(file.read())
 
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002  the interface of importlib
+    def get_code(self, fullname: str) -> CodeType:
         """Return code that calls `run`."""
         sys.modules["__devicefix_script__"] = self  # type: ignore[assignment]
         return compile("import __devicefix_script__; __devicefix_script__.run()", __file__, "exec")

@@ -139,8 +139,8 @@ class _UnpatchedFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self,
         fullname: str,
-        path: Any,  # noqa: ARG002  the interface of importlib
-        target: ModuleType | None = None,  # noqa: ARG002
+        path: Any,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name or self._busy:
             return None

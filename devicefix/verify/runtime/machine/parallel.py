@@ -82,13 +82,13 @@ class _Collectives:
     def _reduce_add_coalesced(self, inputs: Any, destination: Any = None, *_: Any, **__: Any) -> Any:
         return tuple(self._reduce_add(row, destination) for row in zip(*inputs, strict=True))
 
-    def _scatter(  # noqa: PLR0913  the signature of torch
+    def _scatter(
         self,
         tensor: Any,
         devices: Any = None,
         chunk_sizes: Any = None,
         dim: int = 0,
-        streams: Any = None,  # noqa: ARG002  the signature of torch
+        streams: Any = None,
         *,
         out: Any = None,
     ) -> Any:

@@ -132,13 +132,13 @@ class _Event:
     def __init__(
         self,
         enable_timing: bool = False,
-        blocking: bool = False,  # noqa: ARG002  the signature of torch
-        interprocess: bool = False,  # noqa: ARG002
+        blocking: bool = False,
+        interprocess: bool = False,
     ) -> None:
         self._timing = enable_timing
         self._time: float | None = None
 
-    def record(self, stream: Any = None) -> None:  # noqa: ARG002  the signature of torch
+    def record(self, stream: Any = None) -> None:
         """Record the current time."""
         self.streams.machine.gpu()
         self._time = time.perf_counter()
@@ -165,7 +165,7 @@ class _Event:
 class _TorchEvent:
     """A mixin that drops the device argument of `torch.Event`."""
 
-    def __init__(self, device: Any = None, **options: Any) -> None:  # noqa: ARG002  the signature of torch
+    def __init__(self, device: Any = None, **options: Any) -> None:
         super().__init__(**options)
 
 

@@ -148,7 +148,7 @@ class Tensors:
         self,
         tensor: torch.Tensor,
         device: Any = None,
-        non_blocking: bool = False,  # noqa: ARG002  the signature of torch
+        non_blocking: bool = False,
         memory_format: Any = None,
     ) -> Any:
         if device is not None and not isinstance(device, int) and torch.device(device).type != "cuda":
