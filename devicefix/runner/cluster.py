@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -130,9 +131,8 @@ def _by_value() -> Callable[..., bytes]:
     """
 
     def call(*arguments: Any) -> bytes:
-        from devicefix.runner.cluster import work
-
-        return work(*arguments)
+        result: bytes = import_module("devicefix.runner.cluster").work(*arguments)
+        return result
 
     return call
 
