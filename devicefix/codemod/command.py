@@ -21,7 +21,7 @@ from devicefix.runner.run import check_text
 class DeviceAgnostic(CodemodCommand):
     """Rewrite code that is tied to CUDA to run on any device.
 
-    It makes the same changes as `devicefix rewrite FILE` for each file, and warns of the findings that remain.
+    It makes the changes of `devicefix rewrite FILE` for each file, and warns of the findings that remain.
     The nearest configuration applies; the arguments override it.
 
     Args:
