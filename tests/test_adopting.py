@@ -267,12 +267,12 @@ def test_the_baseline_of_the_configuration_is_found_from_any_folder(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "known.json: No such file or directory; --write-baseline makes it"),
-        ('{\n  "version": 1,\n<<<<<<< HEAD\n', "known.json:3:1: no baseline: "),
-        ("", "known.json:1:1: no baseline: "),
-        ("\xff", "known.json: no baseline: "),
+        (None, "known.json: No such file or directory; create it with --write-baseline"),
+        ('{\n  "version": 1,\n<<<<<<< HEAD\n', "known.json:3:1: not a baseline: "),
+        ("", "known.json:1:1: not a baseline: "),
+        ("\xff", "known.json: not a baseline: "),
         ("[" * 100_000, "known.json"),
-        ("[]", 'known.json: no baseline: there is no "version" in it'),
+        ("[]", 'known.json: not a baseline: it has no "version"'),
         ('{"version": 2}', "its version is 2, and this devicefix knows 1"),
         ('{"version": 1}', '"findings" must be an object'),
         ('{"version": 1, "findings": {"a.py": []}}', "\"findings\", 'a.py' must be an object"),
