@@ -1,7 +1,8 @@
 """The cache: the findings of earlier runs, so that a run checks only files that have changed.
 
 An entry holds the result of a file's first pass, and the questions that it asked about the other files. Both
-depend only on the file's content, the settings and devicefix's version. The entries are JSON, not pickles, since a cache may come with a cloned repository: a wrong one can mislead, but it can't run code.
+depend only on the file's content, the settings and devicefix's version. The entries are JSON, not pickles: a
+cache may come with a cloned repository, and a wrong one can mislead, but it can't run code.
 """
 
 from __future__ import annotations
