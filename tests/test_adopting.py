@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import Cli
@@ -314,10 +315,8 @@ def test_rules_are_selected_as_ruff_does(
     (tmp_path / "ruff.toml").write_text(f"[lint]\n{keys}")
     given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     output = ruff(*given, "m.py", folder=tmp_path)
-    settings = with_options(
-        Settings(**{name.replace("-", "_"): tuple(value) for name, value in file.items()}),
-        {name: (value,) for name, value in options.items()},
-    )
+    in_file: dict[str, Any] = {name.replace("-", "_"): tuple(value) for name, value in file.items()}
+    settings = with_options(Settings(**in_file), {name: (value,) for name, value in options.items()})
     assert [code for code in FOUND if settings.enabled(code)] == [
         code for code in FOUND if f" {code} " in output
     ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from helpers import Git, devicefix
+from helpers import Git
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -31,9 +33,8 @@ CONTENTS = {
 
 def rewrite(folder: Path, *arguments: str | Path) -> bytes:
     """Return the output of `devicefix rewrite` in a folder."""
-    done = devicefix("rewrite", *arguments, cwd=folder, text=False)
-    output: bytes = done.stdout
-    return output
+    program = [sys.executable, "-m", "devicefix", "rewrite", *arguments]
+    return subprocess.run(program, cwd=folder, stdout=subprocess.PIPE, check=False).stdout
 
 
 def fill(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report: what it says, that nothing in it can deceive or break out, and how it works in a browser."""
+"""The migration report: its figures, its safety with untrusted code, and its behaviour in a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
@@ -59,7 +59,7 @@ def report(cli: Cli, tmp_path: Path) -> Report:
 
 
 def grow(folder: Path) -> None:
-    """A small project: three safe fixes, one unsafe, one tie for people, in three files of four."""
+    """Write a small project: three safe fixes, one unsafe, one tie for people, in three files of four."""
     for name, text in {
         "train.py": NET,
         "lib/state.py": STATE,
@@ -71,7 +71,7 @@ def grow(folder: Path) -> None:
 
 
 def figures(page: str) -> dict[str, str]:
-    """The headline figures."""
+    """Return the headline figures of a page."""
     found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
     return {" ".join(re.sub("<[^>]*>", "", name).split()): number for name, number in found}
 
@@ -173,8 +173,9 @@ def test_nothing_breaks_out_or_deceives(report: Report) -> None:
     assert all(character.isprintable() or character == "\n" for character in page)
     assert "a&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;\\u202e&#39;&#34;`&amp;.py" in page
     (changed,) = [row for row in code(page)[0] if len(row) == 4]
-    assert isinstance(changed[1], list)
-    assert "".join(changed[1]) == HOSTILE_CODE.splitlines()[-1]
+    parts = changed[1]
+    assert isinstance(parts, list)
+    assert "".join(parts) == HOSTILE_CODE.splitlines()[-1]
 
 
 def test_only_the_pages_own_script_and_style_may_run(report: Report) -> None:
@@ -191,7 +192,7 @@ def test_only_the_pages_own_script_and_style_may_run(report: Report) -> None:
 
 
 def test_a_notebook_shows_the_code_of_the_cell(report: Report, tmp_path: Path) -> None:
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"cell_type": kind, "metadata": {}, "source": source, "outputs": [], "execution_count": None}
         for kind, source in (
             ("markdown", ["# Title\n", "x"]),
@@ -206,8 +207,8 @@ def test_a_notebook_shows_the_code_of_the_cell(report: Report, tmp_path: Path) -
     assert code(page) == [[[1, 1, ["# so"]], [2, ["x.", "cuda(", ")"], 2, ["x.", "to(device", ")"]]]]
 
 
-def code(page: str) -> list[list[list[side_by_side.Row]]]:
-    """The rows of each finding, by the data in the page."""
+def code(page: str) -> list[list[side_by_side.Row]]:
+    """Return the rows of each finding, from the data in the page."""
     data = re.findall(r'<script type="application/json">(.*?)</script>', page)
     return [rows for each in data for rows in json.loads(each)[1]]
 
@@ -216,17 +217,17 @@ def code(page: str) -> list[list[list[side_by_side.Row]]]:
 def test_rows_show_what_the_file_holds_and_what_the_fix_makes(rule: type[Rule]) -> None:
     for example in rule.MATCHES:
         source = Source(example.before.encode())
-        lines = LINE_END.split(source.text)
+        lines: dict[int | None, list[str]] = {None: LINE_END.split(source.text)}
         settings = Settings(select=(rule.code,), target=rule.targets[0], replacements=True)
         for finding in check_file(example.before.encode(), "module.py", settings, Project()).findings:
             after = replaced(source.text, finding.fix.replacements) if finding.fix else source.text
-            shown = side_by_side.rows(finding, lambda _, lines=lines: lines)
+            shown = side_by_side.rows(finding, lines.__getitem__)
             hold(shown, source.text, after)
             assert any(len(row) == (4 if after != source.text else 2) for row in shown)
 
 
 def hold(rows: list[side_by_side.Row], before: str, after: str) -> None:
-    """Fail unless the lines of the rows are those of the texts, at their numbers."""
+    """Fail unless the rows hold the lines of the texts with their numbers."""
     old, new = (re.split("\r\n|\r|\n", text) for text in (before, after))
     for row in rows:
         numbers = [field for field in row if isinstance(field, int)]
@@ -279,7 +280,7 @@ def test_the_templates_are_in_what_is_published(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium; without one the test is skipped, unless DEVICEFIX_BROWSER says that there is one."""
+    """Return Chromium. Without it the test is skipped, or fails if DEVICEFIX_BROWSER is set."""
     sync_api = pytest.importorskip("playwright.sync_api")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_api.sync_playwright() as playwright:
@@ -305,7 +306,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    """The page, opened. Any error, message in the console or request for something else fails the test."""
+    """Return the opened page. Any error, console message or other request fails the test."""
     context = browser.new_context(color_scheme="light", viewport={"width": 1280, "height": 900})
     page = context.new_page()
     trouble: list[str] = []
@@ -321,7 +322,7 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 
 
 def shown(page: Page) -> list[str]:
-    """The rules of the findings that are listed."""
+    """Return the rules of the visible findings."""
     return [
         item.get_attribute("data-rule") or ""
         for item in page.locator("li[data-rule]").all()
@@ -330,7 +331,7 @@ def shown(page: Page) -> list[str]:
 
 
 def expect_shown(page: Page, count: str) -> None:
-    """Wait until the page says that so much is shown."""
+    """Wait until the page shows this count."""
     from playwright.sync_api import expect
 
     expect(page.locator("#shown")).to_contain_text(count)
@@ -355,7 +356,7 @@ def test_filters_and_search(page: Page) -> None:
         ("nowhere", []),
     ):
         page.fill("[type=search]", words)
-        page.wait_for_url(lambda url, words=words: url.endswith(f"#{urlencode({'text': words})}"))
+        page.wait_for_url(f"**/*#{urlencode({'text': words})}")
         assert shown(page) == rules
     assert page.is_visible("text=Nothing matches.")
 
@@ -384,7 +385,7 @@ def test_code_before_and_after_with_the_changed_parts_marked(page: Page) -> None
     assert code.locator("td.made").get_attribute("data-line") == "7"
     hostile = page.locator("details.file").filter(has_text="onerror")
     assert "\\u202e" in hostile.locator(".escape").all_text_contents()
-    assert "</script><!--<script>" in hostile.locator("td.gone").text_content()
+    assert "</script><!--<script>" in hostile.locator("td.gone").inner_text()
     assert page.title().startswith("code:")
 
 

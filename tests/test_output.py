@@ -1,4 +1,4 @@
-"""The output formats of `devicefix check`, read back by what reads them elsewhere."""
+"""The output formats of `devicefix check`, read by the libraries that other programs use."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_json_has_the_names_of_ruffs(check: Check, tmp_path: Path) -> None:
 
 
 def shape(value: Any) -> Any:
-    """The names in a JSON value, and the types."""
+    """Return the names in a JSON value, with the types of their values."""
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items()}
     return [shape(value[0])] if isinstance(value, list) else type(value)
@@ -267,7 +267,7 @@ def test_the_edits_of_json_and_sarif_are_what_a_rewrite_makes(
 
 
 def edited(text: str, edits: list[tuple[Any, ...]]) -> str:
-    """A text with edits made, the last one first."""
+    """Return a text with edits applied, the last one first."""
     starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
     for line, column, end_line, end_column, new in sorted(edits, reverse=True):
         start, end = starts[line - 1] + column - 1, starts[end_line - 1] + end_column - 1
@@ -373,8 +373,8 @@ def test_sarif_leaves_out_the_lines_of_cells(check: Check, tmp_path: Path) -> No
 
 
 def notebook(*cells: str) -> dict[str, Any]:
-    """A notebook of code."""
-    made = [
+    """Return a notebook with code cells."""
+    made: list[dict[str, Any]] = [
         {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": [cell]}
         for cell in cells
     ]
@@ -458,7 +458,7 @@ def test_junit(check: Check, hard: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 class Page(HTMLParser):
-    """A page, read as a browser does."""
+    """A parsed page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ import resource
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -118,9 +119,9 @@ def test_a_file_that_is_changed_meanwhile_is_left_alone(run: Cli, monkeypatch: p
     tied("a.py", "b.py")
     write_each = writing.write_each
 
-    def late(*arguments: object) -> None:
+    def late(changes: list[Change], onerror: Callable[[str, OSError], None]) -> None:
         Path("a.py").write_text("mine\n")
-        write_each(*arguments)
+        write_each(changes, onerror)
 
     monkeypatch.setattr(writing, "write_each", late)
     done = run("rewrite", "-i")
@@ -225,7 +226,7 @@ def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Cli) -> None:
     ended.wait()
     left = Path(f".devicefix-{ended.pid}-abc.tmp")
     others = {f".devicefix-{os.getppid()}-abc.tmp", ".devicefix-x-abc.tmp", "notes.tmp"}
-    for name in (left, *others):
+    for name in (left.name, *others):
         Path(name).touch()
     assert not is_python(str(left))
     run("rewrite", "-i")
