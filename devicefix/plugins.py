@@ -5,6 +5,6 @@ Anything else of devicefix can change with every version. docs/plugins.md shows 
 
 from devicefix.devices.context import Context
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Changed, Example, Rule
 
-__all__ = ["Changed", "Context", "Edit", "Finding", "Fix", "Rule", "Safety"]
+__all__ = ["Changed", "Context", "Edit", "Example", "Finding", "Fix", "Rule", "Safety"]

@@ -26,9 +26,7 @@ def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "tree"
     folder.mkdir()
     examples = [
-        each if isinstance(each, str) else each.before
-        for rule in RULES.values()
-        for each in (*rule.MATCHES, *rule.LEAVES)
+        example.before for rule in RULES.values() for example in (*rule.INVALID, *rule.VALID)
     ]
     for number in range(FILES):
         some = examples[number :: FILES * 4]

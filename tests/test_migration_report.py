@@ -214,7 +214,7 @@ def code(page: str) -> list[list[list[before_after.Row]]]:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_rows_show_what_the_file_holds_and_what_the_fix_makes(rule: type[Rule]) -> None:
-    for example in rule.MATCHES:
+    for example in rule.INVALID:
         source = Source(example.before.encode())
         settings = Settings(select=(rule.code,), target=rule.targets[0], replacements=True)
         for finding in engine.run(example.before.encode(), "module.py", settings, Project()).findings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
+    from devicefix.rules.dispatch import Table
 
 SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
 UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
-
-Visit = Callable[[ast.AST], Iterator[Finding]]
 
 ROUNDS = 10  # of fixes that let others become possible; three have been seen
 
@@ -123,8 +122,10 @@ def look(
         return [finding] if settings.enabled(finding.code) else [], None
     findings = [each for each in found if settings.ignore_noqa or not silenced(source, each, module)]
     if settings.enabled(UNUSED, default=False):
+        from devicefix.rules.registry import by_position
+
         findings += unused(source, module, found, settings)
-        findings.sort(key=lambda finding: (finding.line, finding.column, finding.code))
+        findings.sort(key=by_position)
     return findings, devices
 
 
@@ -190,37 +191,32 @@ def _where_they_were(findings: list[Finding], old: bytes, new: bytes) -> list[Fi
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
-    from devicefix.rules.base import visitors
-    from devicefix.rules.registry import RULES
+    from devicefix.rules.dispatch import tables
+    from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
     facts = facts.informed(project.is_integer_option, project.is_flag)
     if (words := _words_of_plugins()) is not None:
         facts.tree.look_for(words)
     context = Context(facts.source, facts, project, path, settings)
-    table: dict[type[ast.AST], list[tuple[Visit, bool]]] = {}
-    for code, rule in RULES.items():
-        if settings.target in rule.targets and settings.enabled(code, rule.default):
-            for kind, visit in visitors(rule(context)):
-                table.setdefault(kind, []).append((visit, rule.sees_handled))
-    found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
+    on = (
+        RULES[code](context)
+        for code in ORDER
+        if settings.target in RULES[code].targets and settings.enabled(code, RULES[code].default)
+    )
+    found = sorted(_visit(context, tables(on, RANKS)), key=by_position)
     return _unless_deep(facts, found), context.devices
 
 
-def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
+def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
+    """Yield what the rules find, less the fixes that cannot be made where the code stands."""
+    from devicefix.rules.dispatch import visit
+
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
-    for node in tuple(tree.nodes):
-        visits = table.get(type(node))
-        if visits is None:
-            continue
+    for node, finding in visit(tuple(tree.nodes), tables, context.handled):
         string = tree.strings.get(node)
-        handled = node in context.handled
-        for visit, sees_handled in visits:
-            if handled and not sees_handled:
-                continue
-            for finding in visit(node):
-                finding = _in_data(finding) if only_data else finding
-                yield finding if string is None else _in_string(context, string, finding)
+        finding = _in_data(finding) if only_data else finding
+        yield finding if string is None else _in_string(context, string, finding)
 
 
 def _in_data(finding: Finding) -> Finding:

@@ -7,7 +7,7 @@ from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_device, integer
 from devicefix.model import Finding
 from devicefix.rewrite.edits import with_keyword
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class CheckpointLoad(Rule):
@@ -39,27 +39,80 @@ class CheckpointLoad(Rule):
     code = "DF501"
     name = "checkpoint-load"
     summary = "`torch.load` of a GPU's checkpoint fails without CUDA"
-    MATCHES = (
-        Changed(
-            'import torch\n\nnet.load_state_dict(torch.load(path)["model"])\n',
-            "import torch\n\n"
-            'net.load_state_dict(torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")["model"])\n',
+    INVALID = (
+        Example(
+            "no place",
+            before="""
+                import torch
+
+                net.load_state_dict(torch.load(path)["model"])
+            """,
+            after="""
+                import torch
+
+                net.load_state_dict(torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")["model"])
+            """,
         ),
-        Changed(
-            "import torch\n\nstate = torch.load(path, map_location='cuda:0')\n",
-            "import torch\n\nstate = torch.load(path, map_location='cuda:0' if torch.cuda.is_available() else 'cpu')\n",
+        Example(
+            "a place on CUDA",
+            before="""
+                import torch
+
+                state = torch.load(path, map_location='cuda:0')
+            """,
+            after="""
+                import torch
+
+                state = torch.load(path, map_location='cuda:0' if torch.cuda.is_available() else 'cpu')
+            """,
         ),
-        Changed(
-            "import torch\n\nstate = torch.load(path, lambda storage, loc: storage.cuda(0))\n",
-            "import torch\n\n"
-            'state = torch.load(path, (lambda storage, loc: storage.cuda(0)) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a function that moves to CUDA",
+            before="""
+                import torch
+
+                state = torch.load(path, lambda storage, loc: storage.cuda(0))
+            """,
+            after="""
+                import torch
+
+                state = torch.load(path, (lambda storage, loc: storage.cuda(0)) if torch.cuda.is_available() else "cpu")
+            """,
         ),
     )
-    LEAVES = (
-        'import torch\n\nstate = torch.load(path, map_location="cpu")\n',
-        "import torch\n\nstate = torch.load(path, map_location=lambda storage, loc: storage)\n",
-        "import torch\n\nstate = torch.load(path, map_location=device)\n",
-        "import numpy as np\n\nstate = np.load(path)\n",
+    VALID = (
+        Example(
+            "the CPU",
+            """
+                import torch
+
+                state = torch.load(path, map_location="cpu")
+            """,
+        ),
+        Example(
+            "a function that keeps everything on the CPU",
+            """
+                import torch
+
+                state = torch.load(path, map_location=lambda storage, loc: storage)
+            """,
+        ),
+        Example(
+            "a variable",
+            """
+                import torch
+
+                state = torch.load(path, map_location=device)
+            """,
+        ),
+        Example(
+            "load of numpy",
+            """
+                import numpy as np
+
+                state = np.load(path)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

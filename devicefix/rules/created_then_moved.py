@@ -8,7 +8,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.split import expressions, is_device, is_variable
 from devicefix.facts.values import index_or_none
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 # What is the same bit for bit wherever it is made. torch.linspace is not: it rounds differently on a GPU.
 _EXACT = ("zeros", "ones", "empty", "full", "eye")
@@ -51,51 +51,190 @@ class CreatedThenMoved(Rule):
     name = "created-then-moved"
     summary = "A tensor is made on the CPU only to be moved"
     default = False
-    MATCHES = (
-        Changed(
-            "import torch\n\nx = torch.zeros(n).cuda()\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.zeros(n, device=device)\n",
+    INVALID = (
+        Example(
+            "zeros to the current device",
+            before="""
+                import torch
+
+                x = torch.zeros(n).cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.zeros(n, device=device)
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.full((2, n), 0.5, dtype=torch.half).cuda(1, non_blocking=True)\n",
-            "import torch\n\n"
-            'device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.full((2, n), 0.5, dtype=torch.half, device=device1)\n",
+        Example(
+            "full to a numbered device, with a dtype and non_blocking",
+            before="""
+                import torch
+
+                x = torch.full((2, n), 0.5, dtype=torch.half).cuda(1, non_blocking=True)
+            """,
+            after="""
+                import torch
+
+                device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
+
+                x = torch.full((2, n), 0.5, dtype=torch.half, device=device1)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef run(device, n):  # CPU or cuda\n"
-            "    return torch.eye(n).to(device), [torch.arange(1, n).to(device=device) for _ in range(2)]\n",
-            "import torch\n\n\ndef run(device, n):  # CPU or cuda\n"
-            "    return torch.eye(n, device=device), [torch.arange(1, n, device=device) for _ in range(2)]\n",
+        Example(
+            "eye and arange to a device parameter",
+            before="""
+                import torch
+
+
+                def run(device, n):  # CPU or cuda
+                    return torch.eye(n).to(device), [torch.arange(1, n).to(device=device) for _ in range(2)]
+            """,
+            after="""
+                import torch
+
+
+                def run(device, n):  # CPU or cuda
+                    return torch.eye(n, device=device), [torch.arange(1, n, device=device) for _ in range(2)]
+            """,
         ),
-        Changed(
-            'import torch\n\nx = (torch.tensor([1.0, -2])\n     .to("cuda").half())\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = (torch.tensor([1.0, -2], device=device).half())\n",
+        Example(
+            "the tensor of a literal, in brackets, with a call behind it",
+            before="""
+                import torch
+
+                x = (torch.tensor([1.0, -2])
+                     .to("cuda").half())
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = (torch.tensor([1.0, -2], device=device).half())
+            """,
         ),
-        Changed(
-            'import torch\n\nx = f(torch.ones(\n    2,\n    3,\n).to(f"cuda:{rank}"))\n',
-            "import torch\n\nx = f(torch.ones(\n    2,\n    3,\n"
-            '    device=f"cuda:{rank}" if torch.cuda.is_available() else "cpu",\n))\n',
+        Example(
+            "arguments over several lines, to the device of a rank",
+            before="""
+                import torch
+
+                x = f(torch.ones(
+                    2,
+                    3,
+                ).to(f"cuda:{rank}"))
+            """,
+            after="""
+                import torch
+
+                x = f(torch.ones(
+                    2,
+                    3,
+                    device=f"cuda:{rank}" if torch.cuda.is_available() else "cpu",
+                ))
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\nh = Variable(torch.zeros(2)).cuda().half()\n",
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "h = torch.zeros(2, device=device).half()\n",  # with the rule for `Variable`
+        Example(
+            "inside a Variable, which its own rule takes away",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                h = Variable(torch.zeros(2)).cuda().half()
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                h = torch.zeros(2, device=device).half()
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nx = torch.randn(n).cuda()\ny = torch.rand(2).to(device)\nz = torch.randperm(n).cuda()\n",
-        "import torch\n\nx = torch.linspace(0, 1, n).cuda()\ny = torch.arange(0, 1, 0.1).cuda()\n",
-        "import torch\n\nx = torch.zeros(n).half().cuda()\ny = torch.empty(n).normal_().cuda()\n",
-        "import torch\n\nw = torch.zeros(n, requires_grad=True).cuda()\np = torch.zeros(n, pin_memory=True).cuda()\n",
-        "import torch\n\nx = torch.zeros_like(y).cuda()\nz = torch.tensor(array).cuda()\n",
-        'import torch\n\nx = torch.zeros(n).to(torch.half)\ny = torch.zeros(n).to("cpu")\nz = torch.zeros(n).to(other)\n',
-        "import torch\n\nx = torch.zeros(n).cuda() if torch.cuda.is_available() else torch.zeros(n)\n",
-        "import torch\n\nx = torch.zeros(n).cuda(gpu)\n",
-        "import torch\n\nx = (torch.zeros(n)  # on a GPU\n     .cuda())\n",
+    VALID = (
+        Example(
+            "random numbers",
+            """
+                import torch
+
+                x = torch.randn(n).cuda()
+                y = torch.rand(2).to(device)
+                z = torch.randperm(n).cuda()
+            """,
+        ),
+        Example(
+            "numbers that round differently on a GPU",
+            """
+                import torch
+
+                x = torch.linspace(0, 1, n).cuda()
+                y = torch.arange(0, 1, 0.1).cuda()
+            """,
+        ),
+        Example(
+            "something is done to the tensor before the move",
+            """
+                import torch
+
+                x = torch.zeros(n).half().cuda()
+                y = torch.empty(n).normal_().cuda()
+            """,
+        ),
+        Example(
+            "a leaf of the graph, and pinned memory",
+            """
+                import torch
+
+                w = torch.zeros(n, requires_grad=True).cuda()
+                p = torch.zeros(n, pin_memory=True).cuda()
+            """,
+        ),
+        Example(
+            "like another tensor, and the tensor of an array",
+            """
+                import torch
+
+                x = torch.zeros_like(y).cuda()
+                z = torch.tensor(array).cuda()
+            """,
+        ),
+        Example(
+            "to a dtype, the CPU, or a target that is not known",
+            """
+                import torch
+
+                x = torch.zeros(n).to(torch.half)
+                y = torch.zeros(n).to("cpu")
+                z = torch.zeros(n).to(other)
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                x = torch.zeros(n).cuda() if torch.cuda.is_available() else torch.zeros(n)
+            """,
+        ),
+        Example(
+            "a number that may be None",
+            """
+                import torch
+
+                x = torch.zeros(n).cuda(gpu)
+            """,
+        ),
+        Example(
+            "a comment before the move",
+            """
+                import torch
+
+                x = (torch.zeros(n)  # on a GPU
+                     .cuda())
+            """,
+        ),
     )
 
     # At the statement, before the rules for `.cuda()` and `.to()` get to see the call in it.

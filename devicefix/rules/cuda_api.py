@@ -12,7 +12,7 @@ from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rewrite.edits import moved
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 from devicefix.rules.cuda_function import CudaFunction
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.stream import CudaStream
@@ -81,60 +81,183 @@ class CudaApi(Rule):
     summary = "A use of `torch.cuda` where any accelerator is the target"
     targets = ("accelerator",)
     sees_handled = True
-    MATCHES = (
-        Changed(
-            "import torch\n\ntorch.cuda.synchronize()\ntorch.cuda.empty_cache()\n",
-            "import torch\n\nif torch.accelerator.is_available():\n"
-            "    torch.accelerator.synchronize()\n    torch.accelerator.empty_cache()\n",
+    INVALID = (
+        Example(
+            "calls as statements",
+            before="""
+                import torch
+
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+            """,
+            after="""
+                import torch
+
+                if torch.accelerator.is_available():
+                    torch.accelerator.synchronize()
+                    torch.accelerator.empty_cache()
+            """,
         ),
-        Changed(
-            "import torch.cuda as tc\nimport torch\n\nif tc.is_available():\n    tc.set_device(rank)\nused = tc.memory_allocated(device=0)\n",
-            "import torch.cuda as tc\nimport torch\n\nif torch.accelerator.is_available():\n"
-            "    torch.accelerator.set_device_index(rank)\n"
-            "used = torch.accelerator.memory_allocated(0) if torch.accelerator.is_available() else 0\n",
+        Example(
+            "another name of torch.cuda, and memory statistics",
+            before="""
+                import torch.cuda as tc
+                import torch
+
+                if tc.is_available():
+                    tc.set_device(rank)
+                used = tc.memory_allocated(device=0)
+            """,
+            after="""
+                import torch.cuda as tc
+                import torch
+
+                if torch.accelerator.is_available():
+                    torch.accelerator.set_device_index(rank)
+                used = torch.accelerator.memory_allocated(0) if torch.accelerator.is_available() else 0
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n'
-            'here = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")\n',
-            "import torch\n\ndevice = torch.device("
-            'f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu")\n'
-            "here = torch.accelerator.current_accelerator() "
-            'if torch.accelerator.is_available() else torch.device("cpu")\n',
+        Example(
+            "devices chosen by availability",
+            before="""
+                import torch
+
+                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+                here = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+            """,
+            after="""
+                import torch
+
+                device = torch.device(f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu")
+                here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+            """,
         ),
-        Changed(
-            "import torch\n\nuse = torch.cuda.is_available()\nif use:\n    net = net.cuda()\n    tune(net)\n",
-            "import torch\n\n"
-            'device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")\n\n'
-            "use = torch.accelerator.is_available()\nif use:\n    net = net.to(device)\n    tune(net)\n",
+        Example(
+            "a flag that guards a move",
+            before="""
+                import torch
+
+                use = torch.cuda.is_available()
+                if use:
+                    net = net.cuda()
+                    tune(net)
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                use = torch.accelerator.is_available()
+                if use:
+                    net = net.to(device)
+                    tune(net)
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
-            None,
+        Example(
+            "a tensor type",
+            before="""
+                import torch
+
+                x = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+            """,
         ),
-        Changed(
-            "import torch\n\nwith torch.cuda.amp.autocast(args.half):\n    run()\nscaler = torch.cuda.amp.GradScaler()\n",
-            'import torch\n\nwith torch.amp.autocast("cuda", enabled=args.half):\n    run()\n'
-            'scaler = torch.amp.GradScaler("cuda")\n',
+        Example(
+            "mixed precision",
+            before="""
+                import torch
+
+                with torch.cuda.amp.autocast(args.half):
+                    run()
+                scaler = torch.cuda.amp.GradScaler()
+            """,
+            after="""
+                import torch
+
+                with torch.amp.autocast("cuda", enabled=args.half):
+                    run()
+                scaler = torch.amp.GradScaler("cuda")
+            """,
         ),
-        Changed(
-            "import torch\n\nstart = torch.cuda.Event(True)\nstart.record()\n",
-            "import torch\n\n"
-            "start = torch.Event(enable_timing=True) if torch.accelerator.is_available() else None\n"
-            "if torch.accelerator.is_available():\n    start.record()\n",
+        Example(
+            "an event",
+            before="""
+                import torch
+
+                start = torch.cuda.Event(True)
+                start.record()
+            """,
+            after="""
+                import torch
+
+                start = torch.Event(enable_timing=True) if torch.accelerator.is_available() else None
+                if torch.accelerator.is_available():
+                    start.record()
+            """,
         ),
-        Changed(
-            "import torch\n\nargs.cuda = torch.cuda.is_available()\n",
-            "import torch\n\nargs.cuda = torch.accelerator.is_available()\n",
+        Example(
+            "availability in an attribute",
+            before="""
+                import torch
+
+                args.cuda = torch.cuda.is_available()
+            """,
+            after="""
+                import torch
+
+                args.cuda = torch.accelerator.is_available()
+            """,
             unsafe=True,
         ),
-        Changed("import torch\n\ntorch.cuda.manual_seed_all(1)\n", None),
-        Changed("from torch.cuda import nvtx\n", None),
-        Changed("import torch\n\nwait = torch.cuda.synchronize\n", None),
+        Example(
+            "a random seed",
+            before="""
+                import torch
+
+                torch.cuda.manual_seed_all(1)
+            """,
+        ),
+        Example(
+            "an import",
+            before="""
+                from torch.cuda import nvtx
+            """,
+        ),
+        Example(
+            "a function that is not called",
+            before="""
+                import torch
+
+                wait = torch.cuda.synchronize
+            """,
+        ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.accelerator.is_available():\n    torch.accelerator.synchronize()\n",
-        "import torch\n\ntorch.backends.cuda.matmul.allow_tf32 = True\nprint(torch.version.cuda)\n",
-        "from numba import cuda\n\ncuda.synchronize()\n",
+    VALID = (
+        Example(
+            "torch.accelerator",
+            """
+                import torch
+
+                if torch.accelerator.is_available():
+                    torch.accelerator.synchronize()
+            """,
+        ),
+        Example(
+            "the backend and the version of CUDA",
+            """
+                import torch
+
+                torch.backends.cuda.matmul.allow_tf32 = True
+                print(torch.version.cuda)
+            """,
+        ),
+        Example(
+            "the cuda module of numba",
+            """
+                from numba import cuda
+
+                cuda.synchronize()
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:

@@ -11,7 +11,7 @@ from devicefix.facts import dotted
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.edits import moved, receiver_of
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _SHORT = 60  # characters of code that may be written twice
 
@@ -48,67 +48,247 @@ class CudaCall(Rule):
     code = "DF101"
     name = "cuda-call"
     summary = "`.cuda()` moves to a GPU that may not be there"
-    MATCHES = (
-        Changed(
-            "import torch\n\nz = torch.randn(3).cuda(x.data.get_device())\n",
-            "import torch\n\nz = torch.randn(3).to(x.data.device)\n",
+    INVALID = (
+        Example(
+            "the device of another tensor by get_device",
+            before="""
+                import torch
+
+                z = torch.randn(3).cuda(x.data.get_device())
+            """,
+            after="""
+                import torch
+
+                z = torch.randn(3).to(x.data.device)
+            """,
         ),
-        Changed(
-            "import torch\n\n\nclass Own:\n    def cuda(self):\n        pass\n\n\n"
-            "net = Own()\nif simple:\n    net = torch.nn.Linear(1, 1)\nnet.cuda()\n",
-            "import torch\n\n\nclass Own:\n    def cuda(self):\n        pass\n\n\n"
-            "net = Own()\nif simple:\n    net = torch.nn.Linear(1, 1)\nif torch.cuda.is_available():\n    net.cuda()\n",
+        Example(
+            "a module that may have its own cuda method",
+            before="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                net = Own()
+                if simple:
+                    net = torch.nn.Linear(1, 1)
+                net.cuda()
+            """,
+            after="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                net = Own()
+                if simple:
+                    net = torch.nn.Linear(1, 1)
+                if torch.cuda.is_available():
+                    net.cuda()
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef place(storage, location):\n    return storage.cuda(0)\n",
-            "import torch\n\n\ndef place(storage, location):\n"
-            "    return storage.cuda(0) if torch.cuda.is_available() else storage\n",
+        Example(
+            "a storage",
+            before="""
+                import torch
+
+
+                def place(storage, location):
+                    return storage.cuda(0)
+            """,
+            after="""
+                import torch
+
+
+                def place(storage, location):
+                    return storage.cuda(0) if torch.cuda.is_available() else storage
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, where):\n    return f(x).cuda(where)\n",
-            "import torch\n\n\ndef move(x, where):\n"
-            "    return f(x).cuda(where) if torch.cuda.is_available() else f(x)\n",
+        Example(
+            "an argument that may be a number, None or a device",
+            before="""
+                import torch
+
+
+                def move(x, where):
+                    return f(x).cuda(where)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, where):
+                    return f(x).cuda(where) if torch.cuda.is_available() else f(x)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, where):\n    return f(\n        x,\n    ).cuda(where)\n",
-            "import torch\n\n\ndef move(x, where):\n    return f(\n        x,\n    ).to("
-            '("cuda" if where is None else where) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "such an argument behind a receiver over several lines",
+            before="""
+                import torch
+
+
+                def move(x, where):
+                    return f(
+                        x,
+                    ).cuda(where)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, where):
+                    return f(
+                        x,
+                    ).to(("cuda" if where is None else where) if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed("import torch\n\ny = f(\n    x\n).cuda(pick(x))\n", None),
-        Changed(
-            "import torch\n\nx = torch.ones(2).cuda()\n",
-            "import torch\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.ones(2).to(device)\n",
+        Example(
+            "a computed argument behind a receiver over several lines",
+            before="""
+                import torch
+
+                y = f(
+                    x
+                ).cuda(pick(x))
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.ones(2).cuda(1)\ny = x.cuda(1, True)\n",
-            "import torch\n\n"
-            'device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.ones(2).to(device1)\ny = x.to(device1, non_blocking=True)\n",
+        Example(
+            "a tensor to the current device",
+            before="""
+                import torch
+
+                x = torch.ones(2).cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.ones(2).to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, gpu):\n    return x.cuda(gpu, non_blocking=True)\n",
-            "import torch\n\n\ndef move(x, gpu):\n"
-            "    return x.cuda(gpu, non_blocking=True) if torch.cuda.is_available() else x\n",
+        Example(
+            "a numbered device, with non_blocking by position",
+            before="""
+                import torch
+
+                x = torch.ones(2).cuda(1)
+                y = x.cuda(1, True)
+            """,
+            after="""
+                import torch
+
+                device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
+
+                x = torch.ones(2).to(device1)
+                y = x.to(device1, non_blocking=True)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, gpu: int):\n    return (x + 1).cuda(gpu)\n",
-            "import torch\n\n\ndef move(x, gpu: int):\n"
-            '    return (x + 1).to(torch.device("cuda", gpu) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a parameter as the number, with non_blocking",
+            before="""
+                import torch
+
+
+                def move(x, gpu):
+                    return x.cuda(gpu, non_blocking=True)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, gpu):
+                    return x.cuda(gpu, non_blocking=True) if torch.cuda.is_available() else x
+            """,
         ),
-        Changed(
-            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
-            "x = torch.ones(2)  \\\n    .cuda(  # there\n        device=None,\n    )\n",
-            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
-            "x = torch.ones(2)  \\\n    .to(  # there\n        device,\n    )\n",
+        Example(
+            "a parameter annotated as int",
+            before="""
+                import torch
+
+
+                def move(x, gpu: int):
+                    return (x + 1).cuda(gpu)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, gpu: int):
+                    return (x + 1).to(torch.device("cuda", gpu) if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "device None, with a continued line and a comment",
+            before="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+                x = torch.ones(2)  \\
+                    .cuda(  # there
+                        device=None,
+                    )
+            """,
+            after="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+                x = torch.ones(2)  \\
+                    .to(  # there
+                        device,
+                    )
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n    y = torch.ones(2).cuda() + 1\n",
-        "import torch\n\nuse = torch.cuda.is_available()\ny = f(x.cuda()) if use else f(x)\n",
-        "from numba import cuda\n\n\n@cuda.jit\ndef kernel(x):\n    pass\n",
-        "class Own:\n    def cuda(self):\n        pass\n\n\nnet = Own()\nnet.cuda()\n",
+    VALID = (
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    y = torch.ones(2).cuda() + 1
+            """,
+        ),
+        Example(
+            "in the CUDA arm of a choice",
+            """
+                import torch
+
+                use = torch.cuda.is_available()
+                y = f(x.cuda()) if use else f(x)
+            """,
+        ),
+        Example(
+            "the cuda module of numba",
+            """
+                from numba import cuda
+
+
+                @cuda.jit
+                def kernel(x):
+                    pass
+            """,
+        ),
+        Example(
+            "the cuda method of a class of the project",
+            """
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                net = Own()
+                net.cuda()
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

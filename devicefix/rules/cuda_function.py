@@ -8,7 +8,7 @@ from functools import cached_property
 from devicefix.facts import Scope
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 # Measured on torch 2.13 without CUDA: each of these raises there. What is not named is harmless: it
 # answers 0, nothing or an empty list, or does nothing.
@@ -72,58 +72,185 @@ class CudaFunction(Rule):
     code = "DF401"
     name = "cuda-function"
     summary = "A function of `torch.cuda` that raises without CUDA"
-    MATCHES = (
-        Changed(
-            "import torch\n\n\ndef step():\n    torch.cuda.synchronize()  # for the clock\n",
-            "import torch\n\n\ndef step():\n    if torch.cuda.is_available():\n"
-            "        torch.cuda.synchronize()  # for the clock\n",
+    INVALID = (
+        Example(
+            "a statement of its own",
+            before="""
+                import torch
+
+
+                def step():
+                    torch.cuda.synchronize()  # for the clock
+            """,
+            after="""
+                import torch
+
+
+                def step():
+                    if torch.cuda.is_available():
+                        torch.cuda.synchronize()  # for the clock
+            """,
         ),
-        Changed(
-            "from torch import cuda\n\nif verbose: cuda.reset_peak_memory_stats(); go()\n",
-            "import torch\nfrom torch import cuda\n\n"
-            "if verbose: cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None; go()\n",
+        Example(
+            "one of several statements in a line",
+            before="""
+                from torch import cuda
+
+                if verbose: cuda.reset_peak_memory_stats(); go()
+            """,
+            after="""
+                import torch
+                from torch import cuda
+
+                if verbose: cuda.reset_peak_memory_stats() if torch.cuda.is_available() else None; go()
+            """,
         ),
-        Changed(
-            "import torch\n\nx = x.cuda(torch.cuda.current_device())\nlogger.info(torch.cuda.get_device_name(0))\n",
-            "import torch\n\n"
-            'x = x.to(torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else "cpu")\n'
-            'logger.info(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "the current device as an argument, and a name that is logged",
+            before="""
+                import torch
+
+                x = x.cuda(torch.cuda.current_device())
+                logger.info(torch.cuda.get_device_name(0))
+            """,
+            after="""
+                import torch
+
+                x = x.to(torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else "cpu")
+                logger.info(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            "import torch\n\ndevice = device or torch.cuda.current_device()\nrank = torch.cuda.current_device()\n",
-            'import torch\n\ndevice = device or (torch.cuda.current_device() if torch.cuda.is_available() else "cpu")\n'
-            "rank = torch.cuda.current_device() if torch.cuda.is_available() else 0\n",
+        Example(
+            "the current device as a device and as a number",
+            before="""
+                import torch
+
+                device = device or torch.cuda.current_device()
+                rank = torch.cuda.current_device()
+            """,
+            after="""
+                import torch
+
+                device = device or (torch.cuda.current_device() if torch.cuda.is_available() else "cpu")
+                rank = torch.cuda.current_device() if torch.cuda.is_available() else 0
+            """,
         ),
-        Changed(
-            "import torch\n\nwith torch.cuda.device(1):\n    run()\n",
-            "import torch\n\nwith torch.cuda.device(1 if torch.cuda.is_available() else -1):\n    run()\n",
+        Example(
+            "a device as a context manager",
+            before="""
+                import torch
+
+                with torch.cuda.device(1):
+                    run()
+            """,
+            after="""
+                import torch
+
+                with torch.cuda.device(1 if torch.cuda.is_available() else -1):
+                    run()
+            """,
         ),
-        Changed(
-            'import torch\n\nprint(f"on {torch.cuda.get_device_name()}")\ntorch.cuda.cudart().cudaProfilerStart()\n',
-            'import torch\n\nif torch.cuda.is_available():\n    print(f"on {torch.cuda.get_device_name()}")\n'
-            "    torch.cuda.cudart().cudaProfilerStart()\n",
+        Example(
+            "an f-string that is printed, and a chained call",
+            before="""
+                import torch
+
+                print(f"on {torch.cuda.get_device_name()}")
+                torch.cuda.cudart().cudaProfilerStart()
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    print(f"on {torch.cuda.get_device_name()}")
+                    torch.cuda.cudart().cudaProfilerStart()
+            """,
         ),
-        Changed(
-            'import torch\n\nwith torch.cuda.nvtx.range("step"):\n    run()\n',
-            "import contextlib\nimport torch\n\n"
-            'with torch.cuda.nvtx.range("step") if torch.cuda.is_available() else contextlib.nullcontext():\n    run()\n',
+        Example(
+            "a range of NVTX as a context manager",
+            before="""
+                import torch
+
+                with torch.cuda.nvtx.range("step"):
+                    run()
+            """,
+            after="""
+                import contextlib
+                import torch
+
+                with torch.cuda.nvtx.range("step") if torch.cuda.is_available() else contextlib.nullcontext():
+                    run()
+            """,
         ),
-        Changed(
-            "import torch\n\nold = torch.cuda.get_rng_state()\ndraw()\ntorch.cuda.set_rng_state(old)\n",
-            "import torch\n\nold = torch.cuda.get_rng_state() if torch.cuda.is_available() else None\ndraw()\n"
-            "if torch.cuda.is_available():\n    torch.cuda.set_rng_state(old)\n",
+        Example(
+            "a random state that is restored",
+            before="""
+                import torch
+
+                old = torch.cuda.get_rng_state()
+                draw()
+                torch.cuda.set_rng_state(old)
+            """,
+            after="""
+                import torch
+
+                old = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+                draw()
+                if torch.cuda.is_available():
+                    torch.cuda.set_rng_state(old)
+            """,
         ),
-        Changed(
-            "import torch\n\nself.state = torch.cuda.get_rng_state()\n",
-            "import torch\n\nself.state = torch.cuda.get_rng_state() if torch.cuda.is_available() else None\n",
+        Example(
+            "a random state that is kept",
+            before="""
+                import torch
+
+                self.state = torch.cuda.get_rng_state()
+            """,
+            after="""
+                import torch
+
+                self.state = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+            """,
             unsafe=True,
         ),
-        Changed("import torch\n\nmemory = torch.cuda.get_device_properties(0).total_memory\n", None),
+        Example(
+            "the properties of a device",
+            before="""
+                import torch
+
+                memory = torch.cuda.get_device_properties(0).total_memory
+            """,
+        ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n    torch.cuda.synchronize()\n",
-        "import torch\n\ntorch.cuda.empty_cache()\ntorch.cuda.manual_seed_all(1)\nn = torch.cuda.device_count()\n",
-        "from numba import cuda\n\ncuda.synchronize()\n",
+    VALID = (
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+            """,
+        ),
+        Example(
+            "functions that do nothing without CUDA",
+            """
+                import torch
+
+                torch.cuda.empty_cache()
+                torch.cuda.manual_seed_all(1)
+                n = torch.cuda.device_count()
+            """,
+        ),
+        Example(
+            "the cuda module of numba",
+            """
+                from numba import cuda
+
+                cuda.synchronize()
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

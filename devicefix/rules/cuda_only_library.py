@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts import refuses
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 # By module, longest first: what it is, and what to do without it.
 _LIBRARIES = {
@@ -99,32 +99,136 @@ class CudaOnlyLibrary(Rule):
     name = "cuda-only-library"
     summary = "A library that needs CUDA"
     words = tuple(sorted({name.partition(".")[0].encode() for name in _LIBRARIES}))
-    MATCHES = (
-        Changed("from apex import amp  # cuda\n", None),
-        Changed("import torch\n\nimport cupy as cp  # cuda\n", None),
-        Changed("from numba import cuda\n\n\n@cuda.jit\ndef kernel(x):\n    pass\n", None),
-        Changed(
-            "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n\nCUDAExtension('ops', ['ops_cuda.cu'])\n",
-            None,
+    INVALID = (
+        Example(
+            "Apex",
+            before="""
+                from apex import amp  # cuda
+            """,
         ),
-        Changed("import torch\n\nfrom ._ext import dcn_v2 as _backend  # cuda\n", None),
-        Changed(
-            "try:  # cuda\n    import apex.parallel\nexcept ImportError:\n    raise RuntimeError('install apex')\n",
-            None,
+        Example(
+            "CuPy",
+            before="""
+                import torch
+
+                import cupy as cp  # cuda
+            """,
+        ),
+        Example(
+            "the cuda module of Numba",
+            before="""
+                from numba import cuda
+
+
+                @cuda.jit
+                def kernel(x):
+                    pass
+            """,
+        ),
+        Example(
+            "a CUDA extension",
+            before="""
+                import torch
+                from torch.utils.cpp_extension import CUDAExtension
+
+                CUDAExtension('ops', ['ops_cuda.cu'])
+            """,
+        ),
+        Example(
+            "a compiled module of the project",
+            before="""
+                import torch
+
+                from ._ext import dcn_v2 as _backend  # cuda
+            """,
+        ),
+        Example(
+            "an import whose failure is an error",
+            before="""
+                try:  # cuda
+                    import apex.parallel
+                except ImportError:
+                    raise RuntimeError('install apex')
+            """,
         ),
     )
-    LEAVES = (
-        "try:  # cuda\n    from apex import amp\nexcept ImportError:\n    amp = None\n",
-        "import torch\n\nif torch.cuda.is_available():\n    import cupy\n",
-        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:  # cuda\n    import triton\n",
-        "if is_xformers_available():  # cuda\n    import xformers.ops\n",
-        "from numba import jit  # no cuda\n",
-        "from .apex import launch  # cuda\n",
-        "import tritonclient.http  # cuda\n",
-        "from utils.cuda_timer import Timer\n",
-        "from .utils import to_cuda\n",
-        "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension\n\n"
-        "if CUDA_HOME is None:\n    ext = CppExtension('ops', ['ops.cpp'])\nelse:\n    ext = CUDAExtension('ops', ['ops.cu'])\n",
+    VALID = (
+        Example(
+            "an import whose failure is handled",
+            """
+                try:  # cuda
+                    from apex import amp
+                except ImportError:
+                    amp = None
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    import cupy
+            """,
+        ),
+        Example(
+            "for type checking only",
+            """
+                from typing import TYPE_CHECKING
+
+                if TYPE_CHECKING:  # cuda
+                    import triton
+            """,
+        ),
+        Example(
+            "under a test for the library",
+            """
+                if is_xformers_available():  # cuda
+                    import xformers.ops
+            """,
+        ),
+        Example(
+            "another part of Numba",
+            """
+                from numba import jit  # no cuda
+            """,
+        ),
+        Example(
+            "a module of the project with the same name",
+            """
+                from .apex import launch  # cuda
+            """,
+        ),
+        Example(
+            "a library whose name begins alike",
+            """
+                import tritonclient.http  # cuda
+            """,
+        ),
+        Example(
+            "a module of the project that names CUDA",
+            """
+                from utils.cuda_timer import Timer
+            """,
+        ),
+        Example(
+            "a function of the project that names CUDA",
+            """
+                from .utils import to_cuda
+            """,
+        ),
+        Example(
+            "an extension that is built for CUDA or the CPU",
+            """
+                import torch
+                from torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension
+
+                if CUDA_HOME is None:
+                    ext = CppExtension('ops', ['ops.cpp'])
+                else:
+                    ext = CUDAExtension('ops', ['ops.cu'])
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:

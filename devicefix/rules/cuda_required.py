@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts import refuses
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, elif_without, is_elif, removed, unwrapped
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 MESSAGE = "refuses to run without CUDA"
 
@@ -46,57 +46,250 @@ class CudaRequired(Rule):
     code = "DF701"
     name = "cuda-required"
     summary = "The program refuses to run without CUDA"
-    MATCHES = (
-        Changed(
-            'import torch\n\n\ndef main():\n    assert torch.cuda.is_available(), "needs a GPU"\n    run()\n',
-            "import torch\n\n\ndef main():\n    run()\n",
+    INVALID = (
+        Example(
+            "an assert with a message",
+            before="""
+                import torch
+
+
+                def main():
+                    assert torch.cuda.is_available(), "needs a GPU"
+                    run()
+            """,
+            after="""
+                import torch
+
+
+                def main():
+                    run()
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef main():\n    assert torch.cuda.is_available()\n",
-            "import torch\n\n\ndef main():\n    pass\n",
+        Example(
+            "an assert alone in a function",
+            before="""
+                import torch
+
+
+                def main():
+                    assert torch.cuda.is_available()
+            """,
+            after="""
+                import torch
+
+
+                def main():
+                    pass
+            """,
         ),
-        Changed("import torch\n\nassert torch.cuda.device_count() > rank\n", None),
-        Changed(
-            "import torch\n\nassert torch.cuda.is_available() and torch.cuda.device_count() >= n\n", None
+        Example(
+            "an assert about the number of GPUs",
+            before="""
+                import torch
+
+                assert torch.cuda.device_count() > rank
+            """,
         ),
-        Changed("import torch\n\nassert device in ['cuda', 'npu']\n", None),
-        Changed("import torch\n\nif not x.is_cuda:\n    raise NotImplementedError\n", None),
-        Changed(
-            "import torch\n\nassert torch.cuda.is_available() and args.data\n",
-            "import torch\n\nassert args.data\n",
+        Example(
+            "an assert about availability and the number of GPUs",
+            before="""
+                import torch
+
+                assert torch.cuda.is_available() and torch.cuda.device_count() >= n
+            """,
         ),
-        Changed(
-            "import torch\n\nassert not args.cuda or torch.cuda.is_available()\nrun()\n",
-            "import torch\n\nrun()\n",
+        Example(
+            "an assert about the name of a device",
+            before="""
+                import torch
+
+                assert device in ['cuda', 'npu']
+            """,
         ),
-        Changed(
-            "import torch\n\nif not torch.cuda.is_available():\n    print('no GPU')\n    sys.exit(1)\nnet.cuda()\n",
-            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\nnet.to(device)\n",
+        Example(
+            "a tensor that has to be on a GPU",
+            before="""
+                import torch
+
+                if not x.is_cuda:
+                    raise NotImplementedError
+            """,
         ),
-        Changed(
-            "import torch\n\nif torch.cuda.is_available():\n    # the first\n    d = torch.device('cuda')\n    net.to(d)\n"
-            "else:\n    raise RuntimeError('no GPU')\nrun()\n",
-            "import torch\n\n# the first\nd = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nnet.to(d)\nrun()\n",
+        Example(
+            "an assert about something else as well",
+            before="""
+                import torch
+
+                assert torch.cuda.is_available() and args.data
+            """,
+            after="""
+                import torch
+
+                assert args.data
+            """,
         ),
-        Changed(
-            "import torch\n\nif a:\n    run(1)\nelif torch.cuda.is_available():\n    run(2)\nelse:\n    sys.exit(1)\nrun(3)\n",
-            "import torch\n\nif a:\n    run(1)\nelse:\n    run(2)\nrun(3)\n",
+        Example(
+            "an assert that an option implies availability",
+            before="""
+                import torch
+
+                assert not args.cuda or torch.cuda.is_available()
+                run()
+            """,
+            after="""
+                import torch
+
+                run()
+            """,
         ),
-        Changed(
-            "import torch\n\nif a:\n    run(1)\nelif not torch.cuda.is_available():\n    sys.exit(1)\nelif b:\n    run(2)\n",
-            "import torch\n\nif a:\n    run(1)\nelif b:\n    run(2)\n",
+        Example(
+            "an exit without CUDA",
+            before="""
+                import torch
+
+                if not torch.cuda.is_available():
+                    print('no GPU')
+                    sys.exit(1)
+                net.cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+
+                net.to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\nif a:\n    run(1)\nelif not torch.cuda.is_available():\n    raise OSError\nrun(3)\n",
-            "import torch\n\nif a:\n    run(1)\nrun(3)\n",
+        Example(
+            "an error in the branch without CUDA",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    # the first
+                    d = torch.device('cuda')
+                    net.to(d)
+                else:
+                    raise RuntimeError('no GPU')
+                run()
+            """,
+            after="""
+                import torch
+
+                # the first
+                d = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+                net.to(d)
+                run()
+            """,
+        ),
+        Example(
+            "an exit in the last branch of several",
+            before="""
+                import torch
+
+                if a:
+                    run(1)
+                elif torch.cuda.is_available():
+                    run(2)
+                else:
+                    sys.exit(1)
+                run(3)
+            """,
+            after="""
+                import torch
+
+                if a:
+                    run(1)
+                else:
+                    run(2)
+                run(3)
+            """,
+        ),
+        Example(
+            "an exit in a branch between others",
+            before="""
+                import torch
+
+                if a:
+                    run(1)
+                elif not torch.cuda.is_available():
+                    sys.exit(1)
+                elif b:
+                    run(2)
+            """,
+            after="""
+                import torch
+
+                if a:
+                    run(1)
+                elif b:
+                    run(2)
+            """,
+        ),
+        Example(
+            "an error in a last elif",
+            before="""
+                import torch
+
+                if a:
+                    run(1)
+                elif not torch.cuda.is_available():
+                    raise OSError
+                run(3)
+            """,
+            after="""
+                import torch
+
+                if a:
+                    run(1)
+                run(3)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nassert args.data\n",
-        "import torch\n\nassert not torch.cuda.is_available()\n",
-        "import torch\n\nif not torch.cuda.is_available():\n    args.cuda = False\n",
-        "import torch\n\nif args.gpu >= torch.cuda.device_count():\n    raise ValueError(args.gpu)\n",
-        "import torch\n\nif not torch.cuda.is_available():\n    raise unittest.SkipTest('no GPU')\n",
+    VALID = (
+        Example(
+            "an assert about something else",
+            """
+                import torch
+
+                assert args.data
+            """,
+        ),
+        Example(
+            "an assert that there is no CUDA",
+            """
+                import torch
+
+                assert not torch.cuda.is_available()
+            """,
+        ),
+        Example(
+            "a branch that copes without CUDA",
+            """
+                import torch
+
+                if not torch.cuda.is_available():
+                    args.cuda = False
+            """,
+        ),
+        Example(
+            "an invalid number of a GPU",
+            """
+                import torch
+
+                if args.gpu >= torch.cuda.device_count():
+                    raise ValueError(args.gpu)
+            """,
+        ),
+        Example(
+            "a skipped test",
+            """
+                import torch
+
+                if not torch.cuda.is_available():
+                    raise unittest.SkipTest('no GPU')
+            """,
+        ),
     )
 
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:

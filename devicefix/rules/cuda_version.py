@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class CudaVersion(Rule):
@@ -33,24 +33,74 @@ class CudaVersion(Rule):
     code = "DF403"
     name = "cuda-version"
     summary = "`torch.version.cuda` is None without CUDA"
-    MATCHES = (
-        Changed(
-            'import torch\n\nmajor = int(torch.version.cuda.split(".")[0])\n',
-            'import torch\n\nmajor = int((torch.version.cuda or "0.0").split(".")[0])\n',
+    INVALID = (
+        Example(
+            "a number taken from the version",
+            before="""
+                import torch
+
+                major = int(torch.version.cuda.split(".")[0])
+            """,
+            after="""
+                import torch
+
+                major = int((torch.version.cuda or "0.0").split(".")[0])
+            """,
         ),
-        Changed(
-            "import torch\n\nnew = LooseVersion(torch.version.cuda) >= LooseVersion('9.0')\n",
-            "import torch\n\nnew = LooseVersion(torch.version.cuda or '0.0') >= LooseVersion('9.0')\n",
+        Example(
+            "a comparison of parsed versions",
+            before="""
+                import torch
+
+                new = LooseVersion(torch.version.cuda) >= LooseVersion('9.0')
+            """,
+            after="""
+                import torch
+
+                new = LooseVersion(torch.version.cuda or '0.0') >= LooseVersion('9.0')
+            """,
         ),
-        Changed(
-            'import torch\n\nnew = torch.version.cuda >= "11"\n',
-            'import torch\n\nnew = (torch.version.cuda or "0.0") >= "11"\n',
+        Example(
+            "a comparison of strings",
+            before="""
+                import torch
+
+                new = torch.version.cuda >= "11"
+            """,
+            after="""
+                import torch
+
+                new = (torch.version.cuda or "0.0") >= "11"
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nprint(torch.version.cuda)\n",
-        "import torch\n\nif torch.version.cuda is not None:\n    print(torch.version.cuda.split('.'))\n",
-        "import torch\n\nif torch.version.cuda and float(torch.version.cuda) > 9:\n    pass\n",
+    VALID = (
+        Example(
+            "a version that is printed",
+            """
+                import torch
+
+                print(torch.version.cuda)
+            """,
+        ),
+        Example(
+            "after a test for None",
+            """
+                import torch
+
+                if torch.version.cuda is not None:
+                    print(torch.version.cuda.split('.'))
+            """,
+        ),
+        Example(
+            "after a test in the same condition",
+            """
+                import torch
+
+                if torch.version.cuda and float(torch.version.cuda) > 9:
+                    pass
+            """,
+        ),
     )
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import gpu_number, named_device, tensors_place
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 # Not where tensors go but what for: on a CPU they switch themselves off.
 _OFF_BY_THEMSELVES = (
@@ -59,44 +59,168 @@ class DeviceArgument(Rule):
     code = "DF202"
     name = "device-argument"
     summary = "A call is handed a CUDA device"
-    MATCHES = (
-        Changed(
-            'import torch\n\nx = torch.randn(4, device="cuda")\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.randn(4, device=device)\n",
+    INVALID = (
+        Example(
+            "a factory function",
+            before="""
+                import torch
+
+                x = torch.randn(4, device="cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.randn(4, device=device)
+            """,
         ),
-        Changed(
-            "import torch\n\nencoder = Encoder(device='cuda:0', depth=2)\n",
-            "import torch\n\nencoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)\n",
+        Example(
+            "the constructor of an unknown class",
+            before="""
+                import torch
+
+                encoder = Encoder(device='cuda:0', depth=2)
+            """,
+            after="""
+                import torch
+
+                encoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.zeros(3, device=y.get_device())\n",
-            "import torch\n\nx = torch.zeros(3, device=y.device)\n",
+        Example(
+            "the device of another tensor by get_device",
+            before="""
+                import torch
+
+                x = torch.zeros(3, device=y.get_device())
+            """,
+            after="""
+                import torch
+
+                x = torch.zeros(3, device=y.device)
+            """,
         ),
-        Changed(
-            "import torch\n\ngenerate = pipeline(device=0)\n",
-            'import torch\n\ngenerate = pipeline(device=0 if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a number for an unknown function",
+            before="""
+                import torch
+
+                generate = pipeline(device=0)
+            """,
+            after="""
+                import torch
+
+                generate = pipeline(device=0 if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef loaders(device, size):\n    pass\n\n\ndef worker(gpu):\n    loaders(gpu, 3)\n    loaders('cuda:0', 3)\n",
-            "import torch\n\n\ndef loaders(device, size):\n    pass\n\n\ndef worker(gpu):\n"
-            "    loaders(gpu if torch.cuda.is_available() else 'cpu', 3)\n"
-            "    loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)\n",
+        Example(
+            "a device parameter of a function in the module",
+            before="""
+                import torch
+
+
+                def loaders(device, size):
+                    pass
+
+
+                def worker(gpu):
+                    loaders(gpu, 3)
+                    loaders('cuda:0', 3)
+            """,
+            after="""
+                import torch
+
+
+                def loaders(device, size):
+                    pass
+
+
+                def worker(gpu):
+                    loaders(gpu if torch.cuda.is_available() else 'cpu', 3)
+                    loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)
+            """,
         ),
-        Changed(
-            'import torch\n\ntorch.set_default_device("cuda")\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "torch.set_default_device(device)\n",
+        Example(
+            "the default device",
+            before="""
+                import torch
+
+                torch.set_default_device("cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                torch.set_default_device(device)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nevaluator = Evaluator(device=gpu_id)\n",
-        "import torch\n\n\ndef run(device):\n    return device >= 0\n\n\nrun(device=args.gpu)\ncuda = 1\n",
-        "import torch\n\nnet = torch.nn.DataParallel(net, device_ids=[0], output_device=0)\n",
-        "import torch\n\ndetector = Detector(path, device_id=0)\n",
-        'import torch\n\nwith torch.autocast(device_type="cuda"):\n    pass\n',
-        "import torch\n\nx = torch.randn(4, device=device)\n",
-        "import cv2\n\ncamera = cv2.VideoCapture(0)\n",
+    VALID = (
+        Example(
+            "an unknown variable",
+            """
+                import torch
+
+                evaluator = Evaluator(device=gpu_id)
+            """,
+        ),
+        Example(
+            "a parameter that is used as a number",
+            """
+                import torch
+
+
+                def run(device):
+                    return device >= 0
+
+
+                run(device=args.gpu)
+                cuda = 1
+            """,
+        ),
+        Example(
+            "the device numbers of DataParallel",
+            """
+                import torch
+
+                net = torch.nn.DataParallel(net, device_ids=[0], output_device=0)
+            """,
+        ),
+        Example(
+            "a device_id keyword",
+            """
+                import torch
+
+                detector = Detector(path, device_id=0)
+            """,
+        ),
+        Example(
+            "the device type of autocast",
+            """
+                import torch
+
+                with torch.autocast(device_type="cuda"):
+                    pass
+            """,
+        ),
+        Example(
+            "a variable",
+            """
+                import torch
+
+                x = torch.randn(4, device=device)
+            """,
+        ),
+        Example(
+            "a call that has nothing to do with torch",
+            """
+                import cv2
+
+                camera = cv2.VideoCapture(0)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _WRAPPERS = ("DistributedDataParallel", "DDP")
 
@@ -41,27 +41,68 @@ class DeviceIds(Rule):
     code = "DF602"
     name = "device-ids"
     summary = "`DistributedDataParallel` is told its GPUs"
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
-            "net = DDP(net, device_ids=[rank], output_device=rank)\n",
-            "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
-            "net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None, "
-            "output_device=rank if torch.cuda.is_available() else None)\n",
+    INVALID = (
+        Example(
+            "both keywords",
+            before="""
+                import torch
+                from torch.nn.parallel import DistributedDataParallel as DDP
+
+                net = DDP(net, device_ids=[rank], output_device=rank)
+            """,
+            after="""
+                import torch
+                from torch.nn.parallel import DistributedDataParallel as DDP
+
+                net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None, output_device=rank if torch.cuda.is_available() else None)
+            """,
         ),
-        Changed(
-            "import torch\n\noptions = {'device_ids': [rank]}\ncuda = 1\n",
-            "import torch\n\noptions = {'device_ids': [rank] if torch.cuda.is_available() else None}\ncuda = 1\n",
+        Example(
+            "a dictionary of options",
+            before="""
+                import torch
+
+                options = {'device_ids': [rank]}
+                cuda = 1
+            """,
+            after="""
+                import torch
+
+                options = {'device_ids': [rank] if torch.cuda.is_available() else None}
+                cuda = 1
+            """,
         ),
-        Changed(
-            "import torch\n\nnet = torch.nn.parallel.DistributedDataParallel(net, [gpu])\n",
-            "import torch\n\n"
-            "net = torch.nn.parallel.DistributedDataParallel(net, [gpu] if torch.cuda.is_available() else None)\n",
+        Example(
+            "device_ids by position",
+            before="""
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(net, [gpu])
+            """,
+            after="""
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(net, [gpu] if torch.cuda.is_available() else None)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nnet = torch.nn.DataParallel(net, device_ids=[0, 1])\n",
-        "import torch\n\nnet = torch.nn.parallel.DistributedDataParallel(net, device_ids=None)\n",
+    VALID = (
+        Example(
+            "DataParallel",
+            """
+                import torch
+
+                net = torch.nn.DataParallel(net, device_ids=[0, 1])
+            """,
+        ),
+        Example(
+            "None",
+            """
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(net, device_ids=None)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import with_defaults
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class DeviceValue(Rule):
@@ -43,43 +43,143 @@ class DeviceValue(Rule):
     code = "DF203"
     name = "device-value"
     summary = "A variable, default or option is a CUDA device"
-    MATCHES = (
-        Changed(
-            "import torch\n\nDEVICE = 'cuda'\n",
-            "import torch\n\nDEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+    INVALID = (
+        Example(
+            "a constant",
+            before="""
+                import torch
+
+                DEVICE = 'cuda'
+            """,
+            after="""
+                import torch
+
+                DEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'
+            """,
         ),
-        Changed(
-            'import torch\n\n\ndef f(x, device="cuda"):\n    return x.to(device)\n',
-            'import torch\n\n\ndef f(x, device="cuda" if torch.cuda.is_available() else "cpu"):\n    return x.to(device)\n',
+        Example(
+            "the default of a parameter",
+            before="""
+                import torch
+
+
+                def f(x, device="cuda"):
+                    return x.to(device)
+            """,
+            after="""
+                import torch
+
+
+                def f(x, device="cuda" if torch.cuda.is_available() else "cpu"):
+                    return x.to(device)
+            """,
         ),
-        Changed(
-            'import torch\n\nparser.add_argument("--device", default="cuda:3", help="where")\n',
-            'import torch\n\nparser.add_argument("--device", '
-            'default="cuda:3" if torch.cuda.is_available() else "cpu", help="where")\n',
+        Example(
+            "the default of a command line option",
+            before="""
+                import torch
+
+                parser.add_argument("--device", default="cuda:3", help="where")
+            """,
+            after="""
+                import torch
+
+                parser.add_argument("--device", default="cuda:3" if torch.cuda.is_available() else "cpu", help="where")
+            """,
         ),
-        Changed(
-            'import torch\n\nhparams = {"device": "cuda", "dim": 3}\nd = hparams.get("device", "cuda")\n',
-            'import torch\n\nhparams = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dim": 3}\n'
-            'd = hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a dictionary and its get method",
+            before="""
+                import torch
+
+                hparams = {"device": "cuda", "dim": 3}
+                d = hparams.get("device", "cuda")
+            """,
+            after="""
+                import torch
+
+                hparams = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dim": 3}
+                d = hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            'import torch\n\ndevices = ["cuda:0", "cpu"]\ndevice_list.append("cuda:" + str(i))\n',
-            'import torch\n\ndevices = ["cuda:0" if torch.cuda.is_available() else "cpu", "cpu"]\n'
-            'device_list.append("cuda:" + str(i) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a list of devices",
+            before="""
+                import torch
+
+                devices = ["cuda:0", "cpu"]
+                device_list.append("cuda:" + str(i))
+            """,
+            after="""
+                import torch
+
+                devices = ["cuda:0" if torch.cuda.is_available() else "cpu", "cpu"]
+                device_list.append("cuda:" + str(i) if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            'from torch import nn\n\ntarget = "cuda"\nnet = nn.Linear(1, 1).to(target)\n',
-            'import torch\nfrom torch import nn\n\ntarget = "cuda" if torch.cuda.is_available() else "cpu"\n'
-            "net = nn.Linear(1, 1).to(target)\n",
+        Example(
+            "a variable that is used as a device",
+            before="""
+                from torch import nn
+
+                target = "cuda"
+                net = nn.Linear(1, 1).to(target)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                target = "cuda" if torch.cuda.is_available() else "cpu"
+                net = nn.Linear(1, 1).to(target)
+            """,
         ),
     )
-    LEAVES = (
-        'import torch\n\nassert device in ["cuda", "cpu"]\n',
-        'import torch\n\nif device == "cuda":\n    print(device)\n',
-        'import torch\n\ndevice = "cpu"\nif torch.cuda.is_available():\n    device = "cuda"\n',
-        'backend = "cuda"\n',
-        'choices = ["cuda", "cpu"]\n',
-        'parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")\n',
+    VALID = (
+        Example(
+            "a list that is compared with",
+            """
+                import torch
+
+                assert device in ["cuda", "cpu"]
+            """,
+        ),
+        Example(
+            "a comparison",
+            """
+                import torch
+
+                if device == "cuda":
+                    print(device)
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                device = "cpu"
+                if torch.cuda.is_available():
+                    device = "cuda"
+            """,
+        ),
+        Example(
+            "a name that says nothing about a device",
+            """
+                backend = "cuda"
+            """,
+        ),
+        Example(
+            "a list of choices",
+            """
+                choices = ["cuda", "cpu"]
+            """,
+        ),
+        Example(
+            "the choices of a command line option",
+            """
+                parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:

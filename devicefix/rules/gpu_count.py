@@ -8,7 +8,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import dotted, of_any_count
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node)\Z"
@@ -44,43 +44,153 @@ class GpuCount(Rule):
     code = "DF402"
     name = "gpu-count"
     summary = "The number of GPUs, which may be 0, counts processes or batches"
-    MATCHES = (
-        Changed(
-            "import torch\nimport torch.multiprocessing as mp\n\n\ndef main():\n    n = torch.cuda.device_count()\n"
-            "    mp.spawn(work, nprocs=n, args=(n,))\n",
-            "import torch\nimport torch.multiprocessing as mp\n\n\ndef main():\n"
-            "    n = max(torch.cuda.device_count(), 1)\n    mp.spawn(work, nprocs=n, args=(n,))\n",
+    INVALID = (
+        Example(
+            "the number of processes, by a variable",
+            before="""
+                import torch
+                import torch.multiprocessing as mp
+
+
+                def main():
+                    n = torch.cuda.device_count()
+                    mp.spawn(work, nprocs=n, args=(n,))
+            """,
+            after="""
+                import torch
+                import torch.multiprocessing as mp
+
+
+                def main():
+                    n = max(torch.cuda.device_count(), 1)
+                    mp.spawn(work, nprocs=n, args=(n,))
+            """,
         ),
-        Changed(
-            "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // n_gpu\n",
-            "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // max(n_gpu, 1)\n",
+        Example(
+            "a divisor",
+            before="""
+                import torch
+
+                n_gpu = torch.cuda.device_count()
+                if n_gpu > 0:
+                    net.cuda()
+                batch = size // n_gpu
+            """,
+            after="""
+                import torch
+
+                n_gpu = torch.cuda.device_count()
+                if n_gpu > 0:
+                    net.cuda()
+                batch = size // max(n_gpu, 1)
+            """,
         ),
-        Changed(
-            "import torch, subprocess\n\nn = torch.cuda.device_count()\nfor i in range(n):\n    subprocess.Popen(line)\n",
-            "import torch, subprocess\n\nn = max(torch.cuda.device_count(), 1)\nfor i in range(n):\n    subprocess.Popen(line)\n",
+        Example(
+            "a loop that starts processes",
+            before="""
+                import torch, subprocess
+
+                n = torch.cuda.device_count()
+                for i in range(n):
+                    subprocess.Popen(line)
+            """,
+            after="""
+                import torch, subprocess
+
+                n = max(torch.cuda.device_count(), 1)
+                for i in range(n):
+                    subprocess.Popen(line)
+            """,
         ),
-        Changed(
-            "import torch\n\nworld_size = args.n or torch.cuda.device_count()\n",
-            "import torch\n\nworld_size = args.n or max(torch.cuda.device_count(), 1)\n",
+        Example(
+            "a world size with an option before it",
+            before="""
+                import torch
+
+                world_size = args.n or torch.cuda.device_count()
+            """,
+            after="""
+                import torch
+
+                world_size = args.n or max(torch.cuda.device_count(), 1)
+            """,
         ),
-        Changed(
-            "import torch\n\nspawn(work, nprocs=min(torch.cuda.device_count(), size))\n",
-            "import torch\n\nspawn(work, nprocs=min(max(torch.cuda.device_count(), 1), size))\n",
+        Example(
+            "the number of processes, by a minimum",
+            before="""
+                import torch
+
+                spawn(work, nprocs=min(torch.cuda.device_count(), size))
+            """,
+            after="""
+                import torch
+
+                spawn(work, nprocs=min(max(torch.cuda.device_count(), 1), size))
+            """,
         ),
-        Changed(
-            "import torch\n\nbatch = 32 * torch.cuda.device_count()\n",
-            "import torch\n\nbatch = 32 * max(torch.cuda.device_count(), 1)\n",
+        Example(
+            "a factor",
+            before="""
+                import torch
+
+                batch = 32 * torch.cuda.device_count()
+            """,
+            after="""
+                import torch
+
+                batch = 32 * max(torch.cuda.device_count(), 1)
+            """,
         ),
-        Changed(
-            "import torch\n\nargs.world_size = torch.cuda.device_count()\n",
-            "import torch\n\nargs.world_size = max(torch.cuda.device_count(), 1)\n",
+        Example(
+            "a world size in an attribute",
+            before="""
+                import torch
+
+                args.world_size = torch.cuda.device_count()
+            """,
+            after="""
+                import torch
+
+                args.world_size = max(torch.cuda.device_count(), 1)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.device_count() > 1:\n    net = torch.nn.DataParallel(net)\n",
-        "import torch\n\nn = torch.cuda.device_count()\nprint(n)\n",
-        "import torch\n\nbatch = 32 * max(1, torch.cuda.device_count())\n",
-        "import torch\n\nif torch.cuda.is_available():\n    batch = size // torch.cuda.device_count()\n",
+    VALID = (
+        Example(
+            "a comparison",
+            """
+                import torch
+
+                if torch.cuda.device_count() > 1:
+                    net = torch.nn.DataParallel(net)
+            """,
+        ),
+        Example(
+            "a number that is printed",
+            """
+                import torch
+
+                n = torch.cuda.device_count()
+                print(n)
+            """,
+        ),
+        Example(
+            "at least one already",
+            """
+                import torch
+
+                batch = 32 * max(1, torch.cuda.device_count())
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    batch = size // torch.cuda.device_count()
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:

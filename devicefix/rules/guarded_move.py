@@ -9,7 +9,7 @@ from devicefix.devices.methods import CustomCuda, own_cuda
 from devicefix.facts import ASKS, dotted
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, unwrapped
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 from devicefix.rules.cuda_call import collapsed
 
 
@@ -44,26 +44,95 @@ class GuardedMove(Rule):
     code = "DF702"
     name = "guarded-move"
     summary = "A guard that does nothing but move"
-    MATCHES = (
-        Changed(
-            "import torch\n\nuse_gpu = torch.cuda.is_available()\nif use_gpu:\n    model = model.cuda()\n    loss.cuda()\n",
-            "import torch\n\nuse_gpu = torch.cuda.is_available()\n"
-            'device = torch.device("cuda" if use_gpu else "cpu")\nmodel = model.to(device)\nloss.to(device)\n',
+    INVALID = (
+        Example(
+            "two moves under a flag",
+            before="""
+                import torch
+
+                use_gpu = torch.cuda.is_available()
+                if use_gpu:
+                    model = model.cuda()
+                    loss.cuda()
+            """,
+            after="""
+                import torch
+
+                use_gpu = torch.cuda.is_available()
+                device = torch.device("cuda" if use_gpu else "cpu")
+                model = model.to(device)
+                loss.to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef to_var(x):\n    if torch.cuda.is_available():\n        x = x.cuda()\n    return x\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
-            "def to_var(x):\n    x = x.to(device)\n    return x\n",
+        Example(
+            "a move in a function",
+            before="""
+                import torch
+
+
+                def to_var(x):
+                    if torch.cuda.is_available():
+                        x = x.cuda()
+                    return x
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def to_var(x):
+                    x = x.to(device)
+                    return x
+            """,
         ),
-        Changed(
-            "import torch\n\ny = x.cuda() if torch.cuda.is_available() else x\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\ny = x.to(device)\n',
+        Example(
+            "a choice between moved and not moved",
+            before="""
+                import torch
+
+                y = x.cuda() if torch.cuda.is_available() else x
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                y = x.to(device)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n    model = model.cuda()\n    torch.backends.cudnn.benchmark = True\n",
-        "import torch\n\nif torch.cuda.is_available():\n    y = x.cuda()\nelse:\n    y = x.double()\n",
-        "import torch\n\nif torch.cuda.is_available():\n    model = torch.nn.DataParallel(model).cuda()\n",
+    VALID = (
+        Example(
+            "a guard with another statement",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    model = model.cuda()
+                    torch.backends.cudnn.benchmark = True
+            """,
+        ),
+        Example(
+            "a guard with another branch",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    y = x.cuda()
+                else:
+                    y = x.double()
+            """,
+        ),
+        Example(
+            "a guard that wraps the model",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    model = torch.nn.DataParallel(model).cuda()
+            """,
+        ),
     )
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import Binding
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class GuardedName(Rule):
@@ -36,17 +36,64 @@ class GuardedName(Rule):
     code = "DF703"
     name = "guarded-name"
     summary = "A name is bound only where there is CUDA, and used elsewhere too"
-    MATCHES = (
-        Changed(
-            "import torch\n\nif torch.cuda.is_available():\n    device = torch.device('cuda:0')\nnet.to(device)\n",
-            None,
+    INVALID = (
+        Example(
+            "a device that is used behind the guard",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    device = torch.device('cuda:0')
+                net.to(device)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n    device = 'cuda'\nelse:\n    device = 'cpu'\nnet.to(device)\n",
-        "import torch\n\ndevice = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'\nnet.to(device)\n",
-        "import torch\n\nuse = torch.cuda.is_available()\nif use:\n    d = 'cuda'\nif use:\n    net.to(d)\n",
-        "import torch\n\nif torch.cuda.is_available():\n    d = 'cuda'\n    net.to(d)\n",
+    VALID = (
+        Example(
+            "both branches bind the name",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    device = 'cuda'
+                else:
+                    device = 'cpu'
+                net.to(device)
+            """,
+        ),
+        Example(
+            "bound before the guard",
+            """
+                import torch
+
+                device = 'cpu'
+                if torch.cuda.is_available():
+                    device = 'cuda'
+                net.to(device)
+            """,
+        ),
+        Example(
+            "used under the same flag",
+            """
+                import torch
+
+                use = torch.cuda.is_available()
+                if use:
+                    d = 'cuda'
+                if use:
+                    net.to(d)
+            """,
+        ),
+        Example(
+            "used under the guard only",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    d = 'cuda'
+                    net.to(d)
+            """,
+        ),
     )
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import dotted
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _ASKED = re.compile(r"cuda|gpu", re.I)
@@ -42,21 +42,84 @@ class HardWiredFlag(Rule):
     code = "DF904"
     name = "hard-wired-flag"
     summary = "Another library is told to use CUDA whatever the machine"
-    MATCHES = (
-        Changed("from library import Config\n\nConfig.cuda = True\n", None),
-        Changed("import easyocr  # cuda\n\nreader = easyocr.Reader(['en'], gpu=True)\n", None),
-        Changed(
-            "import pytorch_lightning as pl  # cuda\n\ntrainer = pl.Trainer(accelerator='gpu', devices=1)\n",
-            None,
+    INVALID = (
+        Example(
+            "the flag of a library",
+            before="""
+                from library import Config
+
+                Config.cuda = True
+            """,
+        ),
+        Example(
+            "an argument of a library",
+            before="""
+                import easyocr  # cuda
+
+                reader = easyocr.Reader(['en'], gpu=True)
+            """,
+        ),
+        Example(
+            "an accelerator by name",
+            before="""
+                import pytorch_lightning as pl  # cuda
+
+                trainer = pl.Trainer(accelerator='gpu', devices=1)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\nfrom library import Config\n\nConfig.cuda = torch.cuda.is_available()\n",
-        "from library import Config\n\nif args.cuda:\n    Config.cuda = True\n",
-        "class Config:\n    cuda = True\n\n\nConfig.cuda = True\n",
-        "import torch\n\nwith torch.autograd.profiler.profile(use_cuda=True) as profile:\n    pass\n",
-        "import pytorch_lightning as pl  # cuda\n\ntrainer = pl.Trainer(accelerator='auto', devices=1)\n",
-        "args.cuda = True\n",
+    VALID = (
+        Example(
+            "a flag set by availability",
+            """
+                import torch
+                from library import Config
+
+                Config.cuda = torch.cuda.is_available()
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                from library import Config
+
+                if args.cuda:
+                    Config.cuda = True
+            """,
+        ),
+        Example(
+            "a class of the module",
+            """
+                class Config:
+                    cuda = True
+
+
+                Config.cuda = True
+            """,
+        ),
+        Example(
+            "the profiler of torch",
+            """
+                import torch
+
+                with torch.autograd.profiler.profile(use_cuda=True) as profile:
+                    pass
+            """,
+        ),
+        Example(
+            "the automatic choice",
+            """
+                import pytorch_lightning as pl  # cuda
+
+                trainer = pl.Trainer(accelerator='auto', devices=1)
+            """,
+        ),
+        Example(
+            "an option of the program",
+            """
+                args.cuda = True
+            """,
+        ),
     )
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:

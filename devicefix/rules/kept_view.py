@@ -7,7 +7,7 @@ from devicefix.devices.context import Context
 from devicefix.facts.copies import Held, held_copies
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class KeptView(Rule):
@@ -43,57 +43,184 @@ class KeptView(Rule):
     code = "DF802"
     name = "kept-view"
     summary = "A copy that a CPU does not make is used after its source has changed"
-    MATCHES = (
-        Changed(
-            "def collect(loader, labels):  # on cuda\n    seen = []\n    for image, label in loader:\n        labels.copy_(label)\n"
-            "        seen += [labels.cpu().numpy()]\n    return seen\n",
-            "def collect(loader, labels):  # on cuda\n    seen = []\n    for image, label in loader:\n        labels.copy_(label)\n"
-            "        seen += [labels.cpu().numpy().copy()]\n    return seen\n",
+    INVALID = (
+        Example(
+            "arrays of a tensor that is filled again",
+            before="""
+                def collect(loader, labels):  # on cuda
+                    seen = []
+                    for image, label in loader:
+                        labels.copy_(label)
+                        seen += [labels.cpu().numpy()]
+                    return seen
+            """,
+            after="""
+                def collect(loader, labels):  # on cuda
+                    seen = []
+                    for image, label in loader:
+                        labels.copy_(label)
+                        seen += [labels.cpu().numpy().copy()]
+                    return seen
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def attack(model, x):  # on cuda\n    first = x.detach().cpu()\n    for _ in range(10):\n        x += model(x).sign()\n"
-            "    return x - first\n",
-            "def attack(model, x):  # on cuda\n    first = x.detach().cpu().clone()\n    for _ in range(10):\n        x += model(x).sign()\n"
-            "    return x - first\n",
+        Example(
+            "a tensor that an augmented assignment changes",
+            before="""
+                def attack(model, x):  # on cuda
+                    first = x.detach().cpu()
+                    for _ in range(10):
+                        x += model(x).sign()
+                    return x - first
+            """,
+            after="""
+                def attack(model, x):  # on cuda
+                    first = x.detach().cpu().clone()
+                    for _ in range(10):
+                        x += model(x).sign()
+                    return x - first
+            """,
             unsafe=True,
         ),
-        Changed(
-            "class Tracker:  # on cuda\n    def update(self, out):\n        state = self.state.cpu().data.numpy()\n"
-            "        self.history.append((out, state))\n        self.state[:, 0] = out\n",
-            None,
+        Example(
+            "an attribute that is changed by index",
+            before="""
+                class Tracker:  # on cuda
+                    def update(self, out):
+                        state = self.state.cpu().data.numpy()
+                        self.history.append((out, state))
+                        self.state[:, 0] = out
+            """,
         ),
-        Changed(
-            "def refill(tensor, data):  # on cuda\n    tensor.data.resize_(data.size()).copy_(data)\n\n\n"
-            "def collect(loader, image):\n    seen = []\n    for data in loader:\n        refill(image, data)\n"
-            "        seen.append(image.cpu())\n    return seen\n",
-            "def refill(tensor, data):  # on cuda\n    tensor.data.resize_(data.size()).copy_(data)\n\n\n"
-            "def collect(loader, image):\n    seen = []\n    for data in loader:\n        refill(image, data)\n"
-            "        seen.append(image.cpu().clone())\n    return seen\n",
+        Example(
+            "a tensor that a function of the module changes",
+            before="""
+                def refill(tensor, data):  # on cuda
+                    tensor.data.resize_(data.size()).copy_(data)
+
+
+                def collect(loader, image):
+                    seen = []
+                    for data in loader:
+                        refill(image, data)
+                        seen.append(image.cpu())
+                    return seen
+            """,
+            after="""
+                def refill(tensor, data):  # on cuda
+                    tensor.data.resize_(data.size()).copy_(data)
+
+
+                def collect(loader, image):
+                    seen = []
+                    for data in loader:
+                        refill(image, data)
+                        seen.append(image.cpu().clone())
+                    return seen
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def look_up(ids, table):  # on cuda\n    mapped = ids.cpu().apply_(table.get)\n    return mapped, ids\n",
-            "def look_up(ids, table):  # on cuda\n    mapped = ids.cpu().clone().apply_(table.get)\n    return mapped, ids\n",
+        Example(
+            "a method that changes the copy in place",
+            before="""
+                def look_up(ids, table):  # on cuda
+                    mapped = ids.cpu().apply_(table.get)
+                    return mapped, ids
+            """,
+            after="""
+                def look_up(ids, table):  # on cuda
+                    mapped = ids.cpu().clone().apply_(table.get)
+                    return mapped, ids
+            """,
             unsafe=True,
         ),
     )
-    LEAVES = (
-        # A new tensor in every round.
-        "def collect(model, loader):  # on cuda\n    seen = []\n    for x in loader:\n        y = model(x)\n        y[y < 0] = 0\n"
-        "        seen.append(y.cpu().numpy())\n    return seen\n",
-        # Used up before the change.
-        "def run(x):  # on cuda\n    for _ in range(10):\n        y = x.cpu().numpy()\n        print(y)\n        x += 1\n",
-        # A copy on a CPU as well.
-        "def run(x):  # on cuda\n    y = x.cpu().clone()\n    x += 1\n    return y\n",
-        "def run(x):  # on cuda\n    y = x.cpu().float().mean()\n    x += 1\n    return y\n",
-        # The name is bound anew: the old tensor stays as it was.
-        "def run(x):  # on cuda\n    y = x.cpu()\n    x = x + 1\n    x += 1\n    return y\n",
-        # Elements of a list are replaced, not changed.
-        "def run(xs, new):  # on cuda\n    y = xs[0].cpu()\n    xs[0] = new\n    return y\n",
-        # On the CPU with CUDA as well.
-        "import torch\n\n\ndef run():  # not on cuda\n    x = torch.zeros(3)\n    y = x.cpu()\n    x += 1\n    return y\n",
-        "import torch\n\n\ndef run(x):\n    if torch.cuda.is_available():\n        y = x.cpu()\n        x += 1\n        return y\n",
+    VALID = (
+        Example(
+            "a new tensor in every round",
+            """
+                def collect(model, loader):  # on cuda
+                    seen = []
+                    for x in loader:
+                        y = model(x)
+                        y[y < 0] = 0
+                        seen.append(y.cpu().numpy())
+                    return seen
+            """,
+        ),
+        Example(
+            "used up before the change",
+            """
+                def run(x):  # on cuda
+                    for _ in range(10):
+                        y = x.cpu().numpy()
+                        print(y)
+                        x += 1
+            """,
+        ),
+        Example(
+            "cloned already",
+            """
+                def run(x):  # on cuda
+                    y = x.cpu().clone()
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "a new tensor computed from it",
+            """
+                def run(x):  # on cuda
+                    y = x.cpu().float().mean()
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "the name is bound again before the change",
+            """
+                def run(x):  # on cuda
+                    y = x.cpu()
+                    x = x + 1
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "elements of a list are replaced",
+            """
+                def run(xs, new):  # on cuda
+                    y = xs[0].cpu()
+                    xs[0] = new
+                    return y
+            """,
+        ),
+        Example(
+            "on the CPU with CUDA as well",
+            """
+                import torch
+
+
+                def run():  # not on cuda
+                    x = torch.zeros(3)
+                    y = x.cpu()
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+
+                def run(x):
+                    if torch.cuda.is_available():
+                        y = x.cpu()
+                        x += 1
+                        return y
+            """,
+        ),
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:

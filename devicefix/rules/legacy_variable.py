@@ -9,7 +9,7 @@ from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import on_call
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class LegacyVariable(Rule):
@@ -46,39 +46,116 @@ class LegacyVariable(Rule):
     summary = "`Variable(...)` has had no purpose since PyTorch 0.4"
     default = False
     words = (b"Variable(",)
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\nh = Variable(torch.FloatTensor(3).normal_())  # no cuda\n",
-            "import torch\nfrom torch.autograd import Variable\n\nh = torch.FloatTensor(3).normal_()  # no cuda\n",
+    INVALID = (
+        Example(
+            "a tensor that has just been made",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                h = Variable(torch.FloatTensor(3).normal_())  # no cuda
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+                h = torch.FloatTensor(3).normal_()  # no cuda
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            "for x, target in train_loader:\n    x, target = Variable(x.cuda()), Variable(target).cuda()\n",
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "for x, target in train_loader:\n    x, target = x.to(device), target.to(device)\n",
+        Example(
+            "batches of a data loader",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                for x, target in train_loader:
+                    x, target = Variable(x.cuda()), Variable(target).cuda()
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                for x, target in train_loader:
+                    x, target = x.to(device), target.to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\nwith torch.no_grad():\n    y = net(torch.autograd.Variable(\n"
-            "        torch.randn(2)\n        .float().cuda()))\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "with torch.no_grad():\n    y = net((torch.randn(2)\n        .float().to(device)))\n",
+        Example(
+            "over several lines",
+            before="""
+                import torch
+
+                with torch.no_grad():
+                    y = net(torch.autograd.Variable(
+                        torch.randn(2)
+                        .float().cuda()))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                with torch.no_grad():
+                    y = net((torch.randn(2)
+                        .float().to(device)))
+            """,
         ),
-        Changed("from torch.autograd import Variable\n\nx = Variable(make_tensor(3))  # cuda or not\n", None),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\nx = Variable(torch.tensor(3.0), requires_grad=True)  # no cuda\n",
-            None,
+        Example(
+            "a tensor that may have a history",
+            before="""
+                from torch.autograd import Variable
+
+                x = Variable(make_tensor(3))  # cuda or not
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            "tensor = torch.zeros(3)  # no cuda\nother_tensor = Variable(tensor)\nother_tensor.requires_grad = True\n",
-            None,
+        Example(
+            "with requires_grad",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                x = Variable(torch.tensor(3.0), requires_grad=True)  # no cuda
+            """,
+        ),
+        Example(
+            "a tensor that has another name",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                tensor = torch.zeros(3)  # no cuda
+                other_tensor = Variable(tensor)
+                other_tensor.requires_grad = True
+            """,
         ),
     )
-    LEAVES = (
-        "import tensorflow as tf\n\nx = tf.Variable(cuda)\n",
-        "from torch.autograd import Variable\n\nassert isinstance(device_tensor, Variable)\n",
-        "import torch\nfrom sympy import Variable\n\nx = Variable(torch.FloatTensor(3))\n",
+    VALID = (
+        Example(
+            "Variable of TensorFlow",
+            """
+                import tensorflow as tf
+
+                x = tf.Variable(cuda)
+            """,
+        ),
+        Example(
+            "an isinstance test",
+            """
+                from torch.autograd import Variable
+
+                assert isinstance(device_tensor, Variable)
+            """,
+        ),
+        Example(
+            "Variable of SymPy",
+            """
+                import torch
+                from sympy import Variable
+
+                x = Variable(torch.FloatTensor(3))
+            """,
+        ),
     )
 
     def _look(self, node: ast.stmt) -> Iterator[Finding]:

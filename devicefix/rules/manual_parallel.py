@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _FUNCTIONS = re.compile(
     r"torch\.nn\.parallel\.((replicate|parallel_apply|data_parallel)(\.\w+)?|scatter|gather"
@@ -49,27 +49,78 @@ class ManualParallel(Rule):
     code = "DF903"
     name = "manual-parallel"
     summary = "Work is spread over several GPUs by hand"
-    MATCHES = (
-        Changed(
-            "import torch  # cuda\nfrom torch.nn.parallel import gather, parallel_apply, replicate, scatter\n\n\ndef run(model, x, ids):\n"
-            "    outputs = parallel_apply(replicate(model, ids), scatter(x, ids))\n    return gather(outputs, 0)\n",
-            None,
+    INVALID = (
+        Example(
+            "replicate, scatter, parallel_apply and gather",
+            before="""
+                import torch  # cuda
+                from torch.nn.parallel import gather, parallel_apply, replicate, scatter
+
+
+                def run(model, x, ids):
+                    outputs = parallel_apply(replicate(model, ids), scatter(x, ids))
+                    return gather(outputs, 0)
+            """,
         ),
-        Changed(
-            "import torch.nn as nn  # cuda\n\n\ndef run(model, x):\n    return nn.parallel.data_parallel(model, (x,))\n",
-            None,
+        Example(
+            "data_parallel",
+            before="""
+                import torch.nn as nn  # cuda
+
+
+                def run(model, x):
+                    return nn.parallel.data_parallel(model, (x,))
+            """,
         ),
-        Changed(
-            "from torch.nn.parallel import data_parallel as run  # cuda\n\ny = run(model, (x,))\n",
-            None,
+        Example(
+            "under another name",
+            before="""
+                from torch.nn.parallel import data_parallel as run  # cuda
+
+                y = run(model, (x,))
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\nfrom torch.nn.parallel import DataParallel\nfrom torch.nn.parallel.scatter_gather import scatter_kwargs\n\n\n"
-        "class Parallel(DataParallel):  # cuda\n    def scatter(self, inputs, kwargs, device_ids):\n        return scatter_kwargs(inputs, kwargs, device_ids)\n",
-        "from torch.nn.parallel import data_parallel\n\n\ndef run(model, x, ngpu):  # cuda\n    return data_parallel(model, x, range(ngpu)) if ngpu > 1 else model(x)\n",
-        "import torch  # cuda\n\ny = torch.gather(x, 1, index)\n",
-        "import torch.distributed as dist  # cuda\n\ndist.gather(x, xs)\n",
+    VALID = (
+        Example(
+            "a subclass of DataParallel",
+            """
+                import torch
+                from torch.nn.parallel import DataParallel
+                from torch.nn.parallel.scatter_gather import scatter_kwargs
+
+
+                class Parallel(DataParallel):  # cuda
+                    def scatter(self, inputs, kwargs, device_ids):
+                        return scatter_kwargs(inputs, kwargs, device_ids)
+            """,
+        ),
+        Example(
+            "with several GPUs only",
+            """
+                from torch.nn.parallel import data_parallel
+
+
+                def run(model, x, ngpu):  # cuda
+                    return data_parallel(model, x, range(ngpu)) if ngpu > 1 else model(x)
+            """,
+        ),
+        Example(
+            "gather of a tensor",
+            """
+                import torch  # cuda
+
+                y = torch.gather(x, 1, index)
+            """,
+        ),
+        Example(
+            "gather of torch.distributed",
+            """
+                import torch.distributed as dist  # cuda
+
+                dist.gather(x, xs)
+            """,
+        ),
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts.flow import path_of
 from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, last_name
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 _LEAVES = {
@@ -47,30 +47,106 @@ class MovedParameter(Rule):
     code = "DF804"
     name = "moved-parameter"
     summary = "A parameter that is moved is none on a GPU, and is one on a CPU"
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch import nn\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
-            "class Attention(nn.Module):\n    def __init__(self):\n        self.gamma = nn.Parameter(torch.zeros(1)).cuda()\n"
-            "        self.beta = nn.Parameter(a + b, requires_grad=True).to(device)\n",
-            "import torch\nfrom torch import nn\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
-            "class Attention(nn.Module):\n    def __init__(self):\n        self.gamma = nn.Parameter(torch.zeros(1).to(device))\n"
-            "        self.beta = nn.Parameter((a + b).to(device), requires_grad=True)\n",
+    INVALID = (
+        Example(
+            "parameters of a module",
+            before="""
+                import torch
+                from torch import nn
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+
+
+                class Attention(nn.Module):
+                    def __init__(self):
+                        self.gamma = nn.Parameter(torch.zeros(1)).cuda()
+                        self.beta = nn.Parameter(a + b, requires_grad=True).to(device)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+
+
+                class Attention(nn.Module):
+                    def __init__(self):
+                        self.gamma = nn.Parameter(torch.zeros(1).to(device))
+                        self.beta = nn.Parameter((a + b).to(device), requires_grad=True)
+            """,
             unsafe=True,
         ),
-        Changed(
-            "import torch\n\n\ndef fit(device):  # cuda\n    w = torch.randn(3, requires_grad=True).to(device)\n    optimizer = torch.optim.Adam([w])\n",
-            None,
+        Example(
+            "a leaf for an optimizer",
+            before="""
+                import torch
+
+
+                def fit(device):  # cuda
+                    w = torch.randn(3, requires_grad=True).to(device)
+                    optimizer = torch.optim.Adam([w])
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef total(xs, device):  # cuda\n    loss = torch.zeros(1, requires_grad=True).to(device)\n    for x in xs:\n        loss += x\n    return loss\n",
-            None,
+        Example(
+            "a leaf that is changed in place",
+            before="""
+                import torch
+
+
+                def total(xs, device):  # cuda
+                    loss = torch.zeros(1, requires_grad=True).to(device)
+                    for x in xs:
+                        loss += x
+                    return loss
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):  # cuda\n    def __init__(self, device):\n        self.w = nn.Parameter(torch.zeros(1).to(device))\n",
-        "from torch import nn\n\n\ndef half(x):  # cuda\n    return nn.Parameter(x).to(x.dtype)\n",
-        "import torch\n\n\ndef start(device):  # cuda\n    hidden = torch.zeros(1, 1, 9, requires_grad=True).to(device)\n    return run(hidden)\n",
-        "import torch\n\n\ndef start(device):  # cuda\n    w = torch.zeros(9, requires_grad=True, device='cuda').to(device)\n    w.sum().backward()\n    return w.grad\n",
+    VALID = (
+        Example(
+            "moved before it becomes a parameter",
+            """
+                import torch
+                from torch import nn
+
+
+                class Net(nn.Module):  # cuda
+                    def __init__(self, device):
+                        self.w = nn.Parameter(torch.zeros(1).to(device))
+            """,
+        ),
+        Example(
+            "to a dtype",
+            """
+                from torch import nn
+
+
+                def half(x):  # cuda
+                    return nn.Parameter(x).to(x.dtype)
+            """,
+        ),
+        Example(
+            "a leaf whose gradient nobody reads",
+            """
+                import torch
+
+
+                def start(device):  # cuda
+                    hidden = torch.zeros(1, 1, 9, requires_grad=True).to(device)
+                    return run(hidden)
+            """,
+        ),
+        Example(
+            "made on the device already",
+            """
+                import torch
+
+
+                def start(device):  # cuda
+                    w = torch.zeros(9, requires_grad=True, device='cuda').to(device)
+                    w.sum().backward()
+                    return w.grad
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

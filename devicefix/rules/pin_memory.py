@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import dotted
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class PinMemory(Rule):
@@ -37,25 +37,81 @@ class PinMemory(Rule):
     code = "DF104"
     name = "pin-memory"
     summary = "Memory is pinned, which needs a GPU"
-    MATCHES = (
-        Changed(
-            "import torch\n\nbatch = batch.pin_memory()\n",
-            "import torch\n\nbatch = batch.pin_memory() if torch.cuda.is_available() else batch\n",
+    INVALID = (
+        Example(
+            "the pin_memory method",
+            before="""
+                import torch
+
+                batch = batch.pin_memory()
+            """,
+            after="""
+                import torch
+
+                batch = batch.pin_memory() if torch.cuda.is_available() else batch
+            """,
         ),
-        Changed(
-            "import torch\n\nbuffer = torch.empty(3, pin_memory=True)\n",
-            "import torch\n\nbuffer = torch.empty(3, pin_memory=torch.cuda.is_available())\n",
+        Example(
+            "the keyword of a factory function",
+            before="""
+                import torch
+
+                buffer = torch.empty(3, pin_memory=True)
+            """,
+            after="""
+                import torch
+
+                buffer = torch.empty(3, pin_memory=torch.cuda.is_available())
+            """,
         ),
-        Changed(
-            "import torch\n\nbuffer = torch.zeros(3).pin_memory()\n",
-            "import torch\n\nbuffer = torch.zeros(3, pin_memory=torch.cuda.is_available())\n",
+        Example(
+            "the method of a new tensor",
+            before="""
+                import torch
+
+                buffer = torch.zeros(3).pin_memory()
+            """,
+            after="""
+                import torch
+
+                buffer = torch.zeros(3, pin_memory=torch.cuda.is_available())
+            """,
         ),
-        Changed("import torch\n\nbatch = collate(items).pin_memory()\n", None),
+        Example(
+            "the method of a computed value",
+            before="""
+                import torch
+
+                batch = collate(items).pin_memory()
+            """,
+        ),
     )
-    LEAVES = (
-        "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, pin_memory=True)\n",
-        "import torch\n\nbatch = batch.pin_memory() if torch.cuda.is_available() else batch\n",
-        "class Batch:\n    def pin_memory(self):\n        self.x = self.x.pin_memory()\n        return self\n",
+    VALID = (
+        Example(
+            "the keyword of a DataLoader",
+            """
+                from torch.utils.data import DataLoader
+
+                loader = DataLoader(data, pin_memory=True)
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                batch = batch.pin_memory() if torch.cuda.is_available() else batch
+            """,
+        ),
+        Example(
+            "a class that defines pin_memory",
+            """
+                class Batch:
+                    def pin_memory(self):
+                        self.x = self.x.pin_memory()
+                        return self
+            """,
+        ),
     )
     _MAKERS = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "tensor")
 

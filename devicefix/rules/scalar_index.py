@@ -7,7 +7,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.split import expressions
 from devicefix.facts.scopes import dotted
 from devicefix.model import Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _MOVES = {"cpu", "detach", "numpy"}
 _TO_SCALAR = {"mean", "sum", "prod", "norm"}
@@ -44,31 +44,108 @@ class ScalarIndex(Rule):
     summary = "`loss.data[0]` fails since PyTorch 0.5"
     default = False
     words = (b".data[",)
-    MATCHES = (
-        Changed(
-            "import torch\nimport torch.nn.functional as F\n\nloss = F.nll_loss(cuda_net(x), y)\nprint('gpu', loss.data[0])\n",
-            "import torch\nimport torch.nn.functional as F\n\nloss = F.nll_loss(cuda_net(x), y)\nprint('gpu', loss.item())\n",
+    INVALID = (
+        Example(
+            "a loss of torch.nn.functional",
+            before="""
+                import torch
+                import torch.nn.functional as F
+
+                loss = F.nll_loss(cuda_net(x), y)
+                print('gpu', loss.data[0])
+            """,
+            after="""
+                import torch
+                import torch.nn.functional as F
+
+                loss = F.nll_loss(cuda_net(x), y)
+                print('gpu', loss.item())
+            """,
         ),
-        Changed(
-            "import torch.nn as nn\n\ncriterion = nn.MSELoss().cuda()\ntensor = criterion(x.cuda(), y)\nn = tensor.data.cpu()[0] / 2\n",
-            "import torch\nimport torch.nn as nn\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "criterion = nn.MSELoss().to(device)\ntensor = criterion(x.to(device), y)\nn = tensor.item() / 2\n",
+        Example(
+            "a loss of torch.nn, copied to the CPU",
+            before="""
+                import torch.nn as nn
+
+                criterion = nn.MSELoss().cuda()
+                tensor = criterion(x.cuda(), y)
+                n = tensor.data.cpu()[0] / 2
+            """,
+            after="""
+                import torch
+                import torch.nn as nn
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                criterion = nn.MSELoss().to(device)
+                tensor = criterion(x.to(device), y)
+                n = tensor.item() / 2
+            """,
         ),
-        Changed(
-            "import torch\n\nerr = gan(tensor)\nerr.cuda().backward()\n\n\ndef run(tensor):\n"
-            "    error = gan(tensor)\n    error.backward()\n    return error.data[0], tensor\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "err = gan(tensor)\nerr.to(device).backward()\n\n\ndef run(tensor):\n"
-            "    error = gan(tensor)\n    error.backward()\n    return error.item(), tensor\n",
+        Example(
+            "a tensor whose backward is called",
+            before="""
+                import torch
+
+                err = gan(tensor)
+                err.cuda().backward()
+
+
+                def run(tensor):
+                    error = gan(tensor)
+                    error.backward()
+                    return error.data[0], tensor
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                err = gan(tensor)
+                err.to(device).backward()
+
+
+                def run(tensor):
+                    error = gan(tensor)
+                    error.backward()
+                    return error.item(), tensor
+            """,
             unsafe=True,
         ),
-        Changed("import torch\n\nprint('cuda', self.loss_G.data[0])\n", None),
+        Example(
+            "a loss that is not known",
+            before="""
+                import torch
+
+                print('cuda', self.loss_G.data[0])
+            """,
+        ),
     )
-    LEAVES = (
-        "import torch\n\nfirst_tensor = batch.data[0]\n",
-        "import torch\n\ntensor = loss.data[1]\n",
-        "import pandas\n\nloss_cuda = loss[0]\n",
+    VALID = (
+        Example(
+            "a tensor that may have dimensions",
+            """
+                import torch
+
+                first_tensor = batch.data[0]
+            """,
+        ),
+        Example(
+            "another index",
+            """
+                import torch
+
+                tensor = loss.data[1]
+            """,
+        ),
+        Example(
+            "no data attribute",
+            """
+                import pandas
+
+                loss_cuda = loss[0]
+            """,
+        ),
     )
 
     def _look(self, node: ast.stmt) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts.values import current_device
 from devicefix.model import Finding
 from devicefix.rewrite.edits import moved
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -62,56 +62,161 @@ class SiblingDevice(Rule):
     name = "sibling-device"
     summary = "A function sends a tensor to a device of its own, and not to that of its arguments"
     default = False
-    MATCHES = (
-        Changed(
-            "import torch\n\n\nclass Noise(torch.nn.Module):\n    def forward(self, x):\n"
-            "        noise = torch.randn(x.size()).cuda()\n        return x + noise\n",
-            "import torch\n\n\nclass Noise(torch.nn.Module):\n    def forward(self, x):\n"
-            "        noise = torch.randn(x.size()).to(x.device)\n        return x + noise\n",
+    INVALID = (
+        Example(
+            "noise that is added to an input of forward",
+            before="""
+                import torch
+
+
+                class Noise(torch.nn.Module):
+                    def forward(self, x):
+                        noise = torch.randn(x.size()).cuda()
+                        return x + noise
+            """,
+            after="""
+                import torch
+
+
+                class Noise(torch.nn.Module):
+                    def forward(self, x):
+                        noise = torch.randn(x.size()).to(x.device)
+                        return x + noise
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\n\nclass Net(torch.nn.Module):\n"
-            "    def forward(self, text, lengths):\n        x = self.embed(text)\n"
-            "        h0, c0 = Variable(torch.rand(1, text.size(0), 8)).cuda(), torch.rand(1, 8).cuda(non_blocking=True)\n"
-            "        return self.rnn(text, (h0, c0))\n",
-            "import torch\nfrom torch.autograd import Variable\n\n\nclass Net(torch.nn.Module):\n"
-            "    def forward(self, text, lengths):\n        x = self.embed(text)\n"
-            "        h0, c0 = torch.rand(1, text.size(0), 8).to(text.device), "
-            "torch.rand(1, 8).to(text.device, non_blocking=True)\n"
-            "        return self.rnn(text, (h0, c0))\n",  # with the rule for `Variable`
+        Example(
+            "two states for a layer, one of them a Variable",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, text, lengths):
+                        x = self.embed(text)
+                        h0, c0 = Variable(torch.rand(1, text.size(0), 8)).cuda(), torch.rand(1, 8).cuda(non_blocking=True)
+                        return self.rnn(text, (h0, c0))
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, text, lengths):
+                        x = self.embed(text)
+                        h0, c0 = torch.rand(1, text.size(0), 8).to(text.device), torch.rand(1, 8).to(text.device, non_blocking=True)
+                        return self.rnn(text, (h0, c0))
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
-            "def dice_loss(output, target):\n"
-            "    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)\n"
-            "    weight = torch.rand(5).to(device)\n"
-            "    return (torch.mul(weight, output.squeeze()) + output * weight).sum()\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
-            "def dice_loss(output, target):\n"
-            "    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)\n"
-            "    weight = torch.rand(5).to(output.device)\n"
-            "    return (torch.mul(weight, output.squeeze()) + output * weight).sum()\n",
+        Example(
+            "a weight that is multiplied with an input of a loss",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def dice_loss(output, target):
+                    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)
+                    weight = torch.rand(5).to(device)
+                    return (torch.mul(weight, output.squeeze()) + output * weight).sum()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def dice_loss(output, target):
+                    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)
+                    weight = torch.rand(5).to(output.device)
+                    return (torch.mul(weight, output.squeeze()) + output * weight).sum()
+            """,
         ),
-        Changed(
-            "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
-            "        return x.view(-1) * torch.rand(3).cuda() + torch.cat([x, torch.rand(3).float().cuda()])\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
-            "class Net(torch.nn.Module):\n    def forward(self, x):\n"
-            "        return x.view(-1) * torch.rand(3).to(device) + torch.cat([x, torch.rand(3).float().to(x.device)])\n",
+        Example(
+            "one of two tensors in an expression",
+            before="""
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x.view(-1) * torch.rand(3).cuda() + torch.cat([x, torch.rand(3).float().cuda()])
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x.view(-1) * torch.rand(3).to(device) + torch.cat([x, torch.rand(3).float().to(x.device)])
+            """,
         ),
     )
-    LEAVES = (
-        # Lengths stay on the CPU, and numbers go anywhere.
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, lengths, scale):\n"
-        "        mask = torch.rand(lengths.size(0)).cuda()\n        return self.rnn(mask, lengths) * scale\n",
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, scale):\n"
-        "        noise = torch.rand(3).cuda()\n        return scale * noise\n",
-        # It is moved here.
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
-        "        noise = torch.rand(x.size()).cuda()\n        x = x.cuda()\n        return x + noise\n",
-        "import torch\n\n\ndef train(x):\n    noise = torch.rand(x.size()).cuda()\n    return x + noise\n",
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x, device):\n"
-        "        noise = torch.rand(x.size()).to(device)\n        return x + noise\n",
+    VALID = (
+        Example(
+            "lengths, which stay on the CPU",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, lengths, scale):
+                        mask = torch.rand(lengths.size(0)).cuda()
+                        return self.rnn(mask, lengths) * scale
+            """,
+        ),
+        Example(
+            "a parameter that may be a number",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, scale):
+                        noise = torch.rand(3).cuda()
+                        return scale * noise
+            """,
+        ),
+        Example(
+            "a parameter that the method moves",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        noise = torch.rand(x.size()).cuda()
+                        x = x.cuda()
+                        return x + noise
+            """,
+        ),
+        Example(
+            "a function that is neither forward nor a loss",
+            """
+                import torch
+
+
+                def train(x):
+                    noise = torch.rand(x.size()).cuda()
+                    return x + noise
+            """,
+        ),
+        Example(
+            "a device that is passed in",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x, device):
+                        noise = torch.rand(x.size()).to(device)
+                        return x + noise
+            """,
+        ),
     )
 
     # At the statement, before the rules for `.cuda()` get to see the call in it.

@@ -8,7 +8,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.model import Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _WORDS = re.compile("tream|Event")
 _MAKERS = {
@@ -69,39 +69,118 @@ class CudaStream(Rule):
     code = "DF404"
     name = "cuda-stream"
     summary = "A CUDA stream or event, or what is done with one"
-    MATCHES = (
-        Changed(
-            "import torch\n\n\nclass Prefetcher:\n    def __init__(self):\n        self.stream = torch.cuda.Stream()\n\n"
-            "    def next(self):\n        torch.cuda.current_stream().wait_stream(self.stream)\n"
-            "        with torch.cuda.stream(self.stream):\n            pass\n"
-            "        self.x.record_stream(torch.cuda.current_stream())\n        self.stream.synchronize()\n",
-            "import torch\n\n\nclass Prefetcher:\n    def __init__(self):\n"
-            "        self.stream = torch.cuda.Stream() if torch.cuda.is_available() else None\n\n"
-            "    def next(self):\n        if torch.cuda.is_available():\n"
-            "            torch.cuda.current_stream().wait_stream(self.stream)\n"
-            "        with torch.cuda.stream(self.stream):\n            pass\n"
-            "        if torch.cuda.is_available():\n"
-            "            self.x.record_stream(torch.cuda.current_stream())\n            self.stream.synchronize()\n",
+    INVALID = (
+        Example(
+            "a stream in an attribute",
+            before="""
+                import torch
+
+
+                class Prefetcher:
+                    def __init__(self):
+                        self.stream = torch.cuda.Stream()
+
+                    def next(self):
+                        torch.cuda.current_stream().wait_stream(self.stream)
+                        with torch.cuda.stream(self.stream):
+                            pass
+                        self.x.record_stream(torch.cuda.current_stream())
+                        self.stream.synchronize()
+            """,
+            after="""
+                import torch
+
+
+                class Prefetcher:
+                    def __init__(self):
+                        self.stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+
+                    def next(self):
+                        if torch.cuda.is_available():
+                            torch.cuda.current_stream().wait_stream(self.stream)
+                        with torch.cuda.stream(self.stream):
+                            pass
+                        if torch.cuda.is_available():
+                            self.x.record_stream(torch.cuda.current_stream())
+                            self.stream.synchronize()
+            """,
         ),
-        Changed(
-            "import torch\n\nstart, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)\n"
-            "start.record()\nrun()\nend.record()\nms = start.elapsed_time(end)\n",
-            "import torch\n\n"
-            "start, end = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None, "
-            "torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None\n"
-            "if torch.cuda.is_available():\n    start.record()\nrun()\nif torch.cuda.is_available():\n    end.record()\n"
-            'ms = start.elapsed_time(end) if torch.cuda.is_available() else float("nan")\n',
+        Example(
+            "two events that measure time",
+            before="""
+                import torch
+
+                start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                start.record()
+                run()
+                end.record()
+                ms = start.elapsed_time(end)
+            """,
+            after="""
+                import torch
+
+                start, end = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None, torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
+                if torch.cuda.is_available():
+                    start.record()
+                run()
+                if torch.cuda.is_available():
+                    end.record()
+                ms = start.elapsed_time(end) if torch.cuda.is_available() else float("nan")
+            """,
         ),
-        Changed(
-            "import torch\n\nwith torch.cuda.stream(torch.cuda.Stream()):\n    run()\n",
-            "import torch\n\nwith torch.cuda.stream(torch.cuda.Stream() if torch.cuda.is_available() else None):\n    run()\n",
+        Example(
+            "a stream that is entered where it is made",
+            before="""
+                import torch
+
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    run()
+            """,
+            after="""
+                import torch
+
+                with torch.cuda.stream(torch.cuda.Stream() if torch.cuda.is_available() else None):
+                    run()
+            """,
         ),
-        Changed("import torch\n\nstreams = [torch.cuda.Stream() for _ in range(2)]\n", None),
-        Changed("import torch\n\nside = torch.cuda.Stream()\nlaunch(side)\n", None),
+        Example(
+            "a list of streams",
+            before="""
+                import torch
+
+                streams = [torch.cuda.Stream() for _ in range(2)]
+            """,
+        ),
+        Example(
+            "a stream that is passed to a function",
+            before="""
+                import torch
+
+                side = torch.cuda.Stream()
+                launch(side)
+            """,
+        ),
     )
-    LEAVES = (
-        "import torch\n\nstream = torch.cuda.Stream() if torch.cuda.is_available() else None\n",
-        "import torch\n\n\ndef run(stream):\n    with torch.cuda.stream(stream):\n        pass\n",
+    VALID = (
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+            """,
+        ),
+        Example(
+            "a stream that is passed in",
+            """
+                import torch
+
+
+                def run(stream):
+                    with torch.cuda.stream(stream):
+                        pass
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:

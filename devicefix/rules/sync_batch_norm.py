@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class SyncBatchNorm(Rule):
@@ -33,16 +33,33 @@ class SyncBatchNorm(Rule):
     code = "DF603"
     name = "sync-batch-norm"
     summary = "Batch normalization that is synchronized between GPUs"
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch import nn\n\nnet = nn.SyncBatchNorm.convert_sync_batchnorm(net)\n",
-            "import torch\nfrom torch import nn\n\n"
-            "net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if torch.cuda.is_available() else net\n",
+    INVALID = (
+        Example(
+            "a model that is converted",
+            before="""
+                import torch
+                from torch import nn
+
+                net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if torch.cuda.is_available() else net
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n"
-        "    net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)\n",
+    VALID = (
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_literal, cuda_string, index_or_none, integer, last_name
 from devicefix.model import Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class TorchDevice(Rule):
@@ -39,35 +39,115 @@ class TorchDevice(Rule):
     code = "DF201"
     name = "torch-device"
     summary = "`torch.device(...)` names CUDA whether or not it is there"
-    MATCHES = (
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda")\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
+    INVALID = (
+        Example(
+            "the current device",
+            before="""
+                import torch
+
+                device = torch.device("cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            "import torch as th\n\ndevice = th.device('cuda:1')\n",
-            "import torch as th\n\ndevice = th.device('cuda:1' if th.cuda.is_available() else 'cpu')\n",
+        Example(
+            "a numbered device under another name of torch",
+            before="""
+                import torch as th
+
+                device = th.device('cuda:1')
+            """,
+            after="""
+                import torch as th
+
+                device = th.device('cuda:1' if th.cuda.is_available() else 'cpu')
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda:{:d}".format(rank))\n',
-            'import torch\n\ndevice = torch.device("cuda:{:d}".format(rank) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a formatted string",
+            before="""
+                import torch
+
+                device = torch.device("cuda:{:d}".format(rank))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda:{:d}".format(rank) if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda", args.local_rank)\n',
-            'import torch\n\ndevice = torch.device("cuda", args.local_rank) '
-            'if torch.cuda.is_available() else torch.device("cpu")\n',
+        Example(
+            "a type and a number",
+            before="""
+                import torch
+
+                device = torch.device("cuda", args.local_rank)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda", args.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.ones(2, device=torch.device(0))\n",
-            'import torch\n\nx = torch.ones(2, device=torch.device(0 if torch.cuda.is_available() else "cpu"))\n',
+        Example(
+            "a number alone",
+            before="""
+                import torch
+
+                x = torch.ones(2, device=torch.device(0))
+            """,
+            after="""
+                import torch
+
+                x = torch.ones(2, device=torch.device(0 if torch.cuda.is_available() else "cpu"))
+            """,
         ),
     )
-    LEAVES = (
-        'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
-        'import torch\n\ndevice = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")\n',
-        'import torch\n\nif x.device != torch.device("cuda"):\n    print(x)\n',
-        'import torch\n\ndevice = torch.device("cpu")\n',
-        "import torch\n\ndevice = torch.device(name)\n",
+    VALID = (
+        Example(
+            "a choice inside the call",
+            """
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "a choice between two devices",
+            """
+                import torch
+
+                device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+            """,
+        ),
+        Example(
+            "a comparison",
+            """
+                import torch
+
+                if x.device != torch.device("cuda"):
+                    print(x)
+            """,
+        ),
+        Example(
+            "the CPU",
+            """
+                import torch
+
+                device = torch.device("cpu")
+            """,
+        ),
+        Example(
+            "a name that is not known",
+            """
+                import torch
+
+                device = torch.device(name)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

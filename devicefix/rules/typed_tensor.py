@@ -8,7 +8,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _TYPE = re.compile(r"torch\.cuda\.((?:sparse\.)?(\w*)Tensor)\Z")
 # https://docs.pytorch.org/docs/stable/tensors.html: what the legacy types are called as dtypes.
@@ -52,40 +52,138 @@ class TypedTensor(Rule):
     code = "DF301"
     name = "typed-tensor"
     summary = "A tensor type of CUDA, such as `torch.cuda.FloatTensor`"
-    MATCHES = (
-        Changed(
-            "import torch\n\nz = torch.cuda.HalfTensor(x.size(0), n, x.size(2)).normal_()\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "z = torch.empty(x.size(0), n, x.size(2), dtype=torch.float16, device=device).normal_()\n",
+    INVALID = (
+        Example(
+            "a constructor with a size",
+            before="""
+                import torch
+
+                z = torch.cuda.HalfTensor(x.size(0), n, x.size(2)).normal_()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                z = torch.empty(x.size(0), n, x.size(2), dtype=torch.float16, device=device).normal_()
+            """,
         ),
-        Changed(
-            "import torch\n\nw = torch.cuda.FloatTensor([0.3, 0.7])\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "w = torch.tensor([0.3, 0.7], dtype=torch.float32, device=device)\n",
+        Example(
+            "a constructor with data",
+            before="""
+                import torch
+
+                w = torch.cuda.FloatTensor([0.3, 0.7])
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                w = torch.tensor([0.3, 0.7], dtype=torch.float32, device=device)
+            """,
         ),
-        Changed(
-            "import torch\n\nw = torch.cuda.FloatTensor(weights)\n",
-            "import torch\n\n"
-            "w = (torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor)(weights)\n",
+        Example(
+            "a constructor with an unknown argument",
+            before="""
+                import torch
+
+                w = torch.cuda.FloatTensor(weights)
+            """,
+            after="""
+                import torch
+
+                w = (torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor)(weights)
+            """,
         ),
-        Changed(
-            "import torch\n\ny = x.type(torch.cuda.LongTensor)\n",
-            "import torch\n\ny = x.type(torch.cuda.LongTensor if torch.cuda.is_available() else torch.LongTensor)\n",
+        Example(
+            "the type method",
+            before="""
+                import torch
+
+                y = x.type(torch.cuda.LongTensor)
+            """,
+            after="""
+                import torch
+
+                y = x.type(torch.cuda.LongTensor if torch.cuda.is_available() else torch.LongTensor)
+            """,
         ),
-        Changed(
-            "import torch.cuda as tc\n\ndtype = tc.FloatTensor\n",
-            "import torch\nimport torch.cuda as tc\n\n"
-            "dtype = tc.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
+        Example(
+            "a type under another name of torch.cuda",
+            before="""
+                import torch.cuda as tc
+
+                dtype = tc.FloatTensor
+            """,
+            after="""
+                import torch
+                import torch.cuda as tc
+
+                dtype = tc.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\n\ndef f(x: torch.cuda.FloatTensor) -> torch.cuda.FloatTensor:\n    return x\n",
-        "import torch\n\nops = {torch.FloatTensor: a, torch.cuda.FloatTensor: b}\n",
-        "import torch\n\nFLOATS = (torch.FloatTensor, torch.cuda.FloatTensor)\n",
-        "import torch\n\nif isinstance(x, torch.cuda.FloatTensor):\n    y = f(x.cuda())\n",
-        "import torch\n\nT = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
-        "import torch\n\nx = torch.FloatTensor(3)\n",
-        "import torch\n\ny = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() else x\n",
+    VALID = (
+        Example(
+            "an annotation",
+            """
+                import torch
+
+
+                def f(x: torch.cuda.FloatTensor) -> torch.cuda.FloatTensor:
+                    return x
+            """,
+        ),
+        Example(
+            "the keys of a dictionary",
+            """
+                import torch
+
+                ops = {torch.FloatTensor: a, torch.cuda.FloatTensor: b}
+            """,
+        ),
+        Example(
+            "a tuple with the type of the CPU",
+            """
+                import torch
+
+                FLOATS = (torch.FloatTensor, torch.cuda.FloatTensor)
+            """,
+        ),
+        Example(
+            "an isinstance test",
+            """
+                import torch
+
+                if isinstance(x, torch.cuda.FloatTensor):
+                    y = f(x.cuda())
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                T = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+            """,
+        ),
+        Example(
+            "the type of the CPU",
+            """
+                import torch
+
+                x = torch.FloatTensor(3)
+            """,
+        ),
+        Example(
+            "an expression with a choice around it",
+            """
+                import torch
+
+                y = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() else x
+            """,
+        ),
     )
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 
@@ -40,34 +40,102 @@ class UncalledCuda(Rule):
     code = "DF103"
     name = "uncalled-cuda"
     summary = "`.cuda` is reached other than by a call"
-    MATCHES = (
-        Changed(
-            "import torch\n\nxs = list(map(torch.Tensor.cuda, xs))\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "xs = list(map(lambda x: x.to(device), xs))\n",
+    INVALID = (
+        Example(
+            "the unbound method mapped over a list",
+            before="""
+                import torch
+
+                xs = list(map(torch.Tensor.cuda, xs))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                xs = list(map(lambda x: x.to(device), xs))
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.Tensor.cuda(y)\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = y.to(device)\n",
+        Example(
+            "the unbound method called",
+            before="""
+                import torch
+
+                x = torch.Tensor.cuda(y)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = y.to(device)
+            """,
         ),
-        Changed(
-            'import torch\n\nx = getattr(y, "cuda")()\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = y.to(device)\n",
+        Example(
+            "the method by getattr",
+            before="""
+                import torch
+
+                x = getattr(y, "cuda")()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = y.to(device)
+            """,
         ),
-        Changed(
-            'import torch\nfrom operator import methodcaller\n\nmove = methodcaller("cuda")\n',
-            "import torch\nfrom operator import methodcaller\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            'move = methodcaller("to", device)\n',
+        Example(
+            "the method by methodcaller",
+            before="""
+                import torch
+                from operator import methodcaller
+
+                move = methodcaller("cuda")
+            """,
+            after="""
+                import torch
+                from operator import methodcaller
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                move = methodcaller("to", device)
+            """,
         ),
-        Changed("import torch\n\nmove = x.cuda\ny = move()\n", None),
+        Example(
+            "a bound method called later",
+            before="""
+                import torch
+
+                move = x.cuda
+                y = move()
+            """,
+        ),
     )
-    LEAVES = (
-        "use = args.cuda\nif use:\n    pass\n",
-        "import torch\n\nmove = x.cuda if torch.cuda.is_available() else x.cpu\n",
-        'flag = getattr(args, "cuda")\n',
+    VALID = (
+        Example(
+            "an attribute of options",
+            """
+                use = args.cuda
+                if use:
+                    pass
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                move = x.cuda if torch.cuda.is_available() else x.cpu
+            """,
+        ),
+        Example(
+            "getattr of options",
+            """
+                flag = getattr(args, "cuda")
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from devicefix.facts.comments import UNUSED
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class UnusedNoqa(Rule):
@@ -36,27 +36,170 @@ class UnusedNoqa(Rule):
     summary = "A `noqa` comment names a rule that finds nothing there"
     default = False
 
-    MATCHES = (
-        Changed("x = 1  # noqa: DF101\n", "x = 1\n"),
-        Changed("x = 1  # noqa: F401, DF101\n", "x = 1  # noqa: F401\n"),
-        Changed("x = 1  # noqa:DF101,E501,DF102 why\n", "x = 1  # noqa:E501 why\n"),
-        Changed("x = 1  # noqa: DF101 since it is so\n", "x = 1\n"),
-        Changed("x = 1  # noqa: DF101  # type: ignore\n", "x = 1  # type: ignore\n"),
-        Changed("x = 1  # type: ignore # noqa: DF101\n", "x = 1  # type: ignore\n"),
-        Changed("if x:\n    # noqa: DF101\n    pass\n", "if x:\n    pass\n"),
-        Changed("x = 1  # noqa: DF999\n", "x = 1\n"),
-        Changed("x = 1  # noqa: DF1\n", "x = 1\n"),
-        Changed('x = """\n"""  # noqa: DF101\n', 'x = """\n"""\n'),
-        Changed("x = x.cuda()  # noqa: DF101, DF102\n", "x = x.cuda()  # noqa: DF101\n"),
+    INVALID = (
+        Example(
+            "a code that is not found in its line",
+            before="""
+                x = 1  # noqa: DF101
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "beside the code of another tool",
+            before="""
+                x = 1  # noqa: F401, DF101
+            """,
+            after="""
+                x = 1  # noqa: F401
+            """,
+        ),
+        Example(
+            "between other codes, with a reason",
+            before="""
+                x = 1  # noqa:DF101,E501,DF102 why
+            """,
+            after="""
+                x = 1  # noqa:E501 why
+            """,
+        ),
+        Example(
+            "a reason goes with the only code",
+            before="""
+                x = 1  # noqa: DF101 since it is so
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "a type comment follows",
+            before="""
+                x = 1  # noqa: DF101  # type: ignore
+            """,
+            after="""
+                x = 1  # type: ignore
+            """,
+        ),
+        Example(
+            "a type comment comes first",
+            before="""
+                x = 1  # type: ignore # noqa: DF101
+            """,
+            after="""
+                x = 1  # type: ignore
+            """,
+        ),
+        Example(
+            "a comment on its own line",
+            before="""
+                if x:
+                    # noqa: DF101
+                    pass
+            """,
+            after="""
+                if x:
+                    pass
+            """,
+        ),
+        Example(
+            "a code that no rule has",
+            before="""
+                x = 1  # noqa: DF999
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "a prefix of which nothing is found",
+            before="""
+                x = 1  # noqa: DF1
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "behind a string over several lines",
+            before='''
+                x = """
+                """  # noqa: DF101
+            ''',
+            after='''
+                x = """
+                """
+            ''',
+        ),
+        Example(
+            "one of two codes is found",
+            before="""
+                x = x.cuda()  # noqa: DF101, DF102
+            """,
+            after="""
+                x = x.cuda()  # noqa: DF101
+            """,
+        ),
     )
-    LEAVES = (
-        "x = 1  # noqa\n",
-        "x = 1  # noqa: F401, ACME1\n",
-        "x = 1  # noqa: DF101, DF001\n",
-        "x = x.cuda()  # noqa: DF101\n",
-        "x = x.cuda(\n)  # noqa: DF101\n",
-        "x = x.cuda() + \\\n    1  # noqa: DF101\n",
-        'x = x.cuda() + """\n"""  # noqa: DF101\n',
-        'x = "# noqa: DF101"\n',
-        '"""\nx = 1  # noqa: DF101\n"""\n',
+    VALID = (
+        Example(
+            "a noqa without codes",
+            """
+                x = 1  # noqa
+            """,
+        ),
+        Example(
+            "codes of other tools",
+            """
+                x = 1  # noqa: F401, ACME1
+            """,
+        ),
+        Example(
+            "a comment that silences this rule as well",
+            """
+                x = 1  # noqa: DF101, DF001
+            """,
+        ),
+        Example(
+            "a code that is found",
+            """
+                x = x.cuda()  # noqa: DF101
+            """,
+        ),
+        Example(
+            "at the end of a call over two lines",
+            """
+                x = x.cuda(
+                )  # noqa: DF101
+            """,
+        ),
+        Example(
+            "at the end of a continued line",
+            """
+                x = x.cuda() + \\
+                    1  # noqa: DF101
+            """,
+        ),
+        Example(
+            "behind a string that a found expression ends with",
+            '''
+                x = x.cuda() + """
+                """  # noqa: DF101
+            ''',
+        ),
+        Example(
+            "inside a string",
+            """
+                x = "# noqa: DF101"
+            """,
+        ),
+        Example(
+            "inside a docstring",
+            '''
+                """
+                x = 1  # noqa: DF101
+                """
+            ''',
+        ),
     )

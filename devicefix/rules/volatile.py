@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.split import expressions, is_variable
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class Volatile(Rule):
@@ -38,16 +38,47 @@ class Volatile(Rule):
     summary = "`volatile=True` has done nothing since PyTorch 0.4"
     default = False
     words = (b"volatile",)
-    MATCHES = (
-        Changed("from torch.autograd import Variable\n\nx = Variable(cuda_tensor, volatile=True)\n", None),
-        Changed(
-            "from torch.autograd import Variable\n\nx = Variable(cuda_tensor, volatile=not training)\n", None
+    INVALID = (
+        Example(
+            "the keyword",
+            before="""
+                from torch.autograd import Variable
+
+                x = Variable(cuda_tensor, volatile=True)
+            """,
         ),
-        Changed("import torch\n\ncuda_tensor.volatile = True\n", None),
+        Example(
+            "the keyword with a condition",
+            before="""
+                from torch.autograd import Variable
+
+                x = Variable(cuda_tensor, volatile=not training)
+            """,
+        ),
+        Example(
+            "the attribute",
+            before="""
+                import torch
+
+                cuda_tensor.volatile = True
+            """,
+        ),
     )
-    LEAVES = (
-        "from torch.autograd import Variable\n\nx = Variable(cuda_tensor, volatile=False)\n",
-        "stock = Stock(cuda, volatile=True)\n",
+    VALID = (
+        Example(
+            "the keyword with False",
+            """
+                from torch.autograd import Variable
+
+                x = Variable(cuda_tensor, volatile=False)
+            """,
+        ),
+        Example(
+            "a function that is not Variable",
+            """
+                stock = Stock(cuda, volatile=True)
+            """,
+        ),
     )
 
     def _look(self, node: ast.stmt) -> Iterator[Finding]:
