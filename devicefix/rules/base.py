@@ -62,7 +62,8 @@ class Rule:
     get the nodes of that class and yield findings. There are two more:
 
     - `visit_statement(node)` gets the statements of every kind.
-    - `visit_reference(node, name)` gets the names and attributes that stand for one of `references`.
+    - `visit_reference(node, name)` gets the names and attributes that stand for one of `references`, by
+      whatever name the module imports it.
 
     Statements are visited in the order of the source. In each statement, the rules that declare `before` visit
     all nodes first; then the others do, outer expressions before inner ones. A node that a rule has marked as
@@ -79,8 +80,7 @@ class Rule:
         targets: the targets for which the rule can be on.
         words: bytes of which a file holds at least one where the rule can find anything. Only statements that
             hold one of the words of any rule are searched.
-        references: dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`. A name that ends
-            in `.*` stands for everything below it.
+        references: full dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`.
         before: codes of the rules that this one precedes: it visits each statement before they do, and where
             its fix and theirs overlap, its fix is made.
         sees_handled: whether the rule also visits nodes that other rules have handled.
@@ -174,19 +174,18 @@ def visitors_of(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
 
 def _reference_visitor(rule: Rule) -> Visit:
     """Return a method for names and attributes that calls `visit_reference` for those of `references`."""
-    exact = frozenset(name for name in rule.references if not name.endswith(".*"))
-    below = tuple(name.removesuffix("*") for name in rule.references if name.endswith(".*"))
-    endings = {name.rpartition(".")[2] for name in exact}
+    endings = {name.rpartition(".")[2] for name in rule.references}
+    facts = rule.facts
 
     def visit(node: ast.AST) -> Iterator[Finding]:
         assert isinstance(node, (ast.Attribute, ast.Name))
         if isinstance(node, ast.Attribute):
-            if not below and node.attr not in endings:
+            if node.attr not in endings:
                 return
-        elif not isinstance(node.ctx, ast.Load):
-            return  # a new name, and not the use of one
-        name = rule.facts.resolve(node)
-        if name is not None and (name in exact or (below and name.startswith(below))):
+        elif not isinstance(node.ctx, ast.Load) or any(each.value for each in facts.bindings(node)):
+            return  # a variable: the reference is where it gets its value
+        name = facts.resolve(node)
+        if name in rule.references:
             yield from rule.visit_reference(node, name)
 
     return visit

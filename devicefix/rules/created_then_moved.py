@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.split import expressions, is_device, is_variable
+from devicefix.devices.split import is_device, is_variable
 from devicefix.facts.values import index_or_none
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -51,6 +51,7 @@ class CreatedThenMoved(Rule):
     name = "created-then-moved"
     summary = "A tensor is made on the CPU only to be moved"
     default = False
+    before = ("DF101", "DF102")
     INVALID = (
         Example(
             "zeros to the current device",
@@ -237,17 +238,11 @@ class CreatedThenMoved(Rule):
         ),
     )
 
-    # At the statement, before the rules for `.cuda()` and `.to()` get to see the call in it.
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
-        for each in expressions(node):
-            if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                made = self._made(each.func.value)
-                if made is not None and not self._commented(each, made):
-                    yield from self._moved(each)
-
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if isinstance(node.func, ast.Attribute) and node not in self.facts.tree.strings:
+            made = self._made(node.func.value)
+            if made is not None and not self._commented(node, made):
+                yield from self._moved(node)
 
     def _moved(self, node: ast.Call) -> Iterator[Finding]:
         assert isinstance(node.func, ast.Attribute)

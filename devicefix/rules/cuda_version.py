@@ -33,6 +33,7 @@ class CudaVersion(Rule):
     code = "DF403"
     name = "cuda-version"
     summary = "`torch.version.cuda` is None without CUDA"
+    references = ("torch.version.cuda",)
     INVALID = (
         Example(
             "a number taken from the version",
@@ -103,9 +104,7 @@ class CudaVersion(Rule):
         ),
     )
 
-    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        if node.attr != "cuda" or self.facts.resolve(node) != "torch.version.cuda":
-            return
+    def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
         if self._taken_apart(node) and not self.facts.is_guarded(node) and not self._asked(node):
             text = self.context.source.quoted('{} or "0.0"')
             roomy = isinstance(self.facts.tree.parents.get(node), ast.Call)
@@ -113,7 +112,7 @@ class CudaVersion(Rule):
             fix = self.context.edit(node, lambda code: text.format(code), self.devices.torch(node))
             yield self.finding(node, "`torch.version.cuda` is None in a build without CUDA", fix)
 
-    def _taken_apart(self, node: ast.Attribute) -> bool:
+    def _taken_apart(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call):
             return last_name(parent.func) in (
@@ -128,7 +127,7 @@ class CudaVersion(Rule):
             return isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
         return isinstance(parent, (ast.Attribute, ast.Subscript))
 
-    def _asked(self, node: ast.Attribute) -> bool:
+    def _asked(self, node: ast.expr) -> bool:
         """Whether a test around the place asks for the version first."""
         for child, parent in self.facts.tree.ancestors(node):
             if (
@@ -147,6 +146,6 @@ class CudaVersion(Rule):
 
     def _holds(self, test: ast.expr) -> bool:
         return any(
-            isinstance(each, ast.Attribute) and self.facts.resolve(each) == "torch.version.cuda"
+            isinstance(each, (ast.Attribute, ast.Name)) and self.facts.resolve(each) == "torch.version.cuda"
             for each in ast.walk(test)
         )

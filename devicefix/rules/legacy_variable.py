@@ -158,15 +158,11 @@ class LegacyVariable(Rule):
         ),
     )
 
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
+    def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
         for each in expressions(node):
             if is_variable(self.facts, each):
                 assert isinstance(each, ast.Call)
                 yield self._found(each)
-
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
 
     def _found(self, node: ast.Call) -> Finding:
         if node.keywords or len(node.args) != 1 or isinstance(node.args[0], ast.Starred):

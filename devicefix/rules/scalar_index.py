@@ -148,16 +148,12 @@ class ScalarIndex(Rule):
         ),
     )
 
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
+    def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
         for each in expressions(node):
             if isinstance(each, ast.Subscript) and not isinstance(
                 self.facts.tree.parents.get(each), ast.Subscript
             ):
                 yield from self._index(each)
-
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
 
     def _index(self, node: ast.Subscript) -> Iterator[Finding]:
         if not (

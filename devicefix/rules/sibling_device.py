@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
+from devicefix.devices.split import KEEPERS, MAKERS, is_variable
 from devicefix.facts.values import current_device
 from devicefix.model import Finding
 from devicefix.rewrite.edits import moved
@@ -62,6 +62,7 @@ class SiblingDevice(Rule):
     name = "sibling-device"
     summary = "A function sends a tensor to a device of its own, and not to that of its arguments"
     default = False
+    before = ("DF101", "DF102")
     INVALID = (
         Example(
             "noise that is added to an input of forward",
@@ -219,23 +220,18 @@ class SiblingDevice(Rule):
         ),
     )
 
-    # At the statement, before the rules for `.cuda()` get to see the call in it.
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
-        function = self._function(node)
-        if function is None:
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if node in self.facts.tree.strings:
             return
-        for each in expressions(node):
-            if isinstance(each, ast.Call) and self._sent(each) and each not in self.context.handled:
-                name = self._sibling(each, function)
-                if name is not None:
-                    self.context.mark_handled(each)
-                    message = f"this belongs where `{name}` is: use `.to({name}.device)`"
-                    fix = self.context.edit(each, moved(f"{name}.device"), DeviceExpr(""))
-                    yield self.finding(each, message, fix)
-
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = visit_If = visit_For = (
-        _look
-    )
+        function = self._function(self.facts.tree.statement(node))
+        if function is None or not self._sent(node):
+            return
+        name = self._sibling(node, function)
+        if name is not None:
+            self.context.mark_handled(node)
+            message = f"this belongs where `{name}` is: use `.to({name}.device)`"
+            fix = self.context.edit(node, moved(f"{name}.device"), DeviceExpr(""))
+            yield self.finding(node, message, fix)
 
     def _function(self, node: ast.stmt) -> Function | None:
         """The function that a statement belongs to, if it is `forward` of a class, or a loss."""

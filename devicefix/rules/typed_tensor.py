@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
@@ -10,7 +9,6 @@ from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_TYPE = re.compile(r"torch\.cuda\.((?:sparse\.)?(\w*)Tensor)\Z")
 # https://docs.pytorch.org/docs/stable/tensors.html: what the legacy types are called as dtypes.
 DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8",
@@ -52,6 +50,7 @@ class TypedTensor(Rule):
     code = "DF301"
     name = "typed-tensor"
     summary = "A tensor type of CUDA, such as `torch.cuda.FloatTensor`"
+    references = tuple(f"torch.cuda.{part}{kind}Tensor" for part in ("", "sparse.") for kind in DTYPES)
     INVALID = (
         Example(
             "a constructor with a size",
@@ -186,17 +185,9 @@ class TypedTensor(Rule):
         ),
     )
 
-    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        if isinstance(node.ctx, ast.Load):
-            yield from self._look(node)
-
-    def visit_Name(self, node: ast.Name) -> Iterator[Finding]:
-        if isinstance(node.ctx, ast.Load) and node.id.endswith("Tensor"):
-            yield from self._look(node)
-
-    def _look(self, node: ast.Attribute | ast.Name) -> Iterator[Finding]:
-        kind = cuda_type(self.facts, node)
-        if kind is None or self._aliased(node) or self.facts.is_guarded(node) or self._asked_for(node, kind):
+    def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
+        kind = name.removeprefix("torch.cuda.")
+        if not isinstance(node.ctx, ast.Load) or self.facts.is_guarded(node) or self._asked_for(node, kind):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
@@ -208,12 +199,6 @@ class TypedTensor(Rule):
         torch = self.devices.torch(node)
         fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
         yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA", fix)
-
-    def _aliased(self, node: ast.Attribute | ast.Name) -> bool:
-        """A variable that holds the type is not another tie: its value is the one."""
-        return isinstance(node, ast.Name) and any(
-            each.value is not None for each in self.facts.bindings(node)
-        )
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
         """Whether the type stands where it is as right on a CPU: in a question, or as a mere name."""
@@ -314,13 +299,6 @@ def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
     if isinstance(parent, ast.Compare):
         return True
     return isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance" and parent.func is not node
-
-
-def cuda_type(facts: Facts, node: ast.expr) -> str | None:
-    """`FloatTensor` for an expression that is `torch.cuda.FloatTensor`, else None."""
-    name = facts.resolve(node)
-    match = _TYPE.match(name) if name else None
-    return match[1] if match else None
 
 
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:

@@ -81,23 +81,18 @@ class Volatile(Rule):
         ),
     )
 
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
+    def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
         for each in expressions(node):
             if isinstance(each, ast.Call) and is_variable(self.facts, each):
                 for keyword in each.keywords:
                     if keyword.arg == "volatile" and not _false(keyword.value):
                         yield self._found(keyword.value)
 
-    visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
-
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "volatile" and not _false(node.value):
             if self.facts.torch_name(node) is not None:
                 yield self._found(target)
-        yield from self._look(node)
 
     def _found(self, node: ast.expr) -> Finding:
         return self.finding(
