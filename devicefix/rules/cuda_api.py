@@ -13,9 +13,10 @@ from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rewrite.edits import moved
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.cuda_function import CudaFunction
 from devicefix.rules.guarded_move import GuardedMove
-from devicefix.rules.stream import CudaStream
+from devicefix.rules.shared.functions import Functions
+from devicefix.rules.shared.guarded_moves import GuardedMoves
+from devicefix.rules.shared.streams import Streams
 
 _ADVICE = {
     "manual_seed": "`torch.manual_seed` seeds every device",
@@ -264,9 +265,9 @@ class CudaApi(Rule):
         super().__init__(context)
         assert context.accelerator is not None
         self.accelerator = context.accelerator
-        self.functions = CudaFunction(context)
-        self.streams = CudaStream(context)
-        self.moves = GuardedMove(context)
+        self._functions = Functions(context)
+        self._streams = Streams(context)
+        self._moves = GuardedMoves(context)
         self._collapses = context.settings.enabled(GuardedMove.code, GuardedMove.default)
         self.planned: set[ast.AST] = set()
 
@@ -334,10 +335,10 @@ class CudaApi(Rule):
             guard = self._guard(call, counterpart.instead)
             return Fix((*guard.edits, *fix.edits), needs=guard.needs | fix.needs)
         if short in ("Stream", "Event", "current_stream"):
-            return fix if self.streams.of_maker(call) is not None else None
+            return fix if self._streams.of_maker(call) is not None else None
         if short == "device":
             return fix
-        return fix if self.functions.fix(call, short) is not None else None
+        return fix if self._functions.fix(call, short) is not None else None
 
     def _seen_to(self, node: ast.expr) -> bool:
         """Whether another rule makes what is around a node depend on CUDA, or on any accelerator."""
@@ -503,13 +504,13 @@ class CudaApi(Rule):
         with_it, without = guards.implies(top), guards.implies(top, False)
         match parent:
             case ast.IfExp(test=test, body=body, orelse=orelse) if test is top:
-                if self._collapses and any(self.moves.visit_IfExp(parent)):
+                if self._collapses and self._moves.of_choice(parent) is not None:
                     return before
                 return [*before, *([body] if with_it else [orelse] if without else [body, orelse])]
             case ast.If(test=test, body=block, orelse=other) if test is top:
                 if guards.refusal(parent) is not None:
                     return before
-                if self._collapses and any(self.moves.visit_If(parent)):
+                if self._collapses and self._moves.of_guard(parent) is not None:
                     return before
                 if with_it:
                     return [*before, *block]

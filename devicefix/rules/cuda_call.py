@@ -4,12 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import any_device, device_argument, target_device
-from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, own_cuda
 from devicefix.facts import dotted
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix
+from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import moved, receiver_of
 from devicefix.rules.base import Example, Rule
 
@@ -363,8 +362,3 @@ def _super(receiver: ast.expr) -> bool:
     return (
         isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
     )
-
-
-def collapsed(context: Context, node: ast.Call, use: DeviceExpr) -> Edit:
-    """The edit that makes `.to(use)` of a `.cuda()` that stands under a guard."""
-    return Edit(*context.source.span(node), moved(use.text))
