@@ -13,6 +13,7 @@ from devicefix.facts.project import Project
 from devicefix.files.text import Source
 from devicefix.model import Edit, Fix, Safety
 from devicefix.rewrite import blocks as statements
+from devicefix.rewrite.imports import without_import
 
 _INNER = (ast.expr, ast.keyword, ast.arguments, ast.Assert)  # what holds no statements
 # Where `a if b else c` may stand without parentheses, by parent and field.
@@ -92,6 +93,20 @@ class Context:
         """A fix that puts a statement under `if torch.cuda.is_available():`."""
         use = self.devices.available(statement)
         return Fix((statements.under_guard(self.source, statement, use.text),), safety, use.needs)
+
+    def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:
+        """Return the edits that remove the import of a name which a fix leaves unused.
+
+        Add them to the edits of the fix that removes the last use. There are none where the import has to stay:
+        the name is used elsewhere, or the module is an `__init__.py`, whose imports others may use.
+
+        Args:
+            name: the name that the import binds, such as `Variable`.
+            gone: nodes that the fix removes or replaces.
+        """
+        if self.devices.path.replace("\\", "/").endswith("__init__.py"):
+            return ()
+        return without_import(self.source, self.facts.tree.module, name, gone)
 
     def _roomy(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)

@@ -78,8 +78,10 @@ class Rule:
         summary: one line for lists of rules.
         default: whether the rule is on if nothing selects it.
         targets: the targets for which the rule can be on.
-        words: bytes of which a file holds at least one where the rule can find anything. Only statements that
-            hold one of the words of any rule are searched.
+        words: what the rule searches for, as bytes. A file is parsed if it holds `torch` and a word of any rule
+            that is on, and only statements that hold one are visited, in whatever case.
+        common_words: words that are too common to parse a file for, such as `device`. In the files that are
+            parsed, statements that hold one are visited as well.
         references: full dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`.
         before: codes of the rules that this one precedes: it visits each statement before they do, and where
             its fix and theirs overlap, its fix is made.
@@ -96,6 +98,7 @@ class Rule:
     default: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = TARGETS
     words: ClassVar[tuple[bytes, ...]] = ()
+    common_words: ClassVar[tuple[bytes, ...]] = ()
     references: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
     sees_handled: ClassVar[bool] = False

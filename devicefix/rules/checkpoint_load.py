@@ -39,6 +39,8 @@ class CheckpointLoad(Rule):
     code = "DF501"
     name = "checkpoint-load"
     summary = "`torch.load` of a GPU's checkpoint fails without CUDA"
+    words = (b"load_state_dict_from_url",)
+    common_words = (b"load",)
     INVALID = (
         Example(
             "no place",

@@ -51,6 +51,8 @@ class CreatedThenMoved(Rule):
     name = "created-then-moved"
     summary = "A tensor is made on the CPU only to be moved"
     default = False
+    words = (b"cuda",)
+    common_words = (b".to",)
     before = ("DF101", "DF102")
     INVALID = (
         Example(

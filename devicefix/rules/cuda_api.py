@@ -81,6 +81,8 @@ class CudaApi(Rule):
     name = "cuda-api"
     summary = "A use of `torch.cuda` where any accelerator is the target"
     targets = ("accelerator",)
+    words = (b"cuda", b".accelerator.")
+    common_words = (b"accelerator", b"device", b"stream", b"event", b".record", b"elapsed", b"synchronize")
     sees_handled = True
     INVALID = (
         Example(

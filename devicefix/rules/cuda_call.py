@@ -47,6 +47,7 @@ class CudaCall(Rule):
     code = "DF101"
     name = "cuda-call"
     summary = "`.cuda()` moves to a GPU that may not be there"
+    words = (b"cuda", b"get_device(")
     INVALID = (
         Example(
             "the device of another tensor by get_device",

@@ -40,6 +40,8 @@ class CudaFunction(Rule):
     code = "DF401"
     name = "cuda-function"
     summary = "A function of `torch.cuda` that raises without CUDA"
+    words = (b"cuda", b"nvtx")
+    common_words = (b"device", b"synchronize")
     INVALID = (
         Example(
             "a statement of its own",

@@ -98,7 +98,8 @@ class CudaOnlyLibrary(Rule):
     code = "DF902"
     name = "cuda-only-library"
     summary = "A library that needs CUDA"
-    words = tuple(sorted({name.partition(".")[0].encode() for name in _LIBRARIES}))
+    words = (b"CUDAExtension", *sorted({name.partition(".")[0].encode() for name in _LIBRARIES}))
+    common_words = (b"cuda", b"load")
     INVALID = (
         Example(
             "Apex",

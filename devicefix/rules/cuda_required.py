@@ -46,6 +46,8 @@ class CudaRequired(Rule):
     code = "DF701"
     name = "cuda-required"
     summary = "The program refuses to run without CUDA"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu")
     INVALID = (
         Example(
             "an assert with a message",

@@ -33,6 +33,7 @@ class CudaVersion(Rule):
     code = "DF403"
     name = "cuda-version"
     summary = "`torch.version.cuda` is None without CUDA"
+    words = (b"cuda",)
     references = ("torch.version.cuda",)
     INVALID = (
         Example(

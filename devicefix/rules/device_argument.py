@@ -59,6 +59,8 @@ class DeviceArgument(Rule):
     code = "DF202"
     name = "device-argument"
     summary = "A call is handed a CUDA device"
+    words = (b"cuda", b"get_device(")
+    common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(
             "a factory function",

@@ -38,6 +38,8 @@ class DeviceChoice(Rule):
     code = "DF204"
     name = "device-choice"
     summary = "A choice between CUDA and the CPU does not ask whether CUDA is there"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu", b"rank", b"tensor")
     INVALID = (
         Example(
             "a choice by an option",

@@ -41,6 +41,8 @@ class DeviceIds(Rule):
     code = "DF602"
     name = "device-ids"
     summary = "`DistributedDataParallel` is told its GPUs"
+    words = (b"DistributedDataParallel",)
+    common_words = (b"device",)
     INVALID = (
         Example(
             "both keywords",

@@ -43,6 +43,8 @@ class DeviceValue(Rule):
     code = "DF203"
     name = "device-value"
     summary = "A variable, default or option is a CUDA device"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(
             "a constant",

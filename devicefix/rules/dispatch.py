@@ -19,7 +19,15 @@ Table = dict[type[ast.AST], list[tuple[Visit, bool]]]
 
 
 class CircleError(ValueError):
-    """Rules that each come before the next; the message lists their codes."""
+    """Rules that each come before the next.
+
+    Args:
+        codes: the codes of the rules; the last is the first again.
+    """
+
+    def __init__(self, codes: tuple[str, ...]) -> None:
+        super().__init__(" before ".join(codes))
+        self.codes = codes
 
 
 def precedence(rules: Mapping[str, type[Rule]]) -> dict[str, int]:
@@ -35,8 +43,7 @@ def precedence(rules: Mapping[str, type[Rule]]) -> dict[str, int]:
 
     def rank(code: str, chain: tuple[str, ...]) -> int:
         if code in chain:
-            circle = (*chain[chain.index(code) :], code)
-            raise CircleError(" before ".join(circle))
+            raise CircleError((*chain[chain.index(code) :], code))
         if code not in ranks:
             following = (rank(name, (*chain, code)) for name in rules[code].before if name in rules)
             ranks[code] = 1 + max(following, default=-1)

@@ -67,6 +67,9 @@ def plugins(own: Mapping[str, type[Rule]]) -> list[Plugin]:
     taken = {word: "devicefix itself" for rule in own.values() for word in (rule.code, rule.name)}
     for plugin in found.values():
         for rule in plugin.rules:
+            unknown = [code for code in rule.before if _OURS.fullmatch(code) and code not in own]
+            if unknown:
+                raise PluginError(str(plugin), f"puts {rule.code} before {unknown[0]}, which does not exist")
             for word in (rule.code, rule.name):
                 if word in taken:
                     raise PluginError(str(plugin), f"brings a rule {word!r}, which {taken[word]} has as well")
@@ -150,12 +153,16 @@ def _wrong(rule: Any) -> str | None:
         return f"the name {name!r} of {code} is not in kebab-case, such as 'no-bare-cuda'"
     if not isinstance(summary, str) or not summary:
         return f"{code} has no summary"
-    if not isinstance(rule.words, tuple) or not all(isinstance(word, bytes) for word in rule.words):
-        return f"the words of {code} are no tuple of bytes"
+    for attribute, kind in (("words", bytes), ("common_words", bytes), ("before", str), ("references", str)):
+        value = getattr(rule, attribute)
+        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
+            return f"the attribute `{attribute}` of {code} is not a tuple of {kind.__name__}"
+    if bool(rule.references) != (rule.visit_reference is not Rule.visit_reference):
+        return f"{code} needs both `references` and `visit_reference`, or neither"
     if not set(rule.targets) <= set(TARGETS):
         return f"the targets of {code} are not among {', '.join(TARGETS)}"
     try:
         visitors_of(rule)  # type: ignore[arg-type]  # as there
     except AttributeError as problem:
-        return f"{code} has a visit_ method for what is no class of ast: {problem}"
+        return f"{code} has a method named after something that is not a class of ast: {problem}"
     return None

@@ -44,6 +44,8 @@ class GpuCount(Rule):
     code = "DF402"
     name = "gpu-count"
     summary = "The number of GPUs, which may be 0, counts processes or batches"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu")
     INVALID = (
         Example(
             "the number of processes, by a variable",

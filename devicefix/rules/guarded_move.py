@@ -40,6 +40,8 @@ class GuardedMove(Rule):
     code = "DF702"
     name = "guarded-move"
     summary = "A guard that does nothing but move"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu")
     INVALID = (
         Example(
             "two moves under a flag",

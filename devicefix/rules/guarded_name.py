@@ -36,6 +36,8 @@ class GuardedName(Rule):
     code = "DF703"
     name = "guarded-name"
     summary = "A name is bound only where there is CUDA, and used elsewhere too"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu")
     INVALID = (
         Example(
             "a device that is used behind the guard",

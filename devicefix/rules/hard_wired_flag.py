@@ -42,6 +42,8 @@ class HardWiredFlag(Rule):
     code = "DF904"
     name = "hard-wired-flag"
     summary = "Another library is told to use CUDA whatever the machine"
+    words = (b"cuda",)
+    common_words = (b"accelerator", b"device", b"gpu")
     INVALID = (
         Example(
             "the flag of a library",

@@ -40,6 +40,7 @@ class KeptState(Rule):
     code = "DF801"
     name = "kept-state"
     summary = "Parameters are kept without a copy while training goes on"
+    words = (b"cuda",)
     INVALID = (
         Example(
             "the best state of a model in training",

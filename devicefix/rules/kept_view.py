@@ -43,6 +43,7 @@ class KeptView(Rule):
     code = "DF802"
     name = "kept-view"
     summary = "A copy that a CPU does not make is used after its source has changed"
+    words = (b"cuda",)
     INVALID = (
         Example(
             "arrays of a tensor that is filled again",

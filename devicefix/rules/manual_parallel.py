@@ -49,6 +49,7 @@ class ManualParallel(Rule):
     code = "DF903"
     name = "manual-parallel"
     summary = "Work is spread over several GPUs by hand"
+    words = (b"cuda",)
     INVALID = (
         Example(
             "replicate, scatter, parallel_apply and gather",

@@ -47,6 +47,8 @@ class MovedParameter(Rule):
     code = "DF804"
     name = "moved-parameter"
     summary = "A parameter that is moved is none on a GPU, and is one on a CPU"
+    words = (b"cuda",)
+    common_words = (b".to",)
     INVALID = (
         Example(
             "parameters of a module",

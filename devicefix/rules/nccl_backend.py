@@ -35,6 +35,8 @@ class NcclBackend(Rule):
     code = "DF601"
     name = "nccl-backend"
     summary = "The backend of distributed training is NCCL, which needs CUDA"
+    words = (b"nccl",)
+    common_words = (b"backend",)
     INVALID = (
         Example(
             "the backend of a process group",

@@ -37,6 +37,7 @@ class PinMemory(Rule):
     code = "DF104"
     name = "pin-memory"
     summary = "Memory is pinned, which needs a GPU"
+    words = (b"pin_memory",)
     INVALID = (
         Example(
             "the pin_memory method",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from devicefix import rules
 from devicefix.rules.base import Rule
-from devicefix.rules.dispatch import precedence
-from devicefix.rules.entry_points import plugins
+from devicefix.rules.dispatch import CircleError, precedence
+from devicefix.rules.entry_points import Plugin, PluginError, plugins
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -29,13 +29,29 @@ def _own() -> dict[str, type[Rule]]:
     return dict(sorted(found.items()))
 
 
+def _ranks(rules: dict[str, type[Rule]], plugins: list[Plugin]) -> dict[str, int]:
+    """Return the rank of each rule.
+
+    Raises:
+        PluginError: a plugin puts rules before each other in a circle.
+    """
+    try:
+        return precedence(rules)
+    except CircleError as circle:
+        for plugin in plugins:
+            if any(rule.code in circle.codes for rule in plugin.rules):
+                raise PluginError(str(plugin), f"puts rules in a circle: {circle}") from None
+        raise
+
+
 _OWN = _own()
 PLUGINS = plugins(_OWN)
 RULES = dict(sorted((_OWN | {rule.code: rule for plugin in PLUGINS for rule in plugin.rules}).items()))
-RANKS = precedence(RULES)
+RANKS = _ranks(RULES, PLUGINS)
 # Which rule goes first: as declared, else devicefix's own before those of plugins, else by code.
 ORDER = tuple(sorted(RULES, key=lambda code: (-RANKS[code], code not in _OWN, code)))
-WORDS = tuple(sorted({word for rule in RULES.values() for word in rule.words}))
+# What a statement holds in which a rule finds something; `words` are those that a file is parsed for.
+WORDS = tuple(sorted({word for rule in RULES.values() for word in (*rule.words, *rule.common_words)}))
 
 _PLACES = {code: place for place, code in enumerate(ORDER)}
 
@@ -47,6 +63,6 @@ def by_position(finding: Finding) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=1)
 def words(settings: Settings) -> tuple[bytes, ...]:
-    """Return the words of the rules that are on, sorted."""
+    """Return the words that files are parsed for with these settings, sorted."""
     on = (rule for code, rule in RULES.items() if settings.enabled(code, rule.default))
     return tuple(sorted({word for rule in on for word in rule.words}))

@@ -40,6 +40,7 @@ class ReusedBuffer(Rule):
     code = "DF803"
     name = "reused-buffer"
     summary = "A tensor made of a NumPy array is used after the array has changed"
+    words = (b"cuda",)
     INVALID = (
         Example(
             "a frame that is filled again in a loop",

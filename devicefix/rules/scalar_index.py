@@ -44,6 +44,7 @@ class ScalarIndex(Rule):
     summary = "`loss.data[0]` fails since PyTorch 0.5"
     default = False
     words = (b".data[",)
+    common_words = (b".data",)
     INVALID = (
         Example(
             "a loss of torch.nn.functional",

@@ -62,6 +62,8 @@ class SiblingDevice(Rule):
     name = "sibling-device"
     summary = "A function sends a tensor to a device of its own, and not to that of its arguments"
     default = False
+    words = (b"cuda",)
+    common_words = (b".to",)
     before = ("DF101", "DF102")
     INVALID = (
         Example(

@@ -48,6 +48,8 @@ class CudaStream(Rule):
     code = "DF404"
     name = "cuda-stream"
     summary = "A CUDA stream or event, or what is done with one"
+    words = (b"cuda",)
+    common_words = (b"stream", b"event", b".record", b"elapsed", b"synchronize")
     INVALID = (
         Example(
             "a stream in an attribute",

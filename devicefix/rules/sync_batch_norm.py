@@ -33,6 +33,8 @@ class SyncBatchNorm(Rule):
     code = "DF603"
     name = "sync-batch-norm"
     summary = "Batch normalization that is synchronized between GPUs"
+    words = (b"SyncBatchNorm",)
+    common_words = (b"batchnorm",)
     INVALID = (
         Example(
             "a model that is converted",

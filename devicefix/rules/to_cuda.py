@@ -38,6 +38,8 @@ class ToCuda(Rule):
     code = "DF102"
     name = "to-cuda"
     summary = "`.to(...)` names a CUDA device"
+    words = (b"cuda", b"get_device(")
+    common_words = (b".to", b"device", b"gpu", b"rank")
     INVALID = (
         Example(
             "the device of another tensor by get_device",

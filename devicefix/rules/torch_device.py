@@ -39,6 +39,8 @@ class TorchDevice(Rule):
     code = "DF201"
     name = "torch-device"
     summary = "`torch.device(...)` names CUDA whether or not it is there"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(
             "the current device",

@@ -41,6 +41,7 @@ class TypeName(Rule):
     code = "DF302"
     name = "type-name"
     summary = "The name of a CUDA tensor type as a string"
+    words = (b"cuda",)
     INVALID = (
         Example(
             "a comparison that asks for the dtype",

@@ -50,6 +50,8 @@ class TypedTensor(Rule):
     code = "DF301"
     name = "typed-tensor"
     summary = "A tensor type of CUDA, such as `torch.cuda.FloatTensor`"
+    words = (b"cuda",)
+    common_words = (b"tensor",)
     references = tuple(f"torch.cuda.{part}{kind}Tensor" for part in ("", "sparse.") for kind in DTYPES)
     INVALID = (
         Example(

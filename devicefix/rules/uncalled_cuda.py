@@ -40,6 +40,7 @@ class UncalledCuda(Rule):
     code = "DF103"
     name = "uncalled-cuda"
     summary = "`.cuda` is reached other than by a call"
+    words = (b"cuda",)
     INVALID = (
         Example(
             "the unbound method mapped over a list",

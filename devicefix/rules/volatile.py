@@ -38,6 +38,7 @@ class Volatile(Rule):
     summary = "`volatile=True` has done nothing since PyTorch 0.4"
     default = False
     words = (b"volatile",)
+    common_words = (b"variable(",)
     INVALID = (
         Example(
             "the keyword",
