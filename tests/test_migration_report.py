@@ -362,7 +362,7 @@ def test_filters_and_search(page: Page) -> None:
 
 @pytest.mark.slow
 def test_charts_lead_to_the_findings_and_back(page: Page) -> None:
-    page.click("#families >> text=Outside of the code")
+    page.click("#families >> text=Outside the code")
     expect_shown(page, "1 finding")
     assert shown(page) == ["DF902"]
     page.click("#people .places a >> nth=0")

@@ -6,6 +6,7 @@ import ast
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.categories import FAMILIES
 from devicefix.rules.dispatch import CircleError, precedence, tables, visit
 from devicefix.rules.registry import ORDER, RANKS, RULES, WORDS, words
 from devicefix.testing import Case, examples
@@ -99,6 +101,15 @@ def test_words_are_complete(rule: type[Rule]) -> None:
                 )
                 code = "\n".join(example.before.splitlines()[last.lineno - 1 : last.end_lineno]).lower()
                 assert any(word in code for word in own), code
+
+
+def test_the_categories_are_documented() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "adding-a-rule.md").read_text(encoding="utf-8")
+    for category in FAMILIES:
+        assert f"| {category.prefix}.. | {category.name}: {category.summary[:1].lower()}" in page.replace(
+            "NCCL", "nCCL"
+        )
+    assert {code[:3] for code in RULES} == {category.prefix for category in FAMILIES}
 
 
 def test_the_registry_holds_the_words_of_all_rules() -> None:
