@@ -10,20 +10,20 @@ from devicefix.facts.values import index_or_none
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 
-# What is the same bit for bit wherever it is made. torch.linspace is not: it rounds differently on a GPU.
+# These give the same bits on every device. torch.linspace does not: it rounds differently on a GPU.
 _EXACT = ("zeros", "ones", "empty", "full", "eye")
-# The tensor that is moved would be another one: a leaf of the graph, or one in pinned memory.
+# With these the moved tensor is a different one: not a leaf of the graph, or not in pinned memory.
 _OTHERWISE = {"device", "out", "pin_memory", "requires_grad", None}
 
 
 class CreatedThenMoved(Rule):
     """
     ## What it does
-    Finds a tensor that is made on the CPU only to be moved: `torch.zeros(n).cuda()`, and also
-    `torch.zeros(n).to(device)`. Off by default: select it to have it.
+    Finds tensors that are created on the CPU only to be moved: `torch.zeros(n).cuda()` and
+    `torch.zeros(n).to(device)`. This rule is off by default.
 
     ## Why it matters
-    The tensor is made twice, and copied from the CPU to the GPU in between, which makes both wait.
+    The tensor is allocated twice and copied from the CPU to the GPU, and both have to wait for the copy.
 
     ## Example
     ```python
@@ -40,16 +40,15 @@ class CreatedThenMoved(Rule):
     ```
 
     ## Fix safety
-    Safe: only what is the same bit for bit wherever it is made (`zeros`, `ones`, `empty`, `full`, `eye`,
-    `arange` of whole numbers, `tensor` of a literal). What draws random numbers stays, since another generator
-    would draw others, and so do `linspace` and `arange` with a fraction, which round differently on a GPU. So
-    does a tensor with `requires_grad=True`: the one that is moved is no leaf of the graph, the one that is
-    made there would be.
+    Safe: only tensors that have the same bits on every device are changed (`zeros`, `ones`, `empty`, `full`,
+    `eye`, `arange` of integers, `tensor` of a literal). Random tensors stay, since the generator of another device
+    draws different numbers. So do `linspace`, and `arange` of fractions, which round differently on a GPU, and
+    tensors with `requires_grad=True`: the moved tensor is not a leaf of the graph, but a new one would be.
     """
 
     code = "DF106"
     name = "created-then-moved"
-    summary = "A tensor is made on the CPU only to be moved"
+    summary = "A tensor is created on the CPU only to be moved"
     default = False
     words = (b"cuda",)
     common_words = (b".to",)
@@ -261,12 +260,12 @@ class CreatedThenMoved(Rule):
             self.context.mark_handled(node)
         elif node.func.attr != "to" or len(node.args) > 1 or not is_device(self.facts, target):
             return
-        made = "this tensor is made on the CPU and then moved: make it where it is wanted, by `device=`"
+        message = "creates a tensor on the CPU and moves it; create it on the device with `device=`"
         fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""))
-        yield self.finding(node, made, fix)
+        yield self.finding(node, message, fix)
 
     def _made(self, node: ast.expr) -> ast.Call | None:
-        """The call that makes a tensor, if it may do so anywhere."""
+        """Return the call that creates a tensor if the device does not change its bits, or None."""
         if not isinstance(node, ast.Call) or "cuda" in self.context.source.code(node):
             return None
         if is_variable(self.facts, node) and len(node.args) == 1 and not node.keywords:
@@ -275,14 +274,14 @@ class CreatedThenMoved(Rule):
         if any(each.arg in _OTHERWISE for each in node.keywords) or not node.args:
             return None
         exact = name in _EXACT or (
-            # The values are start + i * step, whatever the end.
+            # The values are start + i * step, so the end does not matter.
             name == "arange"
             and (len(node.args) == 1 or all(map(self._whole, (node.args[0], *node.args[2:3]))))
         )
         return node if exact or (name == "tensor" and _literal(node.args[0])) else None
 
     def _whole(self, node: ast.expr) -> bool:
-        """Whether an expression is a whole number for sure."""
+        """Return whether an expression is certainly an integer."""
         match node:
             case ast.Constant(value=value):
                 return type(value) is int
@@ -300,13 +299,13 @@ class CreatedThenMoved(Rule):
         return index_or_none(self.facts, node)
 
     def _commented(self, node: ast.Call, made: ast.Call) -> bool:
-        """Whether a comment would be lost."""
+        """Return whether the fix would remove a comment."""
         _, end = self.context.source.span(made)
         return "#" in self.context.source.text[end : self.context.source.span(node)[1]]
 
 
 def _literal(node: ast.expr) -> bool:
-    """Whether an expression is a number, or a list of whatever."""
+    """Return whether an expression is a number or a list."""
     if isinstance(node, ast.UnaryOp):
         return _literal(node.operand)
     return isinstance(node, (ast.List, ast.Tuple)) or (
@@ -315,7 +314,11 @@ def _literal(node: ast.expr) -> bool:
 
 
 def _made_there(device: str | None) -> Callable[[str], str]:
-    """`torch.zeros(n).to(there)` as `torch.zeros(n, device=there)`; `device` takes the place of `there`."""
+    """Return a function that makes `torch.zeros(n, device=there)` of `torch.zeros(n).to(there)`.
+
+    Args:
+        device: what to write instead of `there`, or None to keep it.
+    """
 
     def new(text: str) -> str:
         import libcst as cst

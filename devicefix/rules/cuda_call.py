@@ -12,13 +12,13 @@ from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import moved, receiver_of
 from devicefix.rules.base import Example, Rule
 
-_SHORT = 60  # characters of code that may be written twice
+_LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
 class CudaCall(Rule):
     """
     ## What it does
-    Finds `x.cuda()`, on a tensor or a module, with or without arguments.
+    Finds `x.cuda()` on tensors and modules, with and without arguments.
 
     ## Why it matters
     Without CUDA the call raises "Torch not compiled with CUDA enabled".
@@ -38,15 +38,14 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    Safe: `torch.device("cuda")` without an index is the current CUDA device, as it is for `.cuda()`. A
-    number is kept: `.cuda(1)` goes to `cuda:1`. Where the argument may be anything, the call itself is
-    kept and made to depend on `torch.cuda.is_available()`, and so it is where it may reach a `cuda` method of
-    the project's own. There is no fix for `.cuda(*args)`.
+    Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
+    `.cuda(1)` moves to `cuda:1`. If the argument is not known, or the receiver may have a custom `cuda` method,
+    the call stays and depends on `torch.cuda.is_available()`. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"
     name = "cuda-call"
-    summary = "`.cuda()` moves to a GPU that may not be there"
+    summary = "`.cuda()` moves to a GPU, which may not exist"
     words = (b"cuda", b"get_device(")
     INVALID = (
         Example(
@@ -299,17 +298,17 @@ class CudaCall(Rule):
             return
         own = own_cuda(self.context, receiver)
         if own is CustomCuda.ALWAYS:
-            return  # what its method does is looked at there
+            return  # the body of the method is checked
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
             not each.arg for each in node.keywords
         ):
             yield self.finding(
-                node, "`.cuda(...)` needs CUDA; unpack its arguments, so that they can be kept"
+                node, "`.cuda(...)` needs CUDA; pass its arguments one by one, so that it can be rewritten"
             )
         elif own is CustomCuda.MAYBE:
             message = (
-                "`.cuda()` needs CUDA, and may be a method of the project's own, which `.to(device)` would not call: "
-                "call it only where there is CUDA"
+                "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
+                "call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
         else:
@@ -318,17 +317,15 @@ class CudaCall(Rule):
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
         if _storage(node):
-            return self.finding(node, "a storage can't be moved without CUDA: keep it as it is there", fix)
+            return self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU", fix)
         if fix is None:
-            message = (
-                "`.cuda(...)` needs CUDA: it is not known whether its argument is a number, None or a device"
-            )
-            return self.finding(node, f"{message}; make it a `torch.device` and use `.to(device)`")
-        return self.finding(node, "`.cuda()` needs CUDA: use `.to(device)`", fix)
+            message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
+            return self.finding(node, f"{message}; make it a `torch.device`, and use `.to(device)`")
+        return self.finding(node, "`.cuda()` needs CUDA; use `.to(device)`", fix)
 
 
 def move(context: Context, node: ast.Call) -> Fix | None:
-    """The fix that makes `.to(device)` of `.cuda()`."""
+    """Return the fix that replaces `.cuda()` by `.to(device)`, or None if there is none."""
     target = device_argument(node)
     use = None if _storage(node) else target_device(context, node, target)
     if use is None:
@@ -340,7 +337,7 @@ def move(context: Context, node: ast.Call) -> Fix | None:
 
 
 def _kept(context: Context, node: ast.Call) -> Fix | None:
-    """A fix that keeps the call and makes it depend on CUDA; the receiver is written, not computed, twice."""
+    """Return the fix that keeps the call where CUDA is available; it repeats the receiver, but evaluates it once."""
     assert isinstance(node.func, ast.Attribute)
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
@@ -349,13 +346,13 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     if _super(receiver):
         return context.when_cuda(node, "self")
     code = context.source.code(receiver)
-    if len(code) > _SHORT or "\n" in code or "\r" in code:
+    if len(code) > _LONGEST_RECEIVER or "\n" in code or "\r" in code:
         return None
     return context.when_cuda(node, receiver_of, of_cuda=True)
 
 
 def _storage(node: ast.Call) -> bool:
-    """Whether the receiver is a storage: those take no `.to(device)`."""
+    """Return whether the receiver is a storage, which has no `.to(device)`."""
     return isinstance(node.func, ast.Attribute) and "storage" in last_name(node.func.value)
 
 

@@ -12,11 +12,11 @@ from devicefix.rules.shared.functions import NVTX, Functions
 class CudaFunction(Rule):
     """
     ## What it does
-    Finds calls of `torch.cuda` that raise an error where there is no CUDA, such as
-    `torch.cuda.synchronize()` and `torch.cuda.set_device(rank)`.
+    Finds calls of `torch.cuda` functions that raise an error without CUDA, such as `torch.cuda.synchronize()`
+    and `torch.cuda.set_device(rank)`.
 
     ## Why it matters
-    They only mean something with CUDA, but stop the program without it.
+    These calls only have a purpose with CUDA, but stop the program without it.
 
     ## Example
     ```python
@@ -32,14 +32,14 @@ class CudaFunction(Rule):
     ```
 
     ## Fix safety
-    Safe where the call stands alone, or where its value is the current device, the name of the GPU or its
-    capability. Other values are reported: what a stream, an event or the properties of a GPU are good for
-    on a CPU is for a person to decide.
+    Safe if the call is a statement, or if its value is the current device, the name of the GPU or its capability.
+    Other values, such as the properties of a GPU, are reported without a fix: a person has to decide what to use
+    on a CPU.
     """
 
     code = "DF401"
     name = "cuda-function"
-    summary = "A function of `torch.cuda` that raises without CUDA"
+    summary = "A function of `torch.cuda` that raises an error without CUDA"
     words = (b"cuda", b"nvtx")
     common_words = (b"device", b"synchronize")
     INVALID = (
@@ -236,14 +236,14 @@ class CudaFunction(Rule):
             yield from self._device(node)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
-            advice = "" if fix else ": decide what to do instead, and put it under a guard"
+            advice = "" if fix else "; put it under a guard, and add a CPU path"
             yield self.finding(node, f"`{name}` raises an error without CUDA{advice}", fix)
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
-        """`with torch.cuda.device(i):`, which does nothing for the index -1."""
+        """Check `with torch.cuda.device(i):`, which does nothing for the index -1."""
         if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
             self.context.mark_handled(node.args[0])
             accelerator = self.context.accelerator
             taken_over = accelerator is not None and accelerator.counterpart(node.func) is not None
             fix = self.context.when_cuda(node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over)
-            yield self.finding(node, "`torch.cuda.device` can't be entered without CUDA", fix)
+            yield self.finding(node, "`torch.cuda.device` needs CUDA; pass -1 without it", fix)

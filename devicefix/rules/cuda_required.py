@@ -8,18 +8,18 @@ from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, elif_without, is_elif, removed, unwrapped
 from devicefix.rules.base import Example, Rule
 
-MESSAGE = "refuses to run without CUDA"
+MESSAGE = "stops the program without CUDA"
 
 
 class CudaRequired(Rule):
     """
     ## What it does
-    Finds what refuses to run without CUDA: `assert torch.cuda.is_available()`, and an error or an exit where
+    Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, and an error or an exit if
     it is not available.
 
     ## Why it matters
-    It forbids the CPU and does nothing where there is CUDA. Once the rest of the program runs on a CPU,
-    there is nothing left for it to protect.
+    The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
+    has no purpose.
 
     ## Example
     ```python
@@ -40,12 +40,12 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the assertion always holds, and the branch is never taken.
+    Safe: with CUDA the assertion always holds, and the branch never runs.
     """
 
     code = "DF701"
     name = "cuda-required"
-    summary = "The program refuses to run without CUDA"
+    summary = "The program stops without CUDA"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (
@@ -301,13 +301,13 @@ class CudaRequired(Rule):
             edit = removed(self.context.source, node, self.facts.tree.block(node))
             yield self.finding(node, MESSAGE, Fix((edit,)))
         elif _lists_no_cpu(node.test):
-            yield self.finding(node, "the CPU is not among the devices that are allowed here: add it")
+            yield self.finding(node, "does not allow the CPU as a device; add it")
         elif self._counts(node.test):
-            yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
+            yield self.finding(node, f"{MESSAGE}, or with too few GPUs; check only if CUDA is available")
         elif isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
             kept = [value for value in node.test.values if not guards.settled(value)]
             if any(guards.implies(value) or self._counts(value) for value in kept):
-                yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
+                yield self.finding(node, f"{MESSAGE}, or with too few GPUs; check only if CUDA is available")
             elif kept and len(kept) < len(node.test.values):
                 yield self.finding(node, MESSAGE, Fix(self._only(node.test, kept)))
 
@@ -316,16 +316,16 @@ class CudaRequired(Rule):
         if refusal is not None:
             yield self.finding(node.test, MESSAGE, self._without(node, refusal))
         elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.is_guarded(node):
-            yield self.finding(node.test, "refuses what is on a CPU: give it a way of its own")
+            yield self.finding(node.test, "rejects CPU tensors; add a CPU path")
 
     def _counts(self, test: ast.expr) -> bool:
-        """Whether a test compares with the number of GPUs."""
+        """Return whether a test compares with the number of GPUs."""
         return isinstance(test, ast.Compare) and any(
             map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
         )
 
     def _without(self, node: ast.If, refusal: list[ast.stmt]) -> Fix | None:
-        """The fix that leaves the other branch in the place of the whole."""
+        """Return the fix that replaces an `if` by its other branch."""
         source = self.context.source
         other = node.orelse if refusal is node.body else node.body
         if is_elif(source, node):
@@ -335,7 +335,7 @@ class CudaRequired(Rule):
         return Fix(unwrapped(source, node, other)) if can_unwrap(source, node, other) else None
 
     def _only(self, test: ast.BoolOp, kept: list[ast.expr]) -> tuple[Edit, ...]:
-        """The edits that leave some of the parts of a test; what stands in them may change as well."""
+        """Return the edits that keep some parts of a test, which other edits may change."""
         source = self.context.source
         (start, end), first, last = source.span(test), source.span(kept[0])[0], source.span(kept[-1])[1]
         around = source.text[start:first], source.text[last:end]
@@ -351,7 +351,7 @@ class CudaRequired(Rule):
 
 
 def _asks_for_gpu(test: ast.expr) -> bool:
-    """`not x.is_cuda`."""
+    """Return whether a test is `not x.is_cuda`."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr="is_cuda")):
             return True
@@ -359,7 +359,7 @@ def _asks_for_gpu(test: ast.expr) -> bool:
 
 
 def _lists_no_cpu(test: ast.expr) -> bool:
-    """`device in ["cuda", "npu"]`."""
+    """Return whether a test is `device in ["cuda", "npu"]`, without the CPU."""
     match test:
         case ast.Compare(
             ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)]

@@ -11,7 +11,7 @@ from devicefix.rules.base import Example, Rule
 class CudaVersion(Rule):
     """
     ## What it does
-    Finds `torch.version.cuda` taken apart: split, indexed, made a number or a version, or compared.
+    Finds operations on `torch.version.cuda`: splitting, indexing, conversion to a number or version, comparison.
 
     ## Why it matters
     It is None in a build of torch without CUDA: "'NoneType' object has no attribute 'split'".
@@ -27,7 +27,7 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the version is the same as before; without, it is lower than any.
+    Safe: with CUDA the version is the same as before. Without CUDA it is lower than any real version.
     """
 
     code = "DF403"
@@ -111,7 +111,9 @@ class CudaVersion(Rule):
             roomy = isinstance(self.facts.tree.parents.get(node), ast.Call)
             text = text if roomy else f"({text})"
             fix = self.context.edit(node, lambda code: text.format(code), self.devices.torch(node))
-            yield self.finding(node, "`torch.version.cuda` is None in a build without CUDA", fix)
+            yield self.finding(
+                node, '`torch.version.cuda` is None in a build without CUDA; add `or "0.0"`', fix
+            )
 
     def _taken_apart(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)
@@ -129,7 +131,7 @@ class CudaVersion(Rule):
         return isinstance(parent, (ast.Attribute, ast.Subscript))
 
     def _asked(self, node: ast.expr) -> bool:
-        """Whether a test around the place asks for the version first."""
+        """Return whether a test around a node checks for the version first."""
         for child, parent in self.facts.tree.ancestors(node):
             if (
                 isinstance(parent, (ast.If, ast.IfExp))

@@ -8,14 +8,14 @@ from devicefix.facts.values import cuda_device, cuda_string, device_name, intege
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 
-# Not where tensors go but what for: on a CPU they switch themselves off.
+# These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (
     "torch.autocast",
     "torch.amp.autocast",
     "torch.amp.GradScaler",
     "torch.amp.autocast_mode.autocast",
 )
-# Rules of their own look at these, or they ignore their devices on a CPU.
+# Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
     "torch.device",
     "torch.load",
@@ -31,11 +31,11 @@ _OTHER_RULES = (
 class DeviceArgument(Rule):
     """
     ## What it does
-    Finds CUDA devices handed to a call: `device="cuda"`, `device=0`, `map_location="cuda:0"`,
+    Finds CUDA devices passed to a call: `device="cuda"`, `device=0`, `map_location="cuda:0"`,
     `torch.Generator("cuda")`, `torch.set_default_device("cuda")`.
 
     ## Why it matters
-    The call fails without CUDA, or makes tensors where there is nothing.
+    Without CUDA the call fails, or a later use of the device does.
 
     ## Example
     ```python
@@ -52,13 +52,13 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    Safe. A function of torch takes a device as well as its name; any other function is handed what it was
-    handed before, a string or a number.
+    Safe. Functions of torch accept a device as well as its name. Any other function gets the same type of argument
+    as before, a string or a number.
     """
 
     code = "DF202"
     name = "device-argument"
-    summary = "A call is handed a CUDA device"
+    summary = "A CUDA device is passed to a call"
     words = (b"cuda", b"get_device(")
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
@@ -243,23 +243,23 @@ class DeviceArgument(Rule):
                 named_device(self.context, value) if takes_object else self.context.when_cuda(value, '"cpu"')
             )
             if fix is None:
-                continue  # put together from parts: the rule for torch.device sees to it
+                continue  # composed of parts, which the rule for torch.device checks
             self.context.mark_handled(value)
             yield self.finding(
                 value,
-                f"`{self.context.source.code(value)}` is handed on as a device: there may be no CUDA",
+                f"passes a CUDA device, `{self.context.source.code(value)}`, which may not exist",
                 fix,
             )
 
     def _number_of_gpu(self, value: ast.expr) -> bool:
-        """Whether a number can be replaced by the name of a device: it is no list, and never -1."""
+        """Return whether the name of a device can replace a number, which is not in a list and never -1."""
         if self.facts.torch_name(value) is None:
             return False
         values = [binding.value for binding in self.facts.bindings(value)]
         return not any(isinstance(each, (ast.List, ast.UnaryOp, ast.Call)) for each in values)
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
-        """The arguments that are devices: by their keyword, or by the parameter of the project's own function."""
+        """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""
         function = last_name(node.func)
         for each in node.keywords:
             if each.arg is None or not takes_device(each.arg):
@@ -272,7 +272,7 @@ class DeviceArgument(Rule):
                 if self.context.project.takes_device_called(function, each.arg):
                     yield each.value
             elif each.arg == "device" and not gpu_number(each.value):
-                yield each.value  # `device_id=0` of another library is a number on a CPU too
+                yield each.value  # for another library, `device_id=0` is also valid on a CPU
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
         elif (
@@ -285,12 +285,12 @@ class DeviceArgument(Rule):
                     yield value
 
     def _may_be_device(self, value: ast.expr) -> bool:
-        """Whether a value is one that this rule has something to say about, where it is a device."""
+        """Return whether a value, taken as a device, is a CUDA device."""
         if integer(value):
             return False
         return cuda_string(value) or gpu_number(value) or self.facts.call(value, "torch.device")
 
 
 def takes_device(keyword: str) -> bool:
-    """Whether an argument of this name is a device."""
+    """Return whether an argument of this name is a device."""
     return keyword == "map_location" or device_name(keyword)

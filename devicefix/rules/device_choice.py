@@ -14,12 +14,12 @@ from devicefix.rules.typed_tensor import typed_choice
 class DeviceChoice(Rule):
     """
     ## What it does
-    Finds a choice between CUDA and the CPU that does not ask whether there is CUDA:
+    Finds choices between CUDA and the CPU that do not check whether CUDA is available:
     `torch.device("cuda" if args.cuda else "cpu")`.
 
     ## Why it matters
-    The user's flag says what is wanted, not what is there: with the flag set (often it is by default),
-    the program fails without CUDA.
+    The flag says what the user wants, not what the machine has. With the flag set, often by default, the program
+    fails without CUDA.
 
     ## Example
     ```python
@@ -37,7 +37,7 @@ class DeviceChoice(Rule):
 
     code = "DF204"
     name = "device-choice"
-    summary = "A choice between CUDA and the CPU does not ask whether CUDA is there"
+    summary = "A choice between CUDA and the CPU does not check for CUDA"
     words = (b"cuda",)
     common_words = (b"device", b"gpu", b"rank", b"tensor")
     INVALID = (
@@ -139,7 +139,9 @@ class DeviceChoice(Rule):
         if self.facts.guards.implies(test, cuda is node.body) or self.facts.is_guarded(node):
             return
         yield self.finding(
-            node, "chooses CUDA without asking whether it is there", self._fix(node, test, cuda)
+            node,
+            "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
+            self._fix(node, test, cuda),
         )
 
     def _fix(self, node: ast.IfExp, test: ast.expr, cuda: ast.expr) -> Fix:

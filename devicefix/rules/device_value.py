@@ -13,12 +13,11 @@ from devicefix.rules.base import Example, Rule
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds the name of a CUDA device as a value: assigned to a variable or attribute, as the default of a
-    parameter or of a command line's option, in a dictionary, or returned by a function that is asked for
-    a device.
+    Finds the name of a CUDA device as a value: assigned to a variable or attribute, as the default of a parameter
+    or command line option, in a dictionary, or returned by a function that selects a device.
 
     ## Why it matters
-    The string travels, and what is sent to it fails without CUDA.
+    The value is passed on, and moving anything to it fails without CUDA.
 
     ## Example
     ```python
@@ -35,9 +34,8 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    Safe: a string stays a string, and what the user gives still wins over the default. Unsafe where the
-    program sets `CUDA_VISIBLE_DEVICES` after the value is made, since `torch.cuda.is_available()` fixes
-    which GPUs are seen.
+    Safe: a string stays a string, and a value given by the user still overrides the default. Unsafe if the program
+    sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible.
     """
 
     code = "DF203"
@@ -257,7 +255,7 @@ class DeviceValue(Rule):
                 yield from self._report(value)
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        """A name with a number, which can be nothing but a device, wherever else it stands."""
+        """Check a name with a number, which can only be a device, in all other places."""
         parent = self.facts.tree.parents.get(node)
         if type(cuda_literal(node)) is not int or isinstance(parent, (ast.Compare, ast.Expr, ast.JoinedStr)):
             return
@@ -267,8 +265,8 @@ class DeviceValue(Rule):
             yield from self._report(node)
         elif isinstance(parent, (ast.Dict, ast.List, ast.Tuple, ast.keyword, ast.arguments, ast.Assign)):
             if not self.facts.is_guarded(node) and not self._compared(parent):
-                message = f"`{self.context.source.code(node)}` is a device that may not be there, if it is used as one"
-                yield self.finding(node, f"{message}: choose it by `torch.cuda.is_available()`")
+                message = f"`{self.context.source.code(node)}` is a CUDA device, which may not exist, if it is used as a device"
+                yield self.finding(node, f"{message}; select it by `torch.cuda.is_available()`")
 
     def _compared(self, node: ast.AST) -> bool:
         return isinstance(self.facts.tree.parents.get(node), (ast.Compare, ast.Subscript))
@@ -279,10 +277,14 @@ class DeviceValue(Rule):
         self.context.mark_handled(value)
         code = self.context.source.code(value)
         fix = self.context.when_cuda(value, '"cpu"', self.devices.at_import(value))
-        yield self.finding(value, f"`{code}` is a device that may not be there", fix)
+        yield self.finding(
+            value,
+            f"`{code}` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
+            fix,
+        )
 
     def _holds_device(self, target: ast.expr) -> bool:
-        """Whether a target holds a device, by its name or by how the module uses it."""
+        """Return whether a target holds a device, by its name or by its uses in the module."""
         if isinstance(target, ast.Subscript):
             key = target.slice
             return isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value)

@@ -21,8 +21,8 @@ class GpuCount(Rule):
     Finds `torch.cuda.device_count()` as a number of processes, a factor or a divisor.
 
     ## Why it matters
-    It is 0 without CUDA. Started with no processes a program does nothing and exits with success; a batch is
-    multiplied to nothing; a division fails.
+    It is 0 without CUDA. A program that starts 0 processes does nothing and exits successfully, a batch becomes
+    empty, and a division fails.
 
     ## Example
     ```python
@@ -37,13 +37,13 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the number is the same. A number that is also asked whether it is 0 stays; then the places
-    that compute with it are fixed.
+    Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
+    places that compute with it are fixed.
     """
 
     code = "DF402"
     name = "gpu-count"
-    summary = "The number of GPUs, which may be 0, counts processes or batches"
+    summary = "The number of GPUs, which may be 0, is used as a count"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (
@@ -222,12 +222,12 @@ class GpuCount(Rule):
 
     def _found(self, node: ast.expr) -> Finding:
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
-        return self.finding(node, "the number of GPUs is 0 without CUDA: use at least 1", Fix((edit,)))
+        return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", Fix((edit,)))
 
     def _counted(self, path: str) -> tuple[bool, list[ast.expr]]:
-        """Whether a number is asked whether it is 0, and where the module uses it as a count.
+        """Return whether the module checks that a number is 0, and where it uses the number as a count.
 
-        A parameter of the same name is taken for the same number.
+        A parameter of the same name counts as the same number.
         """
         self.facts.tree.look_everywhere()
         uses = self.facts.tree.reads(path)
@@ -235,7 +235,7 @@ class GpuCount(Rule):
         return any(map(self._asks, uses)), counting
 
     def _counts(self, node: ast.expr) -> bool:
-        """Whether a number is a count of processes, a factor or a divisor where it stands."""
+        """Return whether a node is used as a number of processes, a factor or a divisor."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and last_name(parent.func) == "min":
             return self._counts(parent)
@@ -253,7 +253,7 @@ class GpuCount(Rule):
         return False
 
     def _starts_processes(self, node: ast.AST | None) -> bool:
-        """Whether a loop starts a process each time."""
+        """Return whether a loop starts a process in every iteration."""
         return isinstance(node, ast.For) and any(
             isinstance(each, ast.Call) and last_name(each.func) in ("Popen", "Process")
             for statement in node.body
@@ -261,7 +261,7 @@ class GpuCount(Rule):
         )
 
     def _asks(self, node: ast.expr) -> bool:
-        """Whether a number is asked whether it is 0."""
+        """Return whether a node is used to check that a number is 0."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Compare):
             other = parent.comparators[0]

@@ -12,12 +12,11 @@ from devicefix.rules.shared.guarded_moves import GuardedMoves
 class GuardedMove(Rule):
     """
     ## What it does
-    Finds a guard that does nothing but move: `if torch.cuda.is_available(): x = x.cuda()`, and
+    Finds guards that only move something: `if torch.cuda.is_available(): x = x.cuda()`, and
     `x.cuda() if use_cuda else x`.
 
     ## Why it matters
-    It is right already, but says twice what `.to(device)` says once, and it is where the next tie to CUDA
-    is added.
+    The code is correct, but `.to(device)` is shorter, and the guard invites more code that only works with CUDA.
 
     ## Example
     ```python
@@ -34,12 +33,12 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    Safe: on a CPU the move does nothing. A guard that does anything else as well stays.
+    Safe: on a CPU the move does nothing. A guard around anything else stays.
     """
 
     code = "DF702"
     name = "guarded-move"
-    summary = "A guard that does nothing but move"
+    summary = "A guard only moves something"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (
@@ -140,9 +139,9 @@ class GuardedMove(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         fix = self._moves.of_guard(node)
         if fix is not None:
-            yield self.finding(node.test, "this guard does nothing but move: use `.to(device)`", fix)
+            yield self.finding(node.test, "this guard only moves something; use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
         fix = self._moves.of_choice(node)
         if fix is not None:
-            yield self.finding(node, "this choice does nothing but move: use `.to(device)`", fix)
+            yield self.finding(node, "this expression only moves something; use `.to(device)`", fix)

@@ -11,10 +11,10 @@ from devicefix.rules.base import Example, Rule
 class GuardedName(Rule):
     """
     ## What it does
-    Finds a name that is bound only where CUDA is available, and used where it may not be.
+    Finds names that are only defined if CUDA is available, and used where it may not be.
 
     ## Why it matters
-    On a CPU the use is a NameError, or an UnboundLocalError.
+    On a CPU the use raises a NameError or an UnboundLocalError.
 
     ## Example
     ```python
@@ -30,12 +30,12 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix: say what the name is on a CPU, before the guard or in an `else`.
+    There is no fix: define the name for the CPU, before the guard or in an `else`.
     """
 
     code = "DF703"
     name = "guarded-name"
-    summary = "A name is bound only where there is CUDA, and used elsewhere too"
+    summary = "A name is only defined with CUDA, but used without it"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (
@@ -112,22 +112,20 @@ class GuardedName(Rule):
                         uses[target.id] = self._used(target, node)
                     use = uses[target.id]
                     if use is not None:
-                        message = (
-                            f"`{target.id}` is bound only where there is CUDA, but used in line {use.lineno}"
-                        )
-                        yield self.finding(target, f"{message}: say what it is on a CPU")
+                        message = f"`{target.id}` is only defined with CUDA, but used in line {use.lineno}"
+                        yield self.finding(target, f"{message}; define it for the CPU too")
 
     def _only_here(self, bindings: list[Binding], node: ast.If) -> bool:
-        """Whether every binding of a name is in the body of the `if`."""
+        """Return whether every binding of a name is in the body of the `if`."""
         lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1)
         return bool(bindings) and all(
             isinstance(each.node, ast.stmt) and each.node.lineno in lines for each in bindings
         )
 
     def _used(self, target: ast.Name, node: ast.If) -> ast.expr | None:
-        """The first place behind the `if`, in the same scope, that reads a name bound only in it.
+        """Return the first use of a name after the only `if` that defines it, or None.
 
-        It does so without asking for CUDA.
+        The use is in the same scope, and not under a guard.
         """
         tree = self.facts.tree
         scope = tree.scope(node)

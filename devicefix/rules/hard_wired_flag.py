@@ -16,12 +16,11 @@ _LIGHTNING = ("pytorch_lightning", "lightning")
 class HardWiredFlag(Rule):
     """
     ## What it does
-    Reports a switch for CUDA of another library that the program sets to true whatever the machine:
-    `Config.cuda = True`, `Reader(gpu=True)`, `Trainer(accelerator="gpu")`.
+    Reports options of other libraries that are set to use CUDA on every machine: `Config.cuda = True`,
+    `Reader(gpu=True)`, `Trainer(accelerator="gpu")`.
 
     ## Why it matters
-    What the switch turns on is out of sight, so that nothing else in the program can be changed to make it
-    work: without CUDA the library raises an error.
+    Without CUDA the library raises an error, and no other change to the program can prevent it.
 
     ## Example
     ```python
@@ -36,12 +35,12 @@ class HardWiredFlag(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the library may understand the switch in its own way.
+    There is no fix: the meaning of the option depends on the library.
     """
 
     code = "DF904"
     name = "hard-wired-flag"
-    summary = "Another library is told to use CUDA whatever the machine"
+    summary = "Another library is set to use CUDA on every machine"
     words = (b"cuda",)
     common_words = (b"accelerator", b"device", b"gpu")
     INVALID = (
@@ -151,12 +150,14 @@ class HardWiredFlag(Rule):
 
     def _message(self, what: str, keyword: str | None = None) -> str:
         if keyword == "accelerator":
-            return f'`accelerator={what}` needs CUDA: use `accelerator="auto"`, which takes a GPU where there is one'
+            return (
+                f'`accelerator={what}` needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
+            )
         told = f"{keyword}={what}" if keyword else f"{what} = True"
-        return f"`{told}` needs CUDA, whatever the library does with it: say `torch.cuda.is_available()`"
+        return f"`{told}` makes the library need CUDA; use `torch.cuda.is_available()`"
 
     def _foreign(self, node: ast.expr) -> bool:
-        """Whether an object comes from a library: an import, or what a call of one returns."""
+        """Return whether an object comes from a library: an import, or the result of calling one."""
         name = self.facts.resolve(node)
         if name is None:
             value = self.facts.value(node)
@@ -174,7 +175,7 @@ class HardWiredFlag(Rule):
         return not any(found(self.devices.path, ".".join(parts[:end])) for end in range(1, len(parts) + 1))
 
     def _asked(self, node: ast.AST) -> bool:
-        """Whether the user, or the machine, has been asked for CUDA before."""
+        """Return whether an earlier check asks the user or the machine for CUDA."""
         return self.facts.is_guarded(node) or any(
             isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
             for _, parent in self.facts.tree.ancestors(node)

@@ -12,12 +12,12 @@ from devicefix.rules.kept_view import copied, remedy
 class KeptState(Rule):
     """
     ## What it does
-    Finds parameters of a model that are moved to the CPU (or a GPU) to be kept while training goes on:
+    Finds parameters of a model that are moved to the CPU (or a GPU) and stored while training continues:
     `best = {k: v.cpu() for k, v in model.state_dict().items()}`.
 
     ## Why it matters
-    On a GPU `.cpu()` copies. On a CPU it returns the parameter itself, which the next step of the optimizer
-    changes: `best` is always the last state, not the best. Nothing fails; the result is wrong.
+    On a GPU `.cpu()` makes a copy. On a CPU it returns the parameter itself, which the next step of the optimizer
+    changes: `best` is always the last state, not the best. There is no error, but the result is wrong.
 
     ## Example
     ```python
@@ -34,12 +34,12 @@ class KeptState(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it costs a second copy. The numbers stay the same there.
+    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
     """
 
     code = "DF801"
     name = "kept-state"
-    summary = "Parameters are kept without a copy while training goes on"
+    summary = "Parameters are stored without a copy during training"
     words = (b"cuda",)
     INVALID = (
         Example(
@@ -219,7 +219,7 @@ class KeptState(Rule):
                 line = getattr(held.change, "lineno", None)
                 training = f"line {line} changes" if line else "training changes"
                 message = (
-                    f"`{code}` copies on a GPU only: on a CPU `{held.holder}` keeps the parameters of"
+                    f"`{code}` only copies on a GPU: on a CPU `{held.holder}` holds the parameters of"
                     f" `{held.source.path}` themselves, which {training}; add {remedy(held)}"
                 )
                 yield self.finding(held.outer, message, copied(self.context, held))

@@ -13,14 +13,14 @@ from devicefix.rules.base import Example, Rule
 class KeptView(Rule):
     """
     ## What it does
-    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is kept and used again after
-    `x` itself has been changed in place: by `+=`, `x[...] = `, `copy_()`, `zero_()` and the like. Also the
-    other way round, where the result is changed and `x` is used again.
+    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is stored, and used after `x` is
+    changed in place by `+=`, `x[...] = `, `copy_()`, `zero_()` or similar. Also finds the reverse: the result is
+    changed, and `x` is used afterwards.
 
     ## Why it matters
-    On a GPU these calls copy. On a CPU they return `x` itself, and `.numpy()` a view of it, so that what was
-    kept changes along with `x`: every row of a list of results is then the last one. Nothing fails; the
-    numbers are wrong.
+    On a GPU these calls make a copy. On a CPU they return `x` itself, and `.numpy()` a view of it, so the stored
+    result changes together with `x`: every row of a list of results becomes the last one. There is no error, but
+    the numbers are wrong.
 
     ## Example
     ```python
@@ -37,12 +37,12 @@ class KeptView(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it costs a second copy. The numbers stay the same there.
+    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
     """
 
     code = "DF802"
     name = "kept-view"
-    summary = "A copy that a CPU does not make is used after its source has changed"
+    summary = "A result that is only a copy on a GPU is used after its source changed"
     words = (b"cuda",)
     INVALID = (
         Example(
@@ -233,33 +233,33 @@ class KeptView(Rule):
         code = self.context.source.code(held.call)
         if held.reverse:
             line = getattr(held.change, "lineno", None)
-            used = f"is used after that (line {held.use})" if held.use else "the caller may use again"
+            used = f"is used after that (line {held.use})" if held.use else "the caller may use afterwards"
             return (
-                f"`{code}` copies on a GPU only: on a CPU line {line} changes `{held.source.path}` itself,"
+                f"`{code}` only copies on a GPU: on a CPU line {line} changes `{held.source.path}` itself,"
                 f" which {used}; add {remedy(held)}"
             )
         return (
-            f"`{code}` copies on a GPU only: on a CPU `{held.holder}` keeps `{held.source.path}` itself,"
+            f"`{code}` only copies on a GPU: on a CPU `{held.holder}` is `{held.source.path}` itself,"
             f" {changed_and_used(held)}; add {remedy(held)}"
         )
 
 
 def changed_and_used(held: Held) -> str:
-    """What happens to the source, and to the copy after that, in words."""
+    """Return a clause about the change of the source, and the use of the copy after it."""
     change = getattr(held.change, "lineno", None)
     words = f"which line {change} changes in place" if change else "which is changed in place later"
     return f"{words}, and is used after that" + (f" (line {held.use})" if held.use else "")
 
 
 def remedy(held: Held) -> str:
-    """What to write to get a copy everywhere."""
+    """Return the code that makes a copy on every device, in backticks."""
     if isinstance(held.outer, ast.Call) and last_name(held.outer.func) == "state_dict":
         return "`copy.deepcopy(...)` around it"
     return "`.clone()`" if held.source.buffer is False and _array(held) is None else "`.copy()`"
 
 
 def copied(context: Context, held: Held) -> Fix | None:
-    """The fix that makes a copy on a CPU as well."""
+    """Return the fix that also makes a copy on a CPU, or None."""
     if held.source.buffer:
         array = _given(held.call)
         if not isinstance(array, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -278,7 +278,7 @@ def copied(context: Context, held: Held) -> Fix | None:
 
 
 def _array(held: Held) -> ast.Call | None:
-    """The call of `.numpy()` around the call that copies."""
+    """Return the call of `.numpy()` around the call that copies, or None."""
     for node in ast.walk(held.outer):
         if node is held.call:
             return None
@@ -288,7 +288,7 @@ def _array(held: Held) -> ast.Call | None:
 
 
 def _given(call: ast.Call) -> ast.expr | None:
-    """The array that `torch.from_numpy(...)` or `torch.as_tensor(...)` is given, in the receiver of a move."""
+    """Return the array passed to `torch.from_numpy(...)` or `torch.as_tensor(...)` in the receiver of a move."""
     node: ast.expr = call
     while isinstance(node, (ast.Call, ast.Attribute)):
         if isinstance(node, ast.Attribute):

@@ -15,11 +15,11 @@ from devicefix.rules.base import Example, Rule
 class LegacyVariable(Rule):
     """
     ## What it does
-    Finds `Variable(x)`. Off by default: select it to have it.
+    Finds `Variable(x)`. This rule is off by default.
 
     ## Why it matters
-    Since PyTorch 0.4 every tensor is what a `Variable` was. The call is not nothing, though: it gives a tensor
-    that shares the data of `x` and is cut off from the graph that made it, as `x.detach()` does.
+    Since PyTorch 0.4 every tensor does what a `Variable` did. The call still has an effect: it returns a tensor that
+    shares the data of `x` and is detached from its graph, like `x.detach()`.
 
     ## Example
     ```python
@@ -36,9 +36,9 @@ class LegacyVariable(Rule):
     and `x.requires_grad_()` for `Variable(x, requires_grad=True)`.
 
     ## Fix safety
-    Safe, and only where the tensor has no history that could be cut off: it has just been made, or read from a
-    data loader, or is `x.data` or `x.detach()`. Elsewhere, and where there are keywords, there is no fix: write
-    `x` or `x.detach()`, whichever is meant. The import of `Variable` stays.
+    Safe: only tensors without a history are changed, which are new, come from a data loader, or are `x.data` or
+    `x.detach()`. Otherwise, and for calls with keywords, there is no fix: use `x` or `x.detach()`, as intended. The
+    import of `Variable` stays.
     """
 
     code = "DF811"
@@ -168,14 +168,15 @@ class LegacyVariable(Rule):
         if node.keywords or len(node.args) != 1 or isinstance(node.args[0], ast.Starred):
             return self.finding(
                 node,
-                "`Variable(x, ...)` is the old way of `x.detach()`, and `x.requires_grad_()` where that is asked for",
+                "`Variable(x, ...)` has had no purpose since PyTorch 0.4; use `x.detach()`, and `requires_grad_()` if needed",
             )
         only = node.args[0]
         if self._without_history(only) and "#" not in self.context.source.code(node):
             fix = self._unwrapped(node, only)
-            return self.finding(node, "`Variable(x)` is `x` since PyTorch 0.4", fix)
+            return self.finding(node, "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`", fix)
         return self.finding(
-            node, "`Variable(x)` is the old way of `x`, or of `x.detach()` if `x` has a history"
+            node,
+            "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`, or `x.detach()` if `x` has a history",
         )
 
     def _unwrapped(self, node: ast.Call, only: ast.expr) -> Fix:
@@ -196,7 +197,7 @@ class LegacyVariable(Rule):
         return self.context.edit(node, new, DeviceExpr(""))
 
     def _without_history(self, node: ast.expr, depth: int = 8) -> bool:
-        """Whether a tensor has no history for sure, and nobody else a name for it."""
+        """Return whether a tensor certainly has no history, and no other name."""
         match node:
             case ast.Attribute(attr="data") | ast.Call(func=ast.Attribute(attr="detach")):
                 return True
@@ -217,7 +218,7 @@ class LegacyVariable(Rule):
         return False
 
     def _rebound(self, node: ast.Name) -> bool:
-        """Whether what becomes of a name takes its place: `x = Variable(x)`, also among others."""
+        """Return whether the result is assigned to the same name: `x = Variable(x)`, also in a tuple."""
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.Assign):
                 bindings = (each for each in self.facts.bindings(node) if each.node is parent)
@@ -230,7 +231,7 @@ class LegacyVariable(Rule):
 
 
 def from_loader(facts: Facts, node: ast.Name) -> bool:
-    """Whether a name is bound by a loop over a data loader, and to nothing else but itself in other forms."""
+    """Return whether a name is only bound by a loop over a data loader, and to conversions of itself."""
     bindings = facts.bindings(node)
     return bool(bindings) and all(
         _loads(each.node) or (each.value is not None and _itself(facts, each.value, node.id))
@@ -248,7 +249,7 @@ def _loads(node: ast.AST) -> bool:
 
 
 def _itself(facts: Facts, node: ast.expr, name: str) -> bool:
-    """`x`, `x.cuda()`, `Variable(x)` and the like."""
+    """Return whether an expression is a conversion of a name: `x`, `x.cuda()`, `Variable(x)`."""
     match node:
         case ast.Name(id=same):
             return same == name

@@ -16,7 +16,7 @@ class NcclBackend(Rule):
     variable or a setting.
 
     ## Why it matters
-    NCCL is for GPUs only: "Distributed package doesn't have NCCL built in". On CPUs the processes talk by gloo.
+    NCCL only works with GPUs: "Distributed package doesn't have NCCL built in". On CPUs the backend is gloo.
 
     ## Example
     ```python
@@ -29,7 +29,7 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the backend is the same. What the user gives on the command line still wins over a default.
+    Safe: with CUDA the backend is the same. A value given on the command line still overrides a default.
     """
 
     code = "DF601"
@@ -122,10 +122,10 @@ class NcclBackend(Rule):
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         if node.value == "nccl" and self._backend(node) and not self.facts.is_guarded(node):
             fix = self.context.when_cuda(node, '"gloo"')
-            yield self.finding(node, "NCCL needs CUDA: use gloo without it", fix)
+            yield self.finding(node, "the `nccl` backend needs CUDA; use `gloo` without it", fix)
 
     def _backend(self, node: ast.Constant) -> bool:
-        """Whether the string stands where a backend is said, rather than asked for."""
+        """Return whether a string sets a backend, rather than being compared with one."""
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.Assign(targets=[target, *_]):
@@ -154,7 +154,7 @@ class NcclBackend(Rule):
         return False
 
     def _option(self, call: ast.AST | None) -> bool:
-        """Whether a call names an option or a key that is a backend."""
+        """Return whether a call names an option or a key that is a backend."""
         return isinstance(call, ast.Call) and any(
             isinstance(arg, ast.Constant) and isinstance(arg.value, str) and _called_backend(arg.value)
             for arg in call.args

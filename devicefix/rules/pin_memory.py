@@ -11,11 +11,11 @@ from devicefix.rules.base import Example, Rule
 class PinMemory(Rule):
     """
     ## What it does
-    Finds tensors whose memory is pinned: `x.pin_memory()`, `torch.empty(n, pin_memory=True)`.
+    Finds tensors in pinned memory: `x.pin_memory()`, `torch.empty(n, pin_memory=True)`.
 
     ## Why it matters
-    Memory is pinned for a GPU to read it; without one it is an error: "Cannot access accelerator device when
-    none is available". A `DataLoader(pin_memory=True)` only warns and is left alone.
+    Memory is pinned so that a GPU can read it. Without a GPU this raises an error: "Cannot access accelerator
+    device when none is available". `DataLoader(pin_memory=True)` only warns and is left alone.
 
     ## Example
     ```python
@@ -30,13 +30,13 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the memory is pinned as before. There is no fix for what is not a name or an attribute, since
-    it would be computed twice.
+    Safe: with CUDA the memory is pinned as before. There is no fix for an expression other than a name or an
+    attribute, since it would be evaluated twice.
     """
 
     code = "DF104"
     name = "pin-memory"
-    summary = "Memory is pinned, which needs a GPU"
+    summary = "Pinned memory needs a GPU"
     words = (b"pin_memory",)
     INVALID = (
         Example(
@@ -129,17 +129,19 @@ class PinMemory(Rule):
                 ):
                     use = self.devices.available(node)
                     yield self.finding(
-                        node, "memory can't be pinned without CUDA", self.context.replace(keyword.value, use)
+                        node, "memory cannot be pinned without CUDA", self.context.replace(keyword.value, use)
                     )
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
             fix = self._fix(node, node.func.value)
             advice = (
-                "" if fix else ": give the tensor a name, and pin it under `if torch.cuda.is_available():`"
+                ""
+                if fix
+                else "; assign the tensor to a name, and pin it under `if torch.cuda.is_available():`"
             )
-            yield self.finding(node, f"memory can't be pinned without CUDA{advice}", fix)
+            yield self.finding(node, f"memory cannot be pinned without CUDA{advice}", fix)
 
     def _pins(self, node: ast.Call) -> bool:
-        """Whether a call may be one that pins memory, by its names alone."""
+        """Return whether a call may pin memory, by its names alone."""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         return method == "pin_memory" or any(each.arg == "pin_memory" for each in node.keywords)
 
@@ -167,6 +169,6 @@ class PinMemory(Rule):
         return Fix(edits if start == inner_start else (), needs=use.needs)
 
     def _called_by_loader(self, node: ast.Call) -> bool:
-        """Whether the place is in a method that a DataLoader calls, and only where it pins."""
+        """Return whether a node is in a `pin_memory` method, which a DataLoader only calls to pin."""
         function = self.facts.tree.scope(node).node
         return isinstance(function, ast.FunctionDef) and function.name == "pin_memory"

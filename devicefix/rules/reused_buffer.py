@@ -12,12 +12,12 @@ from devicefix.rules.kept_view import changed_and_used, copied
 class ReusedBuffer(Rule):
     """
     ## What it does
-    Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` whose
-    tensor is used again after the NumPy array has been changed in place.
+    Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` whose tensor is
+    used after the NumPy array is changed in place.
 
     ## Why it matters
-    `torch.from_numpy` shares the array's memory. On a GPU the move behind it copies; on a CPU it does
-    nothing, so that the tensor changes along with the array. Nothing fails; the numbers are wrong.
+    `torch.from_numpy` shares the memory of the array. Moving the tensor to a GPU copies it; on a CPU the move does
+    nothing, so the tensor changes together with the array. There is no error, but the numbers are wrong.
 
     ## Example
     ```python
@@ -34,12 +34,12 @@ class ReusedBuffer(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it costs a second copy. The numbers stay the same there.
+    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
     """
 
     code = "DF803"
     name = "reused-buffer"
-    summary = "A tensor made of a NumPy array is used after the array has changed"
+    summary = "A tensor from a NumPy array is used after the array changed"
     words = (b"cuda",)
     INVALID = (
         Example(
@@ -161,7 +161,7 @@ class ReusedBuffer(Rule):
                     line = getattr(held.change, "lineno", None)
                     what = f"is changed in line {line}, and the array is used after that (line {held.use})"
                 message = (
-                    f"this tensor is a copy on a GPU only: on a CPU `{held.holder}` shares the memory of"
-                    f" `{held.source.path}`, {what}; hand over `{held.source.path}.copy()`"
+                    f"this tensor is only a copy on a GPU: on a CPU `{held.holder}` shares the memory of"
+                    f" `{held.source.path}`, {what}; pass `{held.source.path}.copy()`"
                 )
                 yield self.finding(held.outer, message, copied(self.context, held))

@@ -16,10 +16,10 @@ _TO_SCALAR = {"mean", "sum", "prod", "norm"}
 class ScalarIndex(Rule):
     """
     ## What it does
-    Finds `loss.data[0]`, also with a `.cpu()` or `.numpy()` in it. Off by default: select it to have it.
+    Finds `loss.data[0]`, also with `.cpu()` or `.numpy()`. This rule is off by default.
 
     ## Why it matters
-    A loss has no dimensions since PyTorch 0.4, so that it can't be indexed: "invalid index of a 0-dim tensor. Use
+    Since PyTorch 0.4 a loss has no dimensions and cannot be indexed: "invalid index of a 0-dim tensor. Use
     `tensor.item()`".
 
     ## Example
@@ -33,10 +33,10 @@ class ScalarIndex(Rule):
     ```
 
     ## Fix safety
-    Safe where the tensor is known to have no dimensions, so that the line could only fail: it is the value of a
-    loss of `torch.nn`, of `.mean()` or of `.sum()`. Unsafe where its `backward()` is called, which only works
-    for a single number, but also for one in a list: `.item()` then gives a number and no tensor. Elsewhere
-    `x.data[0]` may well be the first row of a batch, and is reported only where the name speaks of a loss.
+    Safe if the tensor certainly has no dimensions, so that the line always fails: the result of a loss of `torch.nn`,
+    `.mean()` or `.sum()`. Unsafe if its `backward()` is called: this only works for a single number, but the number
+    may be in a list, and `.item()` returns a number rather than a tensor. Otherwise `x.data[0]` may be the first row
+    of a batch, and is only reported if the name contains "loss".
     """
 
     code = "DF813"
@@ -166,21 +166,21 @@ class ScalarIndex(Rule):
             self.facts.torch_name(node) is None and "torch" not in self.context.source.text
         ):
             return
-        message = "a tensor without dimensions can't be indexed since PyTorch 0.5: use `.item()`"
+        message = "indexing a tensor without dimensions fails since PyTorch 0.5; use `.item()`"
         if self._scalar(tensor):
             yield self.finding(node, message, self._item(node, tensor))
         elif self._goes_back(tensor):
             fix = self._item(node, tensor)
             yield self.finding(node, message, Fix(fix.edits, Safety.UNSAFE))
         elif "loss" in (dotted(tensor) or "").rpartition(".")[2].lower():
-            yield self.finding(node, f"{message}, if this is a single number")
+            yield self.finding(node, f"{message} if this is a single number")
 
     def _item(self, node: ast.Subscript, tensor: ast.expr) -> Fix:
         length = self.context.source.span(tensor)[1] - self.context.source.span(node)[0]
         return self.context.edit(node, lambda text: f"{text[:length]}.item()", DeviceExpr(""))
 
     def _scalar(self, node: ast.expr, depth: int = 4) -> bool:
-        """Whether an expression is a tensor without dimensions."""
+        """Return whether an expression is a tensor without dimensions."""
         if not depth:
             return False
         match node:
@@ -208,7 +208,7 @@ class ScalarIndex(Rule):
         return False
 
     def _criterion(self, node: ast.expr, depth: int) -> bool:
-        """Whether an expression is a loss of torch.nn that sums up or averages."""
+        """Return whether an expression is a loss of torch.nn that sums or averages."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return False
         return any(True for _ in self.facts.bindings(node)) and all(
@@ -231,7 +231,7 @@ class ScalarIndex(Rule):
         return name.startswith("torch.nn.") and name.endswith("Loss")
 
     def _goes_back(self, tensor: ast.expr) -> bool:
-        """Whether `backward()` of the same name is called in the same function."""
+        """Return whether the same function calls `backward()` of the tensor."""
         name = dotted(tensor)
         function = self.facts.tree.scope(tensor).node
         if name is None or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
@@ -240,7 +240,7 @@ class ScalarIndex(Rule):
 
 
 def _tensor(node: ast.expr) -> ast.expr | None:
-    """`x` of `x.data`, `x.data.cpu()`, `x.cpu().data.numpy()`; None without `.data`."""
+    """Return `x` of `x.data`, `x.data.cpu()` or `x.cpu().data.numpy()`, or None without `.data`."""
     data = False
     while True:
         if isinstance(node, ast.Attribute) and node.attr == "data":

@@ -8,19 +8,17 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.streams import Streams
 
-_ADVICE = (
-    "is handed on, so that its uses can't all be seen: put them under one `if torch.cuda.is_available():`"
-)
+_ADVICE = "not all of its uses are known; put them under one `if torch.cuda.is_available():`"
 
 
 class CudaStream(Rule):
     """
     ## What it does
-    Finds CUDA streams and events, and what is done with them.
+    Finds CUDA streams and events, and their uses.
 
     ## Why it matters
-    Without CUDA they can't be made: "torch.cuda.Stream requires CUDA support". A program that loads the next
-    batch on a stream of its own, or measures time by events, stops there.
+    They cannot be created without CUDA: "torch.cuda.Stream requires CUDA support". This stops programs that load
+    the next batch on a separate stream, or measure time with events.
 
     ## Example
     ```python
@@ -40,14 +38,14 @@ class CudaStream(Rule):
     ```
 
     ## Fix safety
-    Safe: entering the stream None does nothing, and so does leaving out what keeps the GPU's work in order
-    where there is none. A time that events measure becomes `nan` on a CPU. All uses of one stream or event are
-    fixed together or not at all: where it is handed to a function or kept in a list, it is reported.
+    Safe: entering the stream None does nothing, and without a GPU there is no work to synchronize. A time measured
+    with events becomes `nan` on a CPU. All uses of a stream or event are fixed together: one that is passed to a
+    function or stored in a list is reported without a fix.
     """
 
     code = "DF404"
     name = "cuda-stream"
-    summary = "A CUDA stream or event, or what is done with one"
+    summary = "A CUDA stream or event, or a use of one"
     words = (b"cuda",)
     common_words = (b"stream", b"event", b".record", b"elapsed", b"synchronize")
     INVALID = (
@@ -184,4 +182,6 @@ class CudaStream(Rule):
         ):
             fix = self._streams.of_method(node)
             if fix is not None:
-                yield self.finding(node, "there is no stream or event without CUDA", fix)
+                yield self.finding(
+                    node, "this stream or event does not exist without CUDA; put its use under a guard", fix
+                )

@@ -11,8 +11,8 @@ from devicefix.rules.base import Example, Rule
 class ToCuda(Rule):
     """
     ## What it does
-    Finds `x.to(...)` with a CUDA device written out: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`,
-    `f"cuda:{rank}"`, the number of a GPU.
+    Finds `x.to(...)` with a literal CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`,
+    `f"cuda:{rank}"`, or the index of a GPU.
 
     ## Why it matters
     Without CUDA the call raises "Torch not compiled with CUDA enabled".
@@ -32,12 +32,12 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    Safe: on a machine with CUDA the same device is named as before.
+    Safe: with CUDA the device is the same as before.
     """
 
     code = "DF102"
     name = "to-cuda"
-    summary = "`.to(...)` names a CUDA device"
+    summary = "`.to(...)` moves to a CUDA device"
     words = (b"cuda", b"get_device(")
     common_words = (b".to", b"device", b"gpu", b"rank")
     INVALID = (
@@ -143,5 +143,5 @@ class ToCuda(Rule):
         if fix is not None:
             self.context.mark_handled(target)
             yield self.finding(
-                node, f"`.to({self.context.source.code(target)})` needs CUDA: use `.to(device)`", fix
+                node, f"`.to({self.context.source.code(target)})` needs CUDA; use `.to(device)`", fix
             )

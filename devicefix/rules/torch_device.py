@@ -12,10 +12,10 @@ from devicefix.rules.base import Example, Rule
 class TorchDevice(Rule):
     """
     ## What it does
-    Finds `torch.device("cuda")` and its kin: with an index, a number alone, or a string put together.
+    Finds `torch.device("cuda")` and its variants: with an index, with a number alone, or with a composed string.
 
     ## Why it matters
-    The device itself can be made anywhere, but whatever is sent to it fails without CUDA.
+    The device can be created anywhere, but moving anything to it fails without CUDA.
 
     ## Example
     ```python
@@ -32,13 +32,13 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. A device that is only compared with another (`x.device == torch.device("cuda")`) is left alone:
-    the question is as right on a CPU.
+    Safe. A device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also
+    right on a CPU.
     """
 
     code = "DF201"
     name = "torch-device"
-    summary = "`torch.device(...)` names CUDA whether or not it is there"
+    summary = "`torch.device(...)` is CUDA, even if it is not available"
     words = (b"cuda",)
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
@@ -161,7 +161,7 @@ class TorchDevice(Rule):
         if fix is not None:
             self.context.mark_handled(*node.args, *node.keywords)
             code = self.context.source.code(node)
-            yield self.finding(node, f"`{code}` is no device on a machine without CUDA", fix)
+            yield self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
 
     def _fix(self, node: ast.Call) -> Fix | None:
         arguments = [*node.args, *(each.value for each in node.keywords)]
@@ -177,5 +177,5 @@ class TorchDevice(Rule):
         return None
 
     def _number(self, node: ast.expr) -> bool:
-        """A variable that is known to hold an int: `torch.device(i)` is then a GPU's number."""
+        """Return whether a variable certainly holds an int, which `torch.device(i)` takes as the index of a GPU."""
         return bool(last_name(node)) and index_or_none(self.facts, node)

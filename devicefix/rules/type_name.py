@@ -18,9 +18,9 @@ class TypeName(Rule):
     `torch.set_default_tensor_type("torch.cuda.FloatTensor")`.
 
     ## Why it matters
-    As a type to convert to, it fails without CUDA. In a comparison it is never equal on a CPU, where the
-    same tensor is a `torch.HalfTensor`, so the program takes another way than on the GPU. A comparison with
-    `torch.cuda.FloatTensor` is left alone: it asks whether the tensor is on a GPU, rather than what it holds.
+    Converting to such a type fails without CUDA. A comparison is never true on a CPU, where the same tensor is a
+    `torch.HalfTensor`, so the program takes a different path than on a GPU. A comparison with
+    `torch.cuda.FloatTensor` is left alone: it checks whether the tensor is on a GPU, not its dtype.
 
     ## Example
     ```python
@@ -120,4 +120,6 @@ class TypeName(Rule):
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
         fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")
-        yield self.finding(node, f"`{node.value}` needs CUDA", fix)
+        yield self.finding(
+            node, f"the type `{node.value}` needs CUDA; select it by `torch.cuda.is_available()`", fix
+        )

@@ -9,7 +9,7 @@ from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-# https://docs.pytorch.org/docs/stable/tensors.html: what the legacy types are called as dtypes.
+# The dtypes of the legacy types: https://docs.pytorch.org/docs/stable/tensors.html.
 DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8",
     "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool",
@@ -19,12 +19,12 @@ DTYPES = {
 class TypedTensor(Rule):
     """
     ## What it does
-    Finds the tensor types of CUDA, `torch.cuda.FloatTensor` and its kin: called to make a tensor, handed
-    to `.type(...)`, or kept in a variable.
+    Finds the tensor types of CUDA, such as `torch.cuda.FloatTensor`: called to create a tensor, passed to
+    `.type(...)`, or stored in a variable.
 
     ## Why it matters
-    Without CUDA these types can neither make a tensor nor be converted to: "type torch.cuda.FloatTensor
-    not available".
+    Without CUDA, creating a tensor of such a type or converting to it raises an error: "type
+    torch.cuda.FloatTensor not available".
 
     ## Example
     ```python
@@ -43,13 +43,13 @@ class TypedTensor(Rule):
     ```
 
     ## Fix safety
-    Safe. Sizes stay sizes, data stays data, and random numbers are drawn where they were drawn. Where the
-    argument may be either, the type is chosen and the call kept.
+    Safe. Sizes stay sizes, data stays data, and random numbers are drawn on the same device. If the argument may
+    be a size or data, the call stays and only the type is selected.
     """
 
     code = "DF301"
     name = "typed-tensor"
-    summary = "A tensor type of CUDA, such as `torch.cuda.FloatTensor`"
+    summary = "A tensor type that only exists for CUDA, such as `torch.cuda.FloatTensor`"
     words = (b"cuda",)
     common_words = (b"tensor",)
     references = tuple(f"torch.cuda.{part}{kind}Tensor" for part in ("", "sparse.") for kind in DTYPES)
@@ -193,17 +193,17 @@ class TypedTensor(Rule):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
-            yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA: use `torch.empty` or `torch.tensor`")
+            yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use `torch.empty` or `torch.tensor`")
             return
         fix = None
         if isinstance(parent, ast.Call) and parent.func is node:
             fix = self._constructed(parent, kind)
         torch = self.devices.torch(node)
         fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
-        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA", fix)
+        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use a dtype and a device", fix)
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
-        """Whether the type stands where it is as right on a CPU: in a question, or as a mere name."""
+        """Return whether the type is only compared or named, which is also right on a CPU."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Tuple) and any(
             self.facts.resolve(each) == f"torch.{kind}" for each in parent.elts
@@ -231,7 +231,7 @@ class TypedTensor(Rule):
         return self.context.edit(call, new, DeviceExpr("", device.needs | torch.needs))
 
     def _data(self, node: ast.expr) -> bool:
-        """Whether a single argument is data: a list, or an array that numpy made."""
+        """Return whether a single argument is data: a list, or an array of NumPy."""
         if isinstance(node, ast.Name):
             value = self.facts.value(node)
             return value is not None and not isinstance(value, ast.Name) and self._data(value)
@@ -256,7 +256,7 @@ def _maker(function: str, dtype: str, device: str):  # type: ignore[no-untyped-d
 
 
 def _size(node: ast.expr) -> bool:
-    """Whether a single argument is a size: a number, `x.size()`, `x.shape`, `x.size(0)`, `len(x)`."""
+    """Return whether a single argument is a size: a number, `x.size()`, `x.shape`, `x.size(0)`, `len(x)`."""
     match node:
         case ast.Constant(value=value):
             return type(value) is int
@@ -272,7 +272,7 @@ def _size(node: ast.expr) -> bool:
 
 
 def only_named(facts: Facts, node: ast.expr) -> bool:
-    """Whether a type stands where it is not used: as a key, in a set, or in an annotation."""
+    """Return whether a type is only named: as a key, in a set, or in an annotation."""
     for child, parent in facts.tree.ancestors(node):
         if isinstance(parent, ast.Dict):
             return child in parent.keys
@@ -288,10 +288,10 @@ def only_named(facts: Facts, node: ast.expr) -> bool:
 
 
 def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
-    """Whether a type is compared with to ask if a tensor is on a GPU.
+    """Return whether a comparison with a type checks that a tensor is on a GPU.
 
-    `FloatTensor` and the integer types are what tensors are by default; whoever asks for a half type asks
-    what the tensor holds, and has to get the same answer on a CPU.
+    `FloatTensor` and the integer types are the default types of tensors. A comparison with a half type checks the
+    dtype instead, and must have the same result on a CPU.
     """
     if kind in ("HalfTensor", "BFloat16Tensor", "DoubleTensor"):
         return False
@@ -304,7 +304,7 @@ def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
 
 
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    """The test, the CUDA arm and the CPU arm of a choice between tensor types."""
+    """Return the test, the CUDA arm and the CPU arm of a choice between tensor types, or None."""
     kinds = [_kind(facts, arm) for arm in (node.body, node.orelse)]
     if kinds == ["cuda", "cpu"]:
         return node.test, node.body, node.orelse

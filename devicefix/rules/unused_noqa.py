@@ -7,13 +7,13 @@ from devicefix.rules.base import Example, Rule
 class UnusedNoqa(Rule):
     """
     ## What it does
-    Reports a `# noqa` comment that names a code of devicefix which is not found on its line, or which no rule
-    has. Codes of other tools in the same comment are left alone, and so is a `# noqa` that names none. Of rules
-    that are off, nothing is said.
+    Reports a `# noqa` comment with a devicefix code that suppresses nothing on its line, or that no rule has.
+    Codes of other tools are ignored, and so are `# noqa` comments without codes and the codes of rules that are
+    off.
 
     ## Why it matters
-    What the comment has silenced is gone; what comes next to that line would be silenced unseen. It is off by
-    default, as in ruff: select it with `--extend-select DF001`, best after a rewrite.
+    The comment has served its purpose, and would hide the next problem on that line. The rule is off by default,
+    as in ruff: enable it with `--extend-select DF001`, ideally after a rewrite.
 
     ## Example
     ```python
@@ -26,14 +26,14 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    Safe: only the comment changes. The words that follow the codes are taken for their reason, and go with the
-    last of them. What one file says can depend on the others, so give all files of a program at once. To keep
-    a comment as it is, name DF001 in it as well.
+    Safe: only the comment changes. The text after the codes counts as their reason and is removed together with
+    the last of them. Findings in one file can depend on other files, so check all files of a program together.
+    To keep a comment as it is, add DF001 to it.
     """
 
     code = UNUSED
     name = "unused-noqa"
-    summary = "A `noqa` comment names a rule that finds nothing there"
+    summary = "A `noqa` comment suppresses nothing"
     default = False
 
     INVALID = (

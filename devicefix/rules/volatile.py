@@ -11,11 +11,11 @@ from devicefix.rules.base import Example, Rule
 class Volatile(Rule):
     """
     ## What it does
-    Finds `volatile=True` and `x.volatile = True`. Off by default: select it to have it.
+    Finds `volatile=True` and `x.volatile = True`. This rule is off by default.
 
     ## Why it matters
-    Since PyTorch 0.4 it does nothing but warn. Code that relied on it now keeps the graph of every step of its
-    evaluation, and may run out of memory.
+    Since PyTorch 0.4 it only warns. Code that relied on it now keeps the graph of every evaluation step, and may run
+    out of memory.
 
     ## Example
     ```python
@@ -30,12 +30,12 @@ class Volatile(Rule):
     ```
 
     ## Fix safety
-    There is no fix: which statements belong under `torch.no_grad()` is for you to say.
+    There is no fix: you have to decide which statements belong under `torch.no_grad()`.
     """
 
     code = "DF812"
     name = "volatile"
-    summary = "`volatile=True` has done nothing since PyTorch 0.4"
+    summary = "`volatile=True` has had no effect since PyTorch 0.4"
     default = False
     words = (b"volatile",)
     common_words = (b"variable(",)
@@ -97,7 +97,7 @@ class Volatile(Rule):
 
     def _found(self, node: ast.expr) -> Finding:
         return self.finding(
-            node, "`volatile` does nothing since PyTorch 0.4: compute under `with torch.no_grad():`"
+            node, "`volatile` has had no effect since PyTorch 0.4; use `with torch.no_grad():`"
         )
 
 

@@ -1,4 +1,4 @@
-"""Configuration files and shell scripts beside the code: which they are, and what is found in them."""
+"""The languages of configuration files and shell scripts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LANGUAGES = {
 
 
 def language_of(path: str) -> str | None:
-    """The language of a file, by its name; None for what is no configuration and no script."""
+    """Return the language of a configuration file or script by its name, or None for other files."""
     name = os.path.basename(path).lower()
     return _LANGUAGES.get(name) or _LANGUAGES.get(os.path.splitext(name)[1])
 
 
 def is_beside(path: str) -> bool:
-    """Whether a path is that of a configuration file or a shell script."""
+    """Return whether a path is that of a configuration file or a shell script."""
     return language_of(path) is not None

@@ -1,1 +1,1 @@
-"""Questions that several rules ask."""
+"""Questions and fixes that several rules share."""

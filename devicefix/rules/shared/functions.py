@@ -11,8 +11,8 @@ from devicefix.facts import Scope
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix, Safety
 
-# Measured on torch 2.13 without CUDA: each of these raises there. What is not named is harmless: it
-# answers 0, nothing or an empty list, or does nothing.
+# These raise an error on torch 2.13 without CUDA (measured). All others are harmless: they return 0, None or an
+# empty list, or do nothing.
 RAISING = frozenset((
     "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
     "get_device_capability", "CUDAGraph", "graph", "graph_pool_handle", "get_rng_state", "initial_seed", "mem_get_info", "memory_summary",
@@ -27,7 +27,7 @@ RAISING = frozenset((
     "nccl.reduce", "nccl.broadcast", "nccl.all_gather", "comm.broadcast", "comm.broadcast_coalesced",
     "comm.reduce_add", "comm.scatter", "comm.gather", "random.get_rng_state", "random.initial_seed",
 ))  # fmt: skip
-# As a value: what stands for the answer on a CPU wherever the answer is only shown or compared.
+# What a CPU returns instead, where the value is only printed or compared.
 _INSTEAD = {
     "get_device_name": '"cpu"',
     "get_device_capability": "(0, 0)",
@@ -36,10 +36,10 @@ _INSTEAD = {
     "utilization": "0",
     "memory_usage": "0",
 }
-# As context managers.
+# Context managers.
 NVTX = "torch.autograd.profiler.emit_nvtx"
 _CONTEXTS = ("nvtx.range", "profiler.profile", NVTX)
-_TELLS = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
+_PRINTING = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
 
 
 class Functions:
@@ -63,24 +63,24 @@ class Functions:
         return short in (*RAISING, NVTX) or (short.endswith("set_rng_state") and self._saves_state)
 
     def fix(self, node: ast.Call, short: str) -> Fix | None:
-        """Return the fix of a call, None if a person has to decide what to do on a CPU.
+        """Return the fix of a call, or None if a person has to decide what to do on a CPU.
 
         Args:
             node: the call.
             short: as for `raises`.
         """
         if self._inside_another(node):
-            return Fix(())  # what is done about that one serves both
+            return Fix(())  # the fix of the outer call is enough
         parent = self.facts.tree.parents.get(node)
         statement = self._statement(node)
         if statement is not None and not (
-            short in _INSTEAD and self._tells(statement) and not self._quoted(node)
+            short in _INSTEAD and self._prints(statement) and not self._quoted(node)
         ):
             return self.context.put_under_guard(statement)
         if short == "current_device":
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
-            # Kept for later, it reaches code that can't be seen from here.
+            # A stored state may be used by code that is not known.
             safety = Safety.SAFE if self._restored(node, parent) else Safety.UNSAFE
             return self.context.when_cuda(node, "None", safety)
         if short in _INSTEAD:
@@ -93,7 +93,7 @@ class Functions:
         return None
 
     def _inside_another(self, node: ast.Call) -> bool:
-        """Whether a call is an argument of another that raises."""
+        """Return whether a call is an argument of another function that raises an error."""
         return any(
             isinstance(parent, ast.Call)
             and (self.facts.resolve(parent.func) or "").removeprefix("torch.cuda.") in RAISING
@@ -102,33 +102,33 @@ class Functions:
         )
 
     def _statement(self, node: ast.expr) -> ast.Expr | None:
-        """The statement to guard, if a call is all that it does, or if it only tells what the call says."""
+        """Return the statement to guard if it only calls the function, or prints its result."""
         statement = self.facts.tree.statement(node)
         if not isinstance(statement, ast.Expr):
             return None
-        if self._tells(statement):
+        if self._prints(statement):
             return statement
         chain: ast.expr = statement.value
         while isinstance(chain, (ast.Call, ast.Attribute)) and chain is not node:
             chain = chain.func if isinstance(chain, ast.Call) else chain.value
         return statement if chain is node else None
 
-    def _tells(self, statement: ast.Expr) -> bool:
+    def _prints(self, statement: ast.Expr) -> bool:
         call = statement.value
-        return isinstance(call, ast.Call) and last_name(call.func) in _TELLS
+        return isinstance(call, ast.Call) and last_name(call.func) in _PRINTING
 
     def _quoted(self, node: ast.expr) -> bool:
         return any(isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node))
 
     def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
-        """The number of the current GPU, where it is used as a device or kept as a number."""
+        """Return the fix of the index of the current GPU, used as a device or stored as a number."""
         moves = (
             isinstance(parent, ast.Call)
             and isinstance(parent.func, ast.Attribute)
             and parent.func.attr in ("to", "cuda")
         )
         if moves:
-            return Fix(())  # the move itself is fixed
+            return Fix(())  # the fix of the move is enough
         place = self._place_of(node)
         if device_name(place) or place == "map_location":
             return self.context.when_cuda(node, '"cpu"')
@@ -137,7 +137,7 @@ class Functions:
         return self.context.when_cuda(node, "0") if index_name(place) else None
 
     def _place_of(self, node: ast.expr) -> str:
-        """What a value is assigned to or handed over as: a variable, an argument or a key."""
+        """Return the name of the variable, argument or key that a value is assigned to."""
         for child, parent in self.facts.tree.ancestors(node):
             match parent:
                 case ast.BoolOp() | ast.IfExp():
@@ -153,14 +153,14 @@ class Functions:
         return ""
 
     def _restored(self, node: ast.Call, parent: ast.AST | None) -> bool:
-        """Whether torch is given the random state back in the same function."""
+        """Return whether the same function restores the random state."""
         if not (isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)):
             return False
         return self.facts.tree.scope(node) in self._restoring
 
     @cached_property
     def _restoring(self) -> set[Scope]:
-        """The scopes in which torch is given a random state back."""
+        """The scopes that restore a random state."""
         return {
             self.facts.tree.scope(each)
             for each in self.facts.tree.nodes
@@ -171,7 +171,7 @@ class Functions:
 
     @cached_property
     def _saves_state(self) -> bool:
-        """The module asks for the random state, which is None on a CPU once it is fixed, and can't be set."""
+        """Whether the module reads the random state: rewritten, it is None on a CPU, and cannot be restored."""
         return any(
             isinstance(node, ast.Call)
             and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")

@@ -1,4 +1,4 @@
-"""Guards that do nothing but move, and their replacement by `.to(device)`."""
+"""Guards that only move something, and their replacement by `.to(device)`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from devicefix.rewrite.edits import moved
 
 
 class GuardedMoves:
-    """The guards of a module that do nothing but move.
+    """The guards of a module that only move something.
 
     Args:
         context: the context of the module.
@@ -28,7 +28,7 @@ class GuardedMoves:
         self.devices = context.devices
 
     def of_guard(self, node: ast.If) -> Fix | None:
-        """Return the fix that moves by `.to(device)` without a guard, None if the guard does anything else."""
+        """Return the fix that moves without a guard, or None if the guard does anything else."""
         moves = self._moves(node)
         if not moves or node.orelse or not can_unwrap(self.context.source, node, node.body):
             return None
@@ -39,7 +39,7 @@ class GuardedMoves:
         return Fix((*edits, *unwrapped(self.context.source, node, node.body)), needs=use.needs)
 
     def of_choice(self, node: ast.IfExp) -> Fix | None:
-        """Return the fix that makes `x.to(device)` of `x.cuda() if use_cuda else x`, None if it is another choice."""
+        """Return the fix that replaces `x.cuda() if use_cuda else x` by `x.to(device)`, or None."""
         if not self._plain(node.body) or self.facts.is_guarded(node):
             return None
         assert isinstance(node.body, ast.Call)
@@ -57,7 +57,7 @@ class GuardedMoves:
         return Fix(tuple(edits), needs=use.needs)
 
     def _moves(self, node: ast.If) -> list[ast.Call]:
-        """Return the calls of `.cuda()` in the body, none if it does anything else."""
+        """Return the calls of `.cuda()` in the body, or nothing if it does anything else."""
         moves: list[ast.Call] = []
         for statement in node.body:
             found = self._moves_of(statement)
@@ -77,7 +77,7 @@ class GuardedMoves:
         return []
 
     def _pairs(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> list[ast.Call]:
-        """Return the calls if each moves its own target: `x, y = x.cuda(), y.cuda()`."""
+        """Return the calls if each value is its own target, moved: `x, y = x.cuda(), y.cuda()`."""
         calls = []
         for target, value in zip(targets, values, strict=False):
             if not (
@@ -112,5 +112,5 @@ class GuardedMoves:
         return None
 
     def _moved(self, call: ast.Call, use: DeviceExpr) -> Edit:
-        """Return the edit that makes `.to(device)` of `.cuda()`."""
+        """Return the edit that replaces `.cuda()` by `.to(device)`."""
         return Edit(*self.context.source.span(call), moved(use.text))

@@ -23,7 +23,7 @@ _MAKERS = {
         "streams.Event",
     )
 }
-# Methods of streams, events and tensors that only keep the GPU's work in order: nothing to do on a CPU.
+# Methods of streams, events and tensors that only synchronize the work of a GPU; a CPU needs none.
 _ORDERING = {
     "wait_stream", "wait_event", "record_stream", "record_event", "record", "wait", "synchronize",
 }  # fmt: skip
@@ -44,7 +44,7 @@ class Streams:
         self._guarded: set[ast.AST] = set()  # statements that a fix puts under a guard
 
     def is_maker(self, node: ast.expr) -> bool:
-        """Return whether a node is a call that creates a stream or event, or asks for the current one."""
+        """Return whether a node is a call that creates a stream or event, or gets the current one."""
         return isinstance(node, ast.Call) and self.facts.resolve(node.func) in _MAKERS
 
     def is_followed(self, node: ast.expr) -> bool:
@@ -52,7 +52,7 @@ class Streams:
         return bool(self.followed) and dotted(node) in self.followed
 
     def of_maker(self, node: ast.Call) -> Fix | None:
-        """Return the fix of a call that creates a stream or event, or asks for the current one."""
+        """Return the fix of a call that creates a stream or event, or gets the current one, or None."""
         statement = self._ordering(node)
         if statement is not None:
             # One guard serves two of them in one statement.
@@ -68,7 +68,7 @@ class Streams:
         return None
 
     def of_method(self, node: ast.Call) -> Fix | None:
-        """Return the fix of a call of a method of a stream or event, None if it needs none or has none."""
+        """Return the fix of a method call on a stream or event, or None if it needs none."""
         assert isinstance(node.func, ast.Attribute)
         if dotted(node.func.value) not in self.followed:
             return None
@@ -81,7 +81,7 @@ class Streams:
         return None
 
     def _ordering(self, node: ast.expr) -> ast.Expr | None:
-        """Return the statement around a stream if it only keeps the work of the GPU in order."""
+        """Return the statement around a stream if it only synchronizes the GPU, or None."""
         statement = self.facts.tree.statement(node)
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return None
@@ -89,7 +89,7 @@ class Streams:
         return statement if isinstance(function, ast.Attribute) and function.attr in _ORDERING else None
 
     def _target(self, node: ast.expr) -> ast.expr | None:
-        """Return the variable or attribute that a value is assigned to."""
+        """Return the variable or attribute that a value is assigned to, or None."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
             return parent.targets[0]
@@ -102,7 +102,7 @@ class Streams:
 
     @cached_property
     def followed(self) -> set[str]:
-        """The variables and attributes that hold a stream or event, all of whose uses can be fixed."""
+        """The variables and attributes that hold streams and events whose uses can all be fixed."""
         if not _WORDS.search(self.context.source.text):
             return set()
         makers = [
