@@ -322,7 +322,7 @@ def _names(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _compiled(name: str) -> str | None:
-    """Return whether a name is that of a compiled extension by convention: `nms_cuda`, `._ext.nms`."""
+    """Return the name of a compiled extension, by the usual names `nms_cuda` and `._ext.nms`, or None."""
     parts = name.lstrip(".").split(".")
     if name.startswith("."):
         if parts[0] == "_ext":
