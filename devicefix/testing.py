@@ -57,7 +57,7 @@ class Case:
             assert again is None, f"{self}: a second run rewrites it to\n{again.decode() if again else again}"
 
     def _run(self, text: str, unsafe: bool = False) -> Result:
-        from devicefix.engine.check import run
+        from devicefix.engine.file import check_file
         from devicefix.facts.exports import summarize
         from devicefix.facts.project import Project
         from devicefix.rules.registry import RULES
@@ -70,7 +70,7 @@ class Case:
             target=self.rule.targets[0],
         )
         summary = summarize(data, "module.py")
-        return run(data, "module.py", settings, Project.of([summary] if summary else []))
+        return check_file(data, "module.py", settings, Project.of([summary] if summary else []))
 
 
 Example = Case  # the old name

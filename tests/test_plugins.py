@@ -150,12 +150,12 @@ def test_an_entry_point_may_name_a_class(tmp_path: Path, install: Install) -> No
         ("import missing_module", "ModuleNotFoundError: No module named 'missing_module'"),
         ("raise SystemExit('no\\nway')", "SystemExit: no way"),
         ("def f(:", "SyntaxError: "),
-        ("", "brings no rule"),
-        (rule("DF101"), "the code 'DF101' begins with DF"),
-        (rule("xy1"), "the code 'xy1' is not capital letters and then digits"),
-        (rule("XY101", "cuda-call"), "brings a rule 'cuda-call', which devicefix itself has as well"),
+        ("", "contains no rule"),
+        (rule("DF101"), "the code 'DF101' starts with DF"),
+        (rule("xy1"), "the code 'xy1' is not capital letters followed by digits"),
+        (rule("XY101", "cuda-call"), "contains a rule 'cuda-call', which devicefix itself contains as well"),
         (rule("XY101", "Mps"), "not in kebab-case"),
-        (rule() + rule("XY101", "more", "More"), "has two rules of the code 'XY101'"),
+        (rule() + rule("XY101", "more", "More"), "contains two rules with the code 'XY101'"),
         (rule().replace("(b\"mps\",)", "(b\"mps\")"), "the attribute `words` of XY101 is not a tuple of bytes"),
         (ordered("XY101", "DF101").replace("1\",)", "1\")"), "the attribute `before` of XY101 is not a tuple of str"),
         (ordered("XY101", "DF998"), "puts XY101 before DF998, which does not exist"),
@@ -201,7 +201,7 @@ def test_two_plugins_with_the_same_code(tmp_path: Path, install: Install) -> Non
     install("two", rule(word="other"))
     done = devicefix(tmp_path, "rules")
     assert done.returncode == 2
-    assert "the plugin two 1.0 brings a rule 'XY101', which the plugin one 1.0 has as well" in done.stderr
+    assert "the plugin two 1.0 contains a rule 'XY101', which the plugin one 1.0 contains as well" in done.stderr
 
 
 def test_a_rule_that_fails_is_the_plugins_affair(tmp_path: Path, install: Install) -> None:

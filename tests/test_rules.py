@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from devicefix.config.settings import TARGETS, Settings
+from devicefix.config.settings import Settings
+from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
-from devicefix.engine.check import examine, matters, run
+from devicefix.engine.check import matters
+from devicefix.engine.file import check_file as run
+from devicefix.engine.fix import recheck
 from devicefix.facts import Facts
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
@@ -51,7 +54,7 @@ def test_what_has_findings_passes_the_prefilter(
         while after is not None:
             data = after
             project = Project.of([summarize(data, "module.py")])
-            result = examine(Facts.read(data), "module.py", settings, project)
+            result = recheck(data, "module.py", settings, project)
             assert matters(data, settings) or not result.findings, data.decode()
             after = result.output
 

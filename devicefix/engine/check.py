@@ -1,18 +1,16 @@
-"""One file in, one result out: gate, parse, rules, findings and the new source. Pure."""
+"""Prefilter a file, and run the rules over a module."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
-from devicefix.facts.comments import UNUSED, may_be_unused, silenced, unused
+from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import may_matter
-from devicefix.files.text import DecodeError, Source
-from devicefix.model import Finding, Result
+from devicefix.model import Finding, Import
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -22,59 +20,23 @@ if TYPE_CHECKING:
     from devicefix.facts.project import Project
     from devicefix.rules.dispatch import Table
 
-SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
-UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
-
-ROUNDS = 10  # of fixes that let others become possible; three have been seen
-
-
-def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
-    """Check one file, and fix it where `settings.fix` says so.
-
-    Args:
-        data: the file's bytes.
-        path: where it is, for its place in the project and for messages.
-        settings: which rules are on, and which fixes are wanted.
-        project: the facts of all files.
-
-    Returns:
-        The findings, those of them that are fixed, and the new bytes where any change.
-    """
-    result = Result(path)
-    settings = settings.for_file(path)
-    if not matters(data, settings):
-        return result
-    from devicefix.facts import Facts
-
-    try:
-        facts = Facts.read(data)
-    except UNREADABLE as problem:
-        from devicefix.rules.unparsable import explain
-
-        finding = explain(data, problem)
-        result.findings = [finding] if settings.enabled(finding.code) else []
-        return result
-    return examine(facts, path, settings, project)
-
 
 def matters(data: bytes, settings: Settings) -> bool:
     """Whether a file's bytes may hold something to find, and do not ask to be left out."""
     if not (
         may_matter(data)
-        or (b"torch" in data and any(word in data for word in _words(settings)))
+        or (b"torch" in data and _holds_words(data, settings))
         or may_be_unused(data, settings)
     ):
         return False
     return not (b"skip-file" in data and SKIP_FILE.search(data))
 
 
-@lru_cache(maxsize=1)
-def _words(settings: Settings) -> tuple[bytes, ...]:
-    """What the rules that are on look for, besides what every run looks for."""
-    from devicefix.rules.registry import RULES
+def _holds_words(data: bytes, settings: Settings) -> bool:
+    """Return whether a file's bytes hold a word that an enabled rule looks for."""
+    from devicefix.rules.registry import words
 
-    on = (rule for code, rule in RULES.items() if rule.words and settings.enabled(code, rule.default))
-    return tuple(word for rule in on for word in rule.words)
+    return any(word in data for word in words(settings))
 
 
 @cache
@@ -82,37 +44,31 @@ def _words_of_plugins() -> re.Pattern[str] | None:
     """What the rules that plugins bring look for; the facts know the words of ours."""
     from devicefix.rules.registry import PLUGINS
 
-    words = {word.decode() for plugin in PLUGINS for rule in plugin.rules for word in rule.words}
+    words = {
+        word.decode()
+        for plugin in PLUGINS
+        for rule in plugin.rules
+        for word in (*rule.words, *rule.common_words)
+    }
     return re.compile("|".join(map(re.escape, sorted(words)))) if words else None
 
 
-def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Result:
-    """Check a module whose facts are known, and fix it where `settings.fix` says so; else as `run`."""
-    findings, devices = look(facts, path, settings, project)
-    if devices is None:
-        return Result(path, findings)
-    if settings.replacements:
-        from devicefix.rewrite.preview import suggested
-
-        findings = [suggested(finding, facts.source, devices) for finding in findings]
-    if not settings.fix:
-        return Result(path, findings)
-    from devicefix.engine.fix import fixed
-
-    return fixed(findings, devices, path, settings)
-
-
-def look(
+def check_module(
     facts: Facts, path: str, settings: Settings, project: Project
 ) -> tuple[list[Finding], Devices | None]:
-    """The findings of a module whose facts are known, and what their fixes rely on: None if it is too deep.
+    """Return the findings in a module, and the devices that their fixes rely on.
 
     Args:
-        facts: the module's.
-        path: as for `run`, like the rest.
+        facts: the module's facts.
+        path: the path of its file.
+        settings: those for the file.
+        project: the facts of all files.
+
+    Returns:
+        The findings in the order of the file, without those that a comment silences. The devices are None if
+        the module is nested too deeply to be checked.
     """
     source, module = facts.source, facts.tree.module
-    settings = settings.for_file(path)
     try:
         found, devices = _find(facts, path, settings, project)
     except RecursionError as problem:
@@ -127,66 +83,6 @@ def look(
         findings += unused(source, module, found, settings)
         findings.sort(key=by_position)
     return findings, devices
-
-
-def settle(result: Result, data: bytes, settings: Settings, project: Project) -> Result:
-    """Fix what the fixes of a file have let become possible, until nothing does.
-
-    Args:
-        result: what `run` has made of the file.
-        data: the file's bytes.
-        settings: as for `run`.
-        project: as for `run`.
-
-    Returns:
-        The same for a file that was not changed. Else the findings that remain stand where they are in the
-        new source, and those that are fixed in the old one.
-    """
-    if result.output is None:
-        return result
-    fixed, output = list(result.fixed), result.output
-    for _ in range(ROUNDS):
-        after = look_again(output, result.path, settings, project)
-        if after.output is None:
-            return Result(result.path, fixed + after.findings, fixed, output)
-        fixed += _where_they_were(after.fixed, data, output)
-        output = after.output
-    # They undo each other, or one its own work: no better than the first.
-    after = look_again(result.output, result.path, replace(settings, fix=False), project)
-    return Result(result.path, result.fixed + after.findings, result.fixed, result.output)
-
-
-def look_again(data: bytes, path: str, settings: Settings, project: Project) -> Result:
-    """As `run`, of what has been rewritten: the words of CUDA may be gone from it, and something remain."""
-    from devicefix.facts import Facts
-
-    return examine(Facts.read(data), path, settings, project)
-
-
-def _where_they_were(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]:
-    """Findings in a new text, at the lines of the old one that theirs have come of."""
-    from difflib import SequenceMatcher
-
-    lines, others = (re.split("\r\n|\r|\n", Source(data).text) for data in (old, new))
-    origin: list[int] = []
-    for _, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
-        most = min(max(first, last - 1), len(lines) - 1)
-        origin += (min(first + at, most) for at in range(end - start))
-
-    def place(line: int, column: int) -> tuple[int, int]:
-        was = origin[line - 1]
-        return was + 1, min(column, len(lines[was]) + 1)
-
-    return [
-        Finding(
-            each.code,
-            each.message,
-            *place(each.line, each.column),
-            *place(each.end_line, each.end_column),
-            each.fix,
-        )
-        for each in findings
-    ]
 
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
@@ -208,7 +104,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
 
 
 def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
-    """Yield what the rules find, less the fixes that cannot be made where the code stands."""
+    """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
     from devicefix.rules.dispatch import visit
 
     tree = context.facts.tree
@@ -221,7 +117,7 @@ def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
 
 def _in_data(finding: Finding) -> Finding:
     """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
-    if finding.fix is None or "import torch" not in finding.fix.needs:
+    if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
 

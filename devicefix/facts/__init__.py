@@ -1,10 +1,10 @@
-"""What is known of one module before any rule looks at it."""
+"""Collect facts about a module and the project: scopes, values, guards, control flow, copies."""
 
 from devicefix.facts.guards import ASKS, AVAILABLE, of_any_count, refuses, returns
-from devicefix.facts.module import Facts, parse
+from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Scope, Tree, dotted, with_defaults
 
 __all__ = [
-    "ASKS", "AVAILABLE", "Binding", "Facts", "Scope", "Tree", "dotted", "of_any_count", "parse", "refuses",
-    "returns", "with_defaults",
+    "ASKS", "AVAILABLE", "Binding", "Facts", "Scope", "Tree", "dotted", "of_any_count", "refuses", "returns",
+    "with_defaults",
 ]  # fmt: skip

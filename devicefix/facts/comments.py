@@ -19,6 +19,7 @@ from devicefix.model import Edit, Finding, Fix
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
 
+SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
 UNUSED = "DF001"
 
 _CODE = r"[A-Z]+[0-9]+\b"
@@ -170,7 +171,7 @@ def add(data: bytes, findings: Iterable[Finding]) -> Added:
         data: the file's bytes.
         findings: what was found in it.
     """
-    from devicefix.facts import parse
+    from devicefix.files.text import parse
 
     findings = list(findings)
     unchanged = Added(data, 0, findings)
@@ -252,7 +253,7 @@ def unused(source: Source, module: ast.Module, found: list[Finding], settings: S
 
 def _idle(code: str, line: int, used: set[tuple[int, str]], settings: Settings) -> str | None:
     """Why a code does nothing in a line, None if it does or is not ours to judge."""
-    from devicefix.config.keys import nearest
+    from devicefix.config.values import nearest
     from devicefix.rules.registry import RULES
 
     rule = RULES.get(code)

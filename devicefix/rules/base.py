@@ -9,7 +9,7 @@ from functools import cache
 from textwrap import dedent
 from typing import ClassVar
 
-from devicefix.config.settings import TARGETS
+from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.model import Finding, Fix
 

@@ -6,9 +6,9 @@ import importlib
 import inspect
 import pkgutil
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicefix import rules
 from devicefix.rules.base import Rule
 from devicefix.rules.dispatch import CircleError, precedence
 from devicefix.rules.entry_points import Plugin, PluginError, plugins
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def _own() -> dict[str, type[Rule]]:
     """Return devicefix's own rules by code."""
     found = {}
-    for module in pkgutil.iter_modules(rules.__path__):
-        members = vars(importlib.import_module(f"{rules.__name__}.{module.name}")).values()
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        members = vars(importlib.import_module(f"devicefix.rules.{module.name}")).values()
         for member in members:
             if inspect.isclass(member) and issubclass(member, Rule) and "code" in vars(member):
                 found[member.code] = member

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from devicefix.engine.check import SKIP_FILE
-from devicefix.facts.comments import silenced
+from devicefix.facts.comments import SKIP_FILE, silenced
+from devicefix.files.kinds import language_of
 from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding, Result
-from devicefix.rules.config_file.languages import language_of
 from devicefix.rules.config_file.shell import makefile_pairs, shell_pairs
 from devicefix.rules.config_file.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 from devicefix.rules.config_file.ties import tie
@@ -33,7 +32,7 @@ _READERS: dict[str, Reader] = {
 }
 
 
-def run(data: bytes, path: str, settings: Settings) -> Result:
+def check(data: bytes, path: str, settings: Settings) -> Result:
     """Check a configuration file or script for settings that need CUDA.
 
     Parsing is lenient, since templates and comments make many files invalid. Binary files, and those larger than
@@ -42,7 +41,7 @@ def run(data: bytes, path: str, settings: Settings) -> Result:
     Args:
         data: the bytes of the file.
         path: the path, whose name determines the language.
-        settings: the rules that are on.
+        settings: the settings for the file.
 
     Returns:
         The findings; nothing is ever rewritten.
@@ -51,7 +50,7 @@ def run(data: bytes, path: str, settings: Settings) -> Result:
 
     result = Result(path)
     language = language_of(path)
-    if language is None or not settings.for_file(path).enabled(ConfigFile.code, ConfigFile.default):
+    if language is None or not settings.enabled(ConfigFile.code, ConfigFile.default):
         return result
     if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
         return result
