@@ -73,7 +73,7 @@ def test_add_noqa(cli: Cli, tmp_path: Path, before: str, after: str, newline: st
     "rule", [rule for code, rule in RULES.items() if code != "DF001"], ids=lambda r: r.code
 )
 def test_whatever_is_found_is_silenced_and_nothing_else_changes(rule: type[Rule]) -> None:
-    for example in rule.MATCHES:
+    for example in rule.INVALID:
         data = example.before.encode()
         settings = Settings(select=("DF",), ignore=("DF001",), target=rule.targets[0])
         findings = check_file(data, "module.py", settings, Project()).findings

@@ -76,7 +76,7 @@ def test_noqa_is_flake8s_affair() -> None:
 def test_standard_input() -> None:
     Path("net.py").write_text("class Net:\n    def cuda(self):\n        return self\n")
     uses = b"import torch\nfrom net import Net\n\nnet = Net().cuda()\ntorch.ones(2).cuda()\n"
-    assert flake8("-", data=uses)[1] == ["stdin:5:1: DF101 `.cuda()` needs CUDA: use `.to(device)`"]
+    assert flake8("-", data=uses)[1] == ["stdin:5:1: DF101 `.cuda()` needs CUDA; use `.to(device)`"]
     (line,) = flake8("--stdin-display-name=uses.py", "-", data=uses)[1]
     assert line.startswith("uses.py:5:1: DF101 ")
 

@@ -215,7 +215,7 @@ def code(page: str) -> list[list[side_by_side.Row]]:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_rows_show_what_the_file_holds_and_what_the_fix_makes(rule: type[Rule]) -> None:
-    for example in rule.MATCHES:
+    for example in rule.INVALID:
         source = Source(example.before.encode())
         lines: dict[int | None, list[str]] = {None: LINE_END.split(source.text)}
         settings = Settings(select=(rule.code,), target=rule.targets[0], replacements=True)
@@ -363,7 +363,7 @@ def test_filters_and_search(page: Page) -> None:
 
 @pytest.mark.slow
 def test_charts_lead_to_the_findings_and_back(page: Page) -> None:
-    page.click("#families >> text=Outside of the code")
+    page.click("#families >> text=Outside the code")
     expect_shown(page, "1 finding")
     assert shown(page) == ["DF902"]
     page.click("#people .places a >> nth=0")

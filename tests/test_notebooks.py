@@ -363,7 +363,7 @@ def test_replacements_know_their_cell() -> None:
 def test_a_folder_s_notebooks_are_found(tmp_path: Path, cli: Cli, git: Git) -> None:
     data = notebook(IMPORT, MARKDOWN, "x = x.cuda()")
     (tmp_path / "a.ipynb").write_bytes(data)
-    line = "a.ipynb:cell 3:1:5: DF101 [*] `.cuda()` needs CUDA: use `.to(device)`"
+    line = "a.ipynb:cell 3:1:5: DF101 [*] `.cuda()` needs CUDA; use `.to(device)`"
     first = cli("check", ".", "--output-format", "concise")
     again = cli("check", ".", "--output-format", "concise")  # from the cache
     assert first.output == again.output and line in first.output.splitlines()

@@ -61,7 +61,7 @@ def test_full_shows_the_place_and_the_fix_as_ruff_does(check: Check, hard: Path)
     assert (
         done.stdout
         == """\
-DF101 [*] `.cuda()` needs CUDA: use `.to(device)` (cuda-call)
+DF101 [*] `.cuda()` needs CUDA; use `.to(device)` (cuda-call)
  --> hard.py:5:13
   |
 4 | def check(net, path):
@@ -101,7 +101,7 @@ help: Put it under `if torch.cuda.is_available():`
 8 |     return x, torch.load(
   |
 
-DF501 [*] a checkpoint that was saved on a GPU can't be loaded without CUDA: say where to, by `map_location` \
+DF501 [*] loading a GPU checkpoint fails without CUDA; pass `map_location` \
 (checkpoint-load)
  --> hard.py:7:12
   |
@@ -414,7 +414,7 @@ def test_github_annotations(check: Check, tmp_path: Path) -> None:
     path = str(tmp_path / "tied.py").replace(":", "%3A")
     assert one == (
         f"::error title=devicefix (DF101),file={path},line=3,endLine=3,col=5,endColumn=25"
-        "::tied.py:3:5: DF101 `.cuda()` needs CUDA: use `.to(device)`"
+        "::tied.py:3:5: DF101 `.cuda()` needs CUDA; use `.to(device)`"
     )
     assert "line=4,endLine=6::" in several  # GitHub refuses columns in different lines
 
@@ -454,7 +454,7 @@ def test_junit(check: Check, hard: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ((error,),) = (test.result for test in broken)
     assert isinstance(error, Error) and error.message == "it's <gone>\\x00"
     assert suite.name == str(hard)
-    assert next(iter(suite)).result[0].text == "line 5, col 13, `.cuda()` needs CUDA: use `.to(device)`"
+    assert next(iter(suite)).result[0].text == "line 5, col 13, `.cuda()` needs CUDA; use `.to(device)`"
 
 
 class Page(HTMLParser):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import may_matter
 from devicefix.model import Finding, Import
@@ -18,29 +19,25 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
-
-
-Visit = Callable[[ast.AST], Iterator[Finding]]
+    from devicefix.rules.dispatch import Table
 
 
 def matters(data: bytes, settings: Settings) -> bool:
     """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
     if not (
         may_matter(data)
-        or (b"torch" in data and any(word in data for word in _words(settings)))
+        or (b"torch" in data and _holds_words(data, settings))
         or may_be_unused(data, settings)
     ):
         return False
     return not (b"skip-file" in data and SKIP_FILE.search(data))
 
 
-@lru_cache(maxsize=1)
-def _words(settings: Settings) -> tuple[bytes, ...]:
-    """What the rules that are on look for, besides what every run looks for."""
-    from devicefix.rules.registry import RULES
+def _holds_words(data: bytes, settings: Settings) -> bool:
+    """Return whether a file's bytes hold a word that an enabled rule looks for."""
+    from devicefix.rules.registry import words
 
-    on = (rule for code, rule in RULES.items() if rule.words and settings.enabled(code, rule.default))
-    return tuple(word for rule in on for word in rule.words)
+    return any(word in data for word in words(settings))
 
 
 @cache
@@ -48,7 +45,12 @@ def _words_of_plugins() -> re.Pattern[str] | None:
     """What the rules that plugins bring look for; the facts know the words of ours."""
     from devicefix.rules.registry import PLUGINS
 
-    words = {word.decode() for plugin in PLUGINS for rule in plugin.rules for word in rule.words}
+    words = {
+        word.decode()
+        for plugin in PLUGINS
+        for rule in plugin.rules
+        for word in (*rule.words, *rule.common_words)
+    }
     return re.compile("|".join(map(re.escape, sorted(words)))) if words else None
 
 
@@ -77,44 +79,51 @@ def check_module(
         return [finding] if settings.enabled(finding.code) else [], None
     findings = [each for each in found if settings.ignore_noqa or not silenced(source, each, module)]
     if settings.enabled(UNUSED, default=False):
+        from devicefix.rules.registry import by_position
+
         findings += unused(source, module, found, settings)
-        findings.sort(key=lambda finding: (finding.line, finding.column, finding.code))
+        findings.sort(key=by_position)
     return findings, devices
 
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
-    from devicefix.rules.base import visitors
-    from devicefix.rules.registry import RULES
+    from devicefix.rules.dispatch import tables
+    from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
     facts = facts.informed(project.is_integer_option, project.is_flag)
     if (words := _words_of_plugins()) is not None:
         facts.tree.look_for(words)
-    context = Context(facts.source, facts, project, path, settings)
-    table: dict[type[ast.AST], list[tuple[Visit, bool]]] = {}
-    for code, rule in RULES.items():
-        if settings.target in rule.targets and settings.enabled(code, rule.default):
-            for kind, visit in visitors(rule(context)):
-                table.setdefault(kind, []).append((visit, rule.sees_handled))
-    found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
+    options = _rule_options(settings)
+    context = Context(facts.source, facts, project, path, options)
+    on = (RULES[code](context) for code in ORDER if code in options.enabled)
+    found = sorted(_visit(context, tables(on, RANKS)), key=by_position)
     return _unless_deep(facts, found), context.devices
 
 
-def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
+@lru_cache(maxsize=1)
+def _rule_options(settings: Settings) -> RuleOptions:
+    """Return what rules may know of the settings."""
+    from devicefix.rules.registry import RULES
+
+    on = (
+        code
+        for code, rule in RULES.items()
+        if settings.target in rule.targets and settings.enabled(code, rule.default)
+    )
+    return RuleOptions(settings.target, settings.torch_version, frozenset(on))
+
+
+def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
+    """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.rules.dispatch import visit
+
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
-    for node in tuple(tree.nodes):
-        visits = table.get(type(node))
-        if visits is None:
-            continue
+    for node, finding in visit(tuple(tree.nodes), tables, context.handled):
         string = tree.strings.get(node)
-        handled = node in context.handled
-        for visit, sees_handled in visits:
-            if handled and not sees_handled:
-                continue
-            for finding in visit(node):
-                sound = _in_data(finding) if only_data else finding
-                yield sound if string is None else _in_string(context, string, sound)
+        sound = _in_data(finding) if only_data else finding
+        yield sound if string is None else _in_string(context, string, sound)
 
 
 def _in_data(finding: Finding) -> Finding:
