@@ -106,7 +106,7 @@ class Context:
     def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
         question = self.devices.available(statement)
-        return Fix((blocks.under_guard(self.source, statement, question.text),), safety, question.needs)
+        return Fix((blocks.put_under_guard(self.facts, statement, question.text),), safety, question.needs)
 
     def _accepts_conditional(self, node: ast.expr) -> bool:
         """Return whether `a if b else c` can replace an expression without parentheses."""

@@ -126,7 +126,7 @@ def _in_data(finding: Finding) -> Finding:
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     """Return the findings without the fixes that would change code that is nested too deeply."""
-    from devicefix.rewrite.edits import may_be_too_deep, too_deep
+    from devicefix.rewrite.parsing import may_be_too_deep, too_deep
 
     text = facts.source.text
     changed = {
@@ -138,10 +138,13 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     }
     if not any(may_be_too_deep(text[start:end]) for start, end in changed):
         return findings
-    deep = changed.intersection(map(facts.source.span, too_deep(facts.tree.module)))
+    deep = list(map(facts.source.span, too_deep(facts.tree.module)))
+    hopeless = {
+        (start, end) for start, end in changed if any(start <= first and last <= end for first, last in deep)
+    }
     return [
         each.unfixed("since the code is nested too deeply")
-        if each.fix and any((edit.start, edit.end) in deep for edit in each.fix.edits)
+        if each.fix and any((edit.start, edit.end) in hopeless for edit in each.fix.edits)
         else each
         for each in findings
     ]

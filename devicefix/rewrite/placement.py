@@ -9,7 +9,7 @@ from functools import cached_property
 from devicefix.facts import Facts, dotted
 from devicefix.files.notebook.markers import CELL_END, MAGIC
 from devicefix.model import Import
-from devicefix.rewrite.blocks import alone
+from devicefix.rewrite.blocks import alone, end_of
 
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
 _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)

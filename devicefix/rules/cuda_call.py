@@ -10,7 +10,7 @@ from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import dotted
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rewrite.edits import moved, receiver_of
+from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Changed, Rule
 
 _SHORT = 60  # characters of code that may be written twice

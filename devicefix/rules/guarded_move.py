@@ -8,7 +8,8 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import ASKS, dotted
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rewrite.blocks import can_unwrap, unwrapped
+from devicefix.rewrite.blocks import can_unwrap, unwrap
+from devicefix.rewrite.calls import first_choice
 from devicefix.rules.base import Changed, Rule
 from devicefix.rules.cuda_call import collapsed
 
@@ -68,12 +69,12 @@ class GuardedMove(Rule):
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         moves = self._moves(node)
-        if not moves or node.orelse or not can_unwrap(self.context.source, node, node.body):
+        if not moves or node.orelse or not can_unwrap(self.context.source, node):
             return
         use = self._device(node, node.test)
         if use is not None:
             edits = [collapsed(self.context, call, use) for call in moves]
-            fix = Fix((*edits, *unwrapped(self.context.source, node, node.body)), needs=use.needs)
+            fix = Fix((*edits, unwrap(self.facts, node)), needs=use.needs)
             yield self.finding(node.test, "this guard does nothing but move: use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
@@ -85,11 +86,8 @@ class GuardedMove(Rule):
             return
         use = self._device(node, node.test)
         if use is not None:
-            start, end = self.context.source.span(node)
-            body_start, body_end = self.context.source.span(node.body)
-            edits = [Edit(start, body_start, "")] if start < body_start else []
-            edits += [collapsed(self.context, node.body, use), Edit(body_end, end, "")]
-            fix = Fix(tuple(edits), needs=use.needs)
+            edits = collapsed(self.context, node.body, use), Edit(*self.context.source.span(node), first_choice)
+            fix = Fix(edits, needs=use.needs)
             yield self.finding(node, "this choice does nothing but move: use `.to(device)`", fix)
 
     def _moves(self, node: ast.If) -> list[ast.Call]:
