@@ -7,11 +7,21 @@ import re
 from functools import cached_property
 
 from devicefix.facts import Facts, dotted
+from devicefix.files.text import Source
 from devicefix.files.notebook.markers import CELL_END, MAGIC
 from devicefix.model import Import
 from devicefix.rewrite.blocks import alone, end_of
 
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
+# Neither the end of a signature, nor where a cell begins in a script of cells.
+_COMMENT = re.compile(r"[ \t]*#(?!\s*(?:type:|%%|In\s*\[))")
+_HEADER = re.compile(
+    r"(?P<first>(?:#(?:![^\r\n]*|[^\r\n]*coding[:=][^\r\n]*)?(?:\r\n|\r|\n)){0,2})"
+    r"(?:#[^\r\n]*(?:\r\n|\r|\n|\Z))*"
+)
+_LINES_ABOVE_CELLS = 2
+_BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*")
+_LICENCE = re.compile(r"copyright|licen[cs]e|SPDX", re.I)
 _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
@@ -102,14 +112,14 @@ class Layout:
             if len(self._cells) > 1 and statement.lineno > getattr(self.leading_imports, "lineno", 0):
                 break  # what is defined behind the first imports would come before it
             if name.startswith(package) and alone(self.facts.source, statement):
-                return self.facts.source.span(statement)[0], f"{needed.line}{self.facts.source.newline}"
+                return self._above(statement), f"{needed.line}{self.facts.source.newline}"
         return self.line_after(self.leading_imports, needed.line, group=False)
 
     def line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
         """Where and how a line is inserted behind a statement; a group is set off by blank lines."""
         source, newline = self.facts.source, self.facts.source.newline
         if statement is None:
-            at = self._prologue_end
+            at = self._after_blank_lines if group else self._prologue_end
             return at, f"{line}{newline}" + (newline if group else "")
         end = self._line_end(statement)
         if not group:
@@ -120,13 +130,33 @@ class Layout:
 
     @cached_property
     def _prologue_end(self) -> int:
-        """Behind the comments that a file begins with: `#!`, the encoding, a licence."""
-        at = 0
-        for line in self.facts.source.text.splitlines(keepends=True):
-            if not line.startswith("#"):
-                break
-            at += len(line)
-        return at
+        """The end of the comments that a file begins with: `#!`, the encoding, a licence.
+
+        Those directly above the first statement belong to it, unless they are one of these.
+        """
+        header = _HEADER.match(self.facts.source.text)
+        assert header is not None
+        body = self.facts.tree.module.body
+        explained = body and self.facts.source.position(header.end())[0] == body[0].lineno
+        return header.end("first") if explained and not _LICENCE.search(header.group()) else header.end()
+
+    @cached_property
+    def _after_blank_lines(self) -> int:
+        blank = _BLANK_LINES.match(self.facts.source.text, self._prologue_end)
+        return blank.end() if blank else self._prologue_end
+
+    def _above(self, statement: ast.stmt) -> int:
+        """Return the start of a statement, or of the comment above that explains it."""
+        source = self.facts.source
+        decorators = getattr(statement, "decorator_list", None)
+        index = source.position(source.span(decorators[0] if decorators else statement)[0])[0] - 1
+        is_notebook = len(self._cells) > 1
+        top = _LINES_ABOVE_CELLS if is_notebook else 0
+        first = index
+        while first > top and _is_comment(source, first - 1):
+            first -= 1
+        explained = is_notebook or first > top  # else it is the header of the file
+        return source.line_starts[first if explained else index]
 
     def last_on_line(self, statement: ast.stmt) -> ast.stmt:
         """The statement that ends the lines of a statement: after a semicolon others may follow it."""
@@ -139,7 +169,7 @@ class Layout:
         return self._last_on_line[statement]
 
     def _line_end(self, statement: ast.stmt) -> int:
-        return self.facts.source.line_end(self.facts.source.span(self.last_on_line(statement))[1])
+        return end_of(self.facts.source, self.last_on_line(statement))
 
     def line_in(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, after: ast.stmt | None, line: str
@@ -147,14 +177,16 @@ class Layout:
         """Where and how a line is inserted into a function: at its start, or behind a statement."""
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]
-        start = source.span(first)[0]
-        indentation = source.indentation(start)
+        indentation = source.indentation(source.span(first)[0])
         after = after or (first if _docstring(first) else None)
         if after is not None:
             return self._line_end(after), f"{newline}{indentation}{line}"
-        if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and first.decorator_list:
-            start = source.span(first.decorator_list[0])[0] - 1
-        return start - len(indentation), f"{indentation}{line}{newline}"
+        return self._above(first), f"{indentation}{line}{newline}"
+
+
+def _is_comment(source: Source, index: int) -> bool:
+    """Return whether a line holds nothing but a comment that may explain the line below."""
+    return _COMMENT.match(source.text, source.line_starts[index]) is not None
 
 
 def _leading(body: list[ast.stmt]) -> ast.stmt | None:
