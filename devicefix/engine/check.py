@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
+    from devicefix.files.text import Source
 
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
@@ -97,7 +98,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
             for kind, visit in visitors(rule(context)):
                 table.setdefault(kind, []).append((visit, rule.sees_handled))
     found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
-    return _unless_deep(facts, found), context.devices
+    return _unless_comments_go(facts.source, _unless_deep(facts, found)), context.devices
 
 
 def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
@@ -145,6 +146,22 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     return [
         each.unfixed("since the code is nested too deeply")
         if each.fix and any((edit.start, edit.end) in hopeless for edit in each.fix.edits)
+        else each
+        for each in findings
+    ]
+
+
+def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding]:
+    """Drop the fixes that would lose a comment inside an expression."""
+    if not any(
+        "#" in source.text[edit.start : edit.end] for each in findings if each.fix for edit in each.fix.edits
+    ):
+        return findings
+    from devicefix.rewrite.selfcheck import loses_comment
+
+    return [
+        each.unfixed("since a comment inside would be lost: move it first")
+        if each.fix and loses_comment(source, each.fix.edits)
         else each
         for each in findings
     ]

@@ -16,6 +16,15 @@ from devicefix.facts import Facts
 from devicefix.files.notebook.markers import CELL_END
 from devicefix.files.text import Source
 from devicefix.model import Edit, Effect, Removal, Span
+from devicefix.rewrite.lines import (
+    alone,
+    else_start,
+    end_of,
+    ends_its_lines,
+    lines_of,
+    next_line,
+    part_of_line,
+)
 from devicefix.rewrite.parsing import comments_in, parse_expression, parse_module
 
 if TYPE_CHECKING:
@@ -31,11 +40,7 @@ _PURE = (
     ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Tuple, ast.List,
     ast.expr_context, ast.boolop, ast.cmpop, ast.unaryop,
 )  # fmt: skip
-_EXPLANATION = re.compile(r"[ \t]*#+ *(?!(?:fmt|isort|type|noqa|In\b|region|pylint|mypy|ruff|flake8)\b)\w")
 _FIRST_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
-_SEMICOLON = re.compile(r"[ \t]*;[ \t]*")
-_LINE_REST = re.compile(r"[ \t\f;]*(?:#|[\r\n]|\Z)")
-
 
 
 # -- under a guard -----------------------------------------------------------------------------------------
@@ -137,10 +142,10 @@ def _unwrapped(source: Source, node: ast.If, branch: Sequence[ast.stmt]) -> Edit
     """Return the edit that puts a branch of an `if` in the place of the whole."""
     start, _ = source.span(node)
     end = end_of(source, node)
-    other = (start, _else_start(source, node)) if branch is node.orelse else (start, start + len("if"))
+    other = (start, else_start(source, node)) if branch is node.orelse else (start, start + len("if"))
     removed = [other]
     if branch is node.body and node.orelse:
-        removed.append((_else_start(source, node), end))
+        removed.append((else_start(source, node), end))
     shown = not node.col_offset and _has_value(branch[-1]) and _ends_cell(source, node)
 
     def unwrapped(parsed: cst.BaseStatement) -> _Lines:
@@ -179,7 +184,7 @@ def _on_their_own(suite: cst.BaseSuite, comments: list[cst.Comment], silent: boo
         footer: Sequence[cst.EmptyLine] = ()
     else:
         assert isinstance(suite, cst.IndentedBlock)
-        body, footer = [*suite.body], suite.footer  # type: ignore[list-item]
+        body, footer = [*suite.body], suite.footer
         comments = comments + comments_in(suite.header)
     above = [cst.EmptyLine(comment=comment) for comment in comments]
     first = body[0]
@@ -212,7 +217,7 @@ def _as_else(source: Source, node: ast.If) -> Edit:
         start,
         end,
         _on_statement(source, start, as_else, after_if=True),
-        effect=Effect(removed=((start, start + len("elif")), (_else_start(source, node), end))),
+        effect=Effect(removed=((start, start + len("elif")), (else_start(source, node), end))),
     )
 
 
@@ -225,14 +230,11 @@ def remove(facts: Facts, statement: ast.stmt) -> Edit:
     Where nothing else is in the block, the block goes with it, or gets a `pass`.
     """
     source, block = facts.source, facts.tree.block(statement)
-    if _ends_its_lines(source, statement):
-        span = _lines_of(source, statement, block)
-    else:
-        span = _part_of_line(source, statement, block)
+    ends_lines = ends_its_lines(source, statement)
+    span = (lines_of if ends_lines else part_of_line)(source, statement, block)
     if span is None:
-        return (
-            _emptied(facts, statement, block) if len(block) == 1 else _replaced_by_pass(source, statement)
-        )
+        alone_in_block = len(block) == 1
+        return _emptied(facts, statement, block) if alone_in_block else _replaced_by_pass(source, statement)
     removal = Removal(source.span(block[0])[0], len(block), _emptied(facts, statement, block))
     return Edit(*span, "", effect=Effect(removed=(span,)), removal=removal)
 
@@ -242,7 +244,7 @@ def _emptied(facts: Facts, statement: ast.stmt, block: Sequence[ast.stmt]) -> Ed
     source, parent = facts.source, facts.tree.parents[statement]
     if isinstance(parent, ast.If):
         if block is parent.orelse and not _is_elif_of(source, parent):
-            span = _else_start(source, parent, blank=True), _next_line(source, end_of(source, parent))
+            span = else_start(source, parent, blank=True), next_line(source, end_of(source, parent))
             return Edit(*span, "", effect=Effect(removed=(span,)))
         if block is parent.body and not parent.orelse and _has_no_effect(parent.test):
             return _cut_clause(source, parent) if is_elif(source, parent) else remove(facts, parent)
@@ -251,14 +253,14 @@ def _emptied(facts: Facts, statement: ast.stmt, block: Sequence[ast.stmt]) -> Ed
 
 def _replaced_by_pass(source: Source, statement: ast.stmt) -> Edit:
     start, end = source.span(statement)
-    if _ends_its_lines(source, statement):
+    if ends_its_lines(source, statement):
         end = end_of(source, statement)
     return Edit(start, end, "pass", effect=Effect(added=("Pass",), removed=((start, end),)))
 
 
 def _cut_clause(source: Source, node: ast.If) -> Edit:
     """Return the edit that cuts the body of an `if` or `elif` with its test, up to the next clause."""
-    end = _else_start(source, node) if node.orelse else _next_line(source, end_of(source, node))
+    end = else_start(source, node) if node.orelse else next_line(source, end_of(source, node))
     span = source.line_starts[node.lineno - 1], end
     return Edit(*span, "", effect=Effect(removed=(span,)))
 
@@ -266,138 +268,6 @@ def _cut_clause(source: Source, node: ast.If) -> Edit:
 def _has_no_effect(test: ast.expr) -> bool:
     """Return whether a test can be left out: it only reads names and compares."""
     return all(isinstance(node, _PURE) for node in ast.walk(test))
-
-
-def _part_of_line(source: Source, statement: ast.stmt, block: Sequence[ast.stmt]) -> Span | None:
-    """Return the part of a line that a statement and its semicolon take up, None if no other is on it."""
-    start, end = source.span(statement)
-    index = block.index(statement)
-    for following in block[index + 1 : index + 2]:
-        if _SEMICOLON.fullmatch(source.text, end, source.span(following)[0]):
-            return start, source.span(following)[0]
-    for before in block[max(index - 1, 0) : index]:
-        if _SEMICOLON.fullmatch(source.text, source.span(before)[1], start):
-            return source.span(before)[1], end
-    return None
-
-
-def _lines_of(source: Source, statement: ast.stmt, block: Sequence[ast.stmt]) -> Span:
-    """Return the lines of a statement, of the comment that explains it alone, and of needless blank lines."""
-    first = source.position(source.span(statement)[0])[0] - 1
-    below = source.position(end_of(source, statement))[0]
-    after = below
-    while _is_blank(source, after):
-        after += 1
-    ends_block = statement is block[-1] or _line(source, after).startswith(CELL_END)
-    explained = first
-    while _EXPLANATION.match(_line(source, explained - 1)) and _same_depth(source, first, explained - 1):
-        explained -= 1
-    if explained > 0 and (ends_block or after > below or _line(source, below).lstrip().startswith("#")):
-        first = explained
-    before = first
-    while _is_blank(source, before - 1):
-        before -= 1
-    if statement is block[0]:
-        below = below if ends_block else after
-    elif ends_block or first - before < after - below:
-        first = before
-    else:
-        below = after
-    return source.line_starts[first], _line_start(source, below)
-
-
-# -- lines and comments ------------------------------------------------------------------------------------
-
-
-def alone(source: Source, statement: ast.stmt) -> bool:
-    """Return whether a statement has its lines to itself, comments aside."""
-    start, end = source.span(statement)
-    line, _ = source.position(start)
-    before = source.text[source.line_starts[line - 1] : start]
-    after = source.text[end : source.line_end(end)].strip()
-    return not before.strip() and (not after or after.startswith("#"))
-
-
-def end_of(source: Source, statement: ast.stmt) -> int:
-    """Return the end of a statement's last line, or of the comments at the end of its last block.
-
-    Those are the comments below it that are indented more than the statement.
-    """
-    start, end = source.span(statement)
-    end = source.line_end(end)
-    if statement.end_lineno == statement.lineno:
-        return end
-    depth = _width(source.indentation(start))
-    index = source.position(end)[0]
-    while _is_blank(source, index) or _is_comment(source, index, depth + 1):
-        if not _is_blank(source, index):
-            end = source.line_end(source.line_starts[index])
-        index += 1
-    return end if hasattr(statement, "body") else source.line_end(source.span(statement)[1])
-
-
-def _else_start(source: Source, node: ast.If, blank: bool = False) -> int:
-    """Return where the lines of an `elif` or `else` begin that follows the body of an `if`.
-
-    A comment above belongs to it, unless it is as deep as the body or another such comment follows.
-
-    Args:
-        source: The text of the module.
-        node: The `if`.
-        blank: Whether blank lines above belong to it as well.
-    """
-    own_lines = node.body[0].lineno > node.lineno
-    inner = source.indentation(source.span(node.body[0])[0])
-    index = found = source.position(source.span(node.body[-1])[1])[0]
-    while _is_blank(source, index) or _is_comment(source, index, 0):
-        if own_lines and not _is_blank(source, index) and _line(source, index).startswith(inner):
-            found = index + 1
-        index += 1
-    while not blank and _is_blank(source, found):
-        found += 1
-    return source.line_starts[found]
-
-
-def _line(source: Source, index: int) -> str:
-    """Return a line by its index, counted from 0: empty before the first and after the last."""
-    if not 0 <= index < len(source.line_starts):
-        return ""
-    return source.text[source.line_starts[index] : _line_start(source, index + 1)]
-
-
-def _line_start(source: Source, index: int) -> int:
-    return source.line_starts[index] if index < len(source.line_starts) else len(source.text)
-
-
-def _next_line(source: Source, offset: int) -> int:
-    """Return where the line after the one of an offset begins."""
-    return _line_start(source, source.position(offset)[0])
-
-
-def _is_blank(source: Source, index: int) -> bool:
-    line = _line(source, index)
-    return bool(line) and not line.strip()
-
-
-def _is_comment(source: Source, index: int, depth: int) -> bool:
-    """Return whether a line is a comment that is indented at least so much."""
-    line = _line(source, index)
-    return line.lstrip().startswith("#") and _width(line) >= depth
-
-
-def _same_depth(source: Source, one: int, other: int) -> bool:
-    return _width(_line(source, one)) == _width(_line(source, other))
-
-
-def _width(line: str) -> int:
-    return len(line[: len(line) - len(line.lstrip(" \t"))].expandtabs(8))
-
-
-def _ends_its_lines(source: Source, statement: ast.stmt) -> bool:
-    """Return whether a statement has its lines to itself, but for a comment or a semicolon."""
-    start, end = source.span(statement)
-    line_start = source.line_starts[statement.lineno - 1]
-    return not source.text[line_start:start].strip() and _LINE_REST.match(source.text, end) is not None
 
 
 def _is_elif_of(source: Source, node: ast.If) -> bool:
@@ -451,14 +321,15 @@ def _on_statement(
         import libcst as cst
 
         module = parse_module(f"{before}{text}{newline}")
-        outer = cst.ensure_type(module.body[0], cst.If) if header else None
-        block = cst.ensure_type(outer.body, cst.IndentedBlock) if outer else module
-        body, footer = change(block.body[0])  # type: ignore[arg-type]
-        block = block.with_changes(body=body, footer=[*footer, *block.footer])
-        if outer:
-            module = module.with_changes(body=[outer.with_changes(body=block)])
+        if not header:
+            body, footer = change(module.body[0])
+            module = module.with_changes(body=body, footer=[*footer, *module.footer])
         else:
-            module = block
+            outer = cst.ensure_type(module.body[0], cst.If)
+            block = cst.ensure_type(outer.body, cst.IndentedBlock)
+            body, footer = change(block.body[0])
+            block = block.with_changes(body=body, footer=[*footer, *block.footer])
+            module = module.with_changes(body=[outer.with_changes(body=block)])
         return module.code.removeprefix(before).removesuffix(newline)
 
     return rewrite

@@ -46,17 +46,24 @@ def first_choice(text: str) -> str:
 
     module, choice = parse_expression(text)
     assert isinstance(choice, cst.IfExp)
-    code = module.code_for_node(choice.body)
-    gaps = (choice.whitespace_before_if, choice.whitespace_after_if)
-    gaps += (choice.whitespace_before_else, choice.whitespace_after_else)
+    body = choice.body
+    code = module.code_for_node(body)
+    if _is_one_line(code):
+        code = module.code_for_node(body.with_changes(lpar=(), rpar=()))
+    gaps = [choice.whitespace_before_if, choice.whitespace_after_if]
+    gaps += [choice.whitespace_before_else, choice.whitespace_after_else]
     breaks = [gap for gap in gaps if isinstance(gap, cst.ParenthesizedWhitespace)]
-    comments = [*comments_in(choice)[len(comments_in(choice.body)) :]]
+    comments = comments_in(choice)[len(comments_in(choice.body)) :]
     if not comments:
         return code
     # A comment needs a line end, and so there are brackets around the expression, and a break in it.
     indentation = breaks[0].last_line.value if breaks else ""
     lines = f"{module.default_newline}{indentation}".join(comment.value for comment in comments)
     return f"{code}  {lines}{module.default_newline}{indentation}"
+
+
+def _is_one_line(code: str) -> bool:
+    return "\n" not in code and "\r" not in code
 
 
 def moved(device: str) -> Callable[[str], str]:

@@ -84,23 +84,26 @@ def _place(edit: Edit) -> tuple[int, bool, int]:
 def _share_guards(text: str, edits: list[Edit]) -> list[Edit]:
     """Put neighbouring statements that get the same guard under one."""
     shared: list[Edit] = []
-    before: Edit | None = None
+    above: Edit | None = None
     for edit in edits:
-        if edit.guard is not None:
-            if before is not None and before.guard == edit.guard and _follows(text, before, edit):
-                assert edit.under is not None
-                edit = replace(edit, new=edit.under, effect=Effect(deeper=edit.effect.deeper))
-            before = edit
-        shared.append(edit)
+        if edit.guard is None:
+            shared.append(edit)
+            continue
+        if above is not None and above.guard == edit.guard and _follows(text, above, edit):
+            assert edit.under is not None
+            shared.append(replace(edit, new=edit.under, effect=Effect(deeper=edit.effect.deeper)))
+        else:
+            shared.append(edit)
+        above = edit
     return shared
 
 
-def _follows(text: str, before: Edit, edit: Edit) -> bool:
+def _follows(text: str, above: Edit, edit: Edit) -> bool:
     """Return whether an edit's statement is on the line below another's, in the same block."""
-    between = _NEXT_LINE.fullmatch(text, before.end, edit.start)
-    line = text.rfind("\n", 0, before.start) + 1
-    line = max(line, text.rfind("\r", line, before.start) + 1)
-    return between is not None and between["indentation"] == text[line : before.start]
+    between = _NEXT_LINE.fullmatch(text, above.end, edit.start)
+    line = text.rfind("\n", 0, above.start) + 1
+    line = max(line, text.rfind("\r", line, above.start) + 1)
+    return between is not None and between["indentation"] == text[line : above.start]
 
 
 def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:

@@ -1,4 +1,4 @@
-"""How a module is laid out: where its imports end, and where a line of ours goes."""
+"""The layout of a module: where its imports end, and where new lines go."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from functools import cached_property
 
 from devicefix.facts import Facts, dotted
-from devicefix.files.text import Source
 from devicefix.files.notebook.markers import CELL_END, MAGIC
+from devicefix.files.text import Source
 from devicefix.model import Import
-from devicefix.rewrite.blocks import alone, end_of
+from devicefix.rewrite.lines import alone, end_of
 
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
 # Neither the end of a signature, nor where a cell begins in a script of cells.
@@ -26,7 +26,7 @@ _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
 class Layout:
-    """Where lines are inserted into one module."""
+    """The places in a module at which lines can be inserted."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -34,7 +34,7 @@ class Layout:
 
     @cached_property
     def _prologue_statement(self) -> ast.stmt | None:
-        """The statement after which an import may be added: the docstring and `__future__` imports."""
+        """The last of the docstring and the `__future__` imports, after which an import may be added."""
         place = None
         for statement in self.facts.tree.module.body:
             if (
@@ -51,8 +51,8 @@ class Layout:
     def leading_imports(self) -> ast.stmt | None:
         """The last statement of the imports that a module begins with.
 
-        In a notebook, of those that begin with the first import of torch: whoever runs the cells in an order
-        of their own has run that one.
+        In a notebook these begin with the first import of torch: whoever runs the cells in another order has
+        run that one.
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
@@ -65,7 +65,7 @@ class Layout:
 
     @cached_property
     def _cells(self) -> list[list[ast.stmt]]:
-        """The statements of each of a notebook's cells; of a module all of them."""
+        """The statements of each cell of a notebook, or all of a module."""
         cells: list[list[ast.stmt]] = [[]]
         for statement in self.facts.tree.module.body:
             if _calls(statement, CELL_END):
@@ -75,7 +75,7 @@ class Layout:
         return cells
 
     def binds_torch(self, statement: ast.stmt) -> bool:
-        """Whether a statement of the top level imports torch."""
+        """Return whether a statement of the top level imports torch."""
         if not imports_something(statement):
             return False
         return not self._torch_imports.isdisjoint(ast.walk(statement))
@@ -100,7 +100,7 @@ class Layout:
         return {each.node for found in bindings for each in found if each.imported == "torch"}
 
     def import_line(self, needed: Import) -> tuple[int, str]:
-        """Where and how an import is inserted: before the first of the same package, else of any."""
+        """Return the offset and the text of a new import: above the first of the same package, or of any."""
         package = "torch" if needed.module == "torch" else ""
         for statement in self.facts.tree.module.body:
             if isinstance(statement, ast.Import):
@@ -110,13 +110,19 @@ class Layout:
             else:
                 continue
             if len(self._cells) > 1 and statement.lineno > getattr(self.leading_imports, "lineno", 0):
-                break  # what is defined behind the first imports would come before it
+                break  # a definition below the first imports would come before it
             if name.startswith(package) and alone(self.facts.source, statement):
                 return self._above(statement), f"{needed.line}{self.facts.source.newline}"
         return self.line_after(self.leading_imports, needed.line, group=False)
 
     def line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
-        """Where and how a line is inserted behind a statement; a group is set off by blank lines."""
+        """Return the offset and the text of a new line below a statement.
+
+        Args:
+            statement: The statement, None for the beginning of the module.
+            line: The line.
+            group: Whether blank lines set it off.
+        """
         source, newline = self.facts.source, self.facts.source.newline
         if statement is None:
             at = self._after_blank_lines if group else self._prologue_end
@@ -159,7 +165,7 @@ class Layout:
         return source.line_starts[first if explained else index]
 
     def last_on_line(self, statement: ast.stmt) -> ast.stmt:
-        """The statement that ends the lines of a statement: after a semicolon others may follow it."""
+        """Return the last of the statements that share a line with a statement."""
         if statement not in self._last_on_line:
             last = statement
             for each in self.facts.tree.block(statement):
@@ -174,7 +180,7 @@ class Layout:
     def line_in(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, after: ast.stmt | None, line: str
     ) -> tuple[int, str]:
-        """Where and how a line is inserted into a function: at its start, or behind a statement."""
+        """Return the offset and the text of a new line in a function: at its start, or below a statement."""
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]
         indentation = source.indentation(source.span(first)[0])
@@ -190,7 +196,7 @@ def _is_comment(source: Source, index: int) -> bool:
 
 
 def _leading(body: list[ast.stmt]) -> ast.stmt | None:
-    """The last of the imports that a block begins with."""
+    """Return the last of the imports that a block begins with."""
     last = None
     for statement in body:
         if imports_something(statement):
@@ -205,7 +211,7 @@ def _imports_all(statement: ast.stmt) -> bool:
 
 
 def _calls(statement: ast.stmt, prefix: str) -> bool:
-    """Whether a statement calls a function, by a name that begins so, and does nothing else."""
+    """Return whether a statement only calls a function whose name begins with a prefix."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)
@@ -223,12 +229,12 @@ def _docstring(statement: ast.stmt) -> bool:
 
 
 def imports_something(statement: ast.stmt) -> bool:
-    """An import, or a `try` or `if` that holds nothing but imports and plain settings."""
+    """Return whether a statement is an import, or a `try` or `if` with only imports and plain settings."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return True
     chain: list[ast.stmt] = []
     todo = [statement]
-    while len(todo) == 1 and isinstance(todo[0], (ast.Try, ast.If)):  # `elif` may go on for long
+    while len(todo) == 1 and isinstance(todo[0], (ast.Try, ast.If)):  # an `elif` chain may be long
         chain += todo
         todo = todo[0].orelse
     known: dict[ast.stmt, bool] = {}
@@ -243,7 +249,7 @@ def imports_something(statement: ast.stmt) -> bool:
 
 
 def _among_imports(statement: ast.stmt) -> bool:
-    """What may stand between imports without ending the block of them."""
+    """Return whether a statement may be between imports without ending their block."""
     if isinstance(statement, ast.Pass) or _docstring(statement):
         return True
     if isinstance(statement, ast.Assign):

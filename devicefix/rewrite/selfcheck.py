@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Edit, Effect, SelfCheckError, Span
-from devicefix.rewrite.edits import Change, apply
+from devicefix.rewrite.edits import Change, apply, joined, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _TOKEN = re.compile(
@@ -57,7 +57,7 @@ def check(
         raise SelfCheckError(f"would not parse: {problem}") from problem
     if new.text != apply(source.text, changes):
         raise SelfCheckError("differs outside of the fixes")
-    _compare_statements(source, module, new, rewritten, edits, changes)
+    _Comparison(source, new, edits, changes).compare(module, rewritten)
     for change in changes:
         _compare_comments(source, change, edits)
 
@@ -107,7 +107,7 @@ class _Shift:
         return bisect_right(self.ends, offset) < bisect_right(self.starts, offset)
 
     def __call__(self, offset: int) -> list[int]:
-        """Return where a place in the old text is in the new one: on either side of an insertion, if there is one."""
+        """Return where an offset is in the new text: two places at an insertion, none if it is gone."""
         first, last = bisect_left(self.ends, offset), bisect_right(self.ends, offset)
         if last < len(self.starts) and self.starts[last] < offset:
             return []
@@ -116,37 +116,57 @@ class _Shift:
         return [offset + moved for moved in self.sums[first : last + 1]]
 
 
-def _compare_statements(
-    source: Source,
-    module: ast.Module,
-    new: Source,
-    rewritten: ast.Module,
-    edits: Sequence[Edit],
-    changes: Sequence[Change],
-) -> None:
-    shift = _Shift(changes)
-    inner = _Shift([(edit.start, edit.end, "") for edit in edits if edit.effect == _NO_EFFECT])
-    actual = list(_outline(new, rewritten))
-    expected = list(_expected(list(_outline(source, module)), edits))
-    for wanted, found in zip(expected, actual, strict=False):
-        old = wanted.old
-        if wanted.kind != found.kind or wanted.depth not in (None, found.depth):
-            raise SelfCheckError(f"has another statement in line {new.position(found.start)[0]}")
-        if old is None:
-            continue
-        if wanted.moved:
-            same = inner.touches(old.start, old.head_end) or _head(old.node) == _head(found.node)
-        else:
-            same = old.block == found.block and (
-                shift.covers(old.start) or found.start in shift(old.start)
-            )
-            same = same and (not shift(old.end) or found.end in shift(old.end))
-            if same and shift.touches(old.start, old.head_end):
-                same = set(_shifted(source, old.node, shift)) <= set(_leaves(new, found.node))
-        if not same:
-            raise SelfCheckError(f"changes more than the fix in line {source.position(old.start)[0]}")
-    if len(expected) != len(actual):
-        raise SelfCheckError("has lost or gained a statement")
+class _Comparison:
+    """The statements of two texts, and what edits may change about them.
+
+    Args:
+        source: The original text.
+        new: The new text.
+        edits: The edits, in order.
+        changes: The outermost of them.
+    """
+
+    def __init__(self, source: Source, new: Source, edits: Sequence[Edit], changes: Sequence[Change]) -> None:
+        self.source = source
+        self.new = new
+        self.edits = edits
+        self.shift = _Shift(changes)
+        self.inner = _Shift([(edit.start, edit.end, "") for edit in edits if edit.effect == _NO_EFFECT])
+
+    def compare(self, module: ast.Module, rewritten: ast.Module) -> None:
+        """Compare the statements of two modules.
+
+        Raises:
+            SelfCheckError: They differ where they must not.
+        """
+        expected = list(_expected(_outline(self.source, module), self.edits))
+        found = list(_outline(self.new, rewritten))
+        for wanted, statement in zip(expected, found, strict=False):
+            if wanted.kind != statement.kind or wanted.depth not in (None, statement.depth):
+                line, _ = self.new.position(statement.start)
+                raise SelfCheckError(f"has another statement in line {line}, or in another block")
+            if wanted.old is not None:
+                same = self._same_after_move if wanted.moved else self._same_in_place
+                if not same(wanted.old, statement):
+                    line, _ = self.source.position(wanted.old.start)
+                    raise SelfCheckError(f"changes more than the fix in line {line}")
+        if len(expected) != len(found):
+            raise SelfCheckError("has lost or gained a statement")
+
+    def _same_after_move(self, old: _Statement, found: _Statement) -> bool:
+        """Return whether a statement that moves with its block is unchanged, or has an edit inside."""
+        return self.inner.touches(old.start, old.head_end) or _head(old.node) == _head(found.node)
+
+    def _same_in_place(self, old: _Statement, found: _Statement) -> bool:
+        """Return whether a statement is in its block and place, and changed only by edits inside it."""
+        starts, ends = self.shift(old.start), self.shift(old.end)
+        if old.block != found.block or (ends and found.end not in ends):
+            return False
+        if not self.shift.covers(old.start) and found.start not in starts:
+            return False
+        if not self.shift.touches(old.start, old.head_end):
+            return True
+        return set(_shifted(self.source, old.node, self.shift)) <= set(_leaves(self.new, found.node))
 
 
 def _outline(source: Source, module: ast.Module) -> Iterator[_Statement]:
@@ -157,9 +177,7 @@ def _outline(source: Source, module: ast.Module) -> Iterator[_Statement]:
         inner: list[tuple[ast.AST, int, str]] = []
         for name in _BLOCKS:
             for child in getattr(node, name, ()):
-                is_elif = (
-                    name == "orelse" and isinstance(child, ast.If) and _starts(source, child, "elif")
-                )
+                is_elif = name == "orelse" and isinstance(child, ast.If) and _starts(source, child, "elif")
                 inner.append((child, depth, "elif") if is_elif else (child, depth + 1, name))
         start, end = _span(source, node)
         head_end = _span(source, inner[0][0])[0] if inner else end
@@ -274,14 +292,29 @@ def _compare_comments(source: Source, change: Change, edits: Sequence[Edit]) -> 
     kept: Counter[str] = Counter()
     changed = 0
     for at, comment in _comments(old):
-        at += start
-        if any(edit.start >= at and edit.start < at + len(comment) for edit in inside):
+        offset = start + at
+        if any(offset <= edit.start < offset + len(comment) for edit in inside):
             changed += 1
-        elif not _removed(inside, at):
+        elif not _removed(inside, offset):
             kept[comment] += 1
     found = Counter(comment for _, comment in _comments(text))
     if kept - found or (found - kept).total() > changed:
         raise SelfCheckError(f"loses or changes a comment in line {source.position(start)[0]}")
+
+
+def loses_comment(source: Source, edits: Sequence[Edit]) -> bool:
+    """Return whether edits would lose a comment, made alone."""
+    if not any("#" in source.text[edit.start : edit.end] for edit in edits):
+        return False
+    edits = joined(source.text, edits)
+    try:
+        for change in resolved(source.text, edits):
+            _compare_comments(source, change, edits)
+    except SelfCheckError:
+        return True
+    except RecursionError:  # it is reported when the fix is made
+        return False
+    return False
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:
