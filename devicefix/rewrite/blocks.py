@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from devicefix.facts import Facts
 from devicefix.files.notebook.markers import CELL_END
 from devicefix.files.text import Source
-from devicefix.model import Edit, Effect, Removal, Span
+from devicefix.model import Edit, Effect, Removal
 from devicefix.rewrite.lines import (
     alone,
     else_start,

@@ -62,7 +62,7 @@ def _nested(text: str, edits: Sequence[Edit], index: int, start: int, end: int) 
     at = start
     while index < len(edits) and edits[index].start < end:
         edit = edits[index]
-        if edit.start < at or edit.end > end:
+        if edit.start < at or edit.end > end or (edit.start, edit.end) == (start, end):
             raise ConflictError
         parts.append(text[at : edit.start])
         inner, index = _nested(text, edits, index + 1, edit.start, edit.end)
@@ -113,10 +113,12 @@ def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:
         for edit in edits:
             if edit.removal is not None:
                 removals[edit.removal.block].append(edit)
-        instead: dict[int, Edit] = {}
+        replaced: dict[int, Edit | None] = {}
         for first, *others in removals.values():
-            if first.removal is not None and first.removal.size == 1 + len(others):
-                instead[id(first)] = first.removal.instead
-        if not instead:
+            assert first.removal is not None
+            if first.removal.size == 1 + len(others):
+                instead = replaced[id(first)] = first.removal.instead
+                replaced.update((id(edit), None) for edit in others if edit.start < instead.end)
+        if not replaced:
             return edits
-        edits = [instead.get(id(edit), edit) for edit in edits]
+        edits = [new for edit in edits if (new := replaced.get(id(edit), edit)) is not None]

@@ -10,18 +10,37 @@ from devicefix.files.notebook.markers import CELL_END
 from devicefix.files.text import Source
 from devicefix.model import Span
 
+_COMPOUND = (
+    ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.FunctionDef, ast.ClassDef,
+    ast.AsyncFor, ast.AsyncWith, ast.AsyncFunctionDef,
+)  # fmt: skip
 _EXPLANATION = re.compile(r"[ \t]*#+ *(?!(?:fmt|isort|type|noqa|In\b|region|pylint|mypy|ruff|flake8)\b)\w")
-_SEMICOLON = re.compile(r"[ \t]*;[ \t]*")
+_SPACE = r"(?:[ \t\f]|\\(?:\r\n|\r|\n))*"
+_SEMICOLON = re.compile(f"{_SPACE};{_SPACE}")
+_COMMENT_REST = re.compile(r"[ \t\f]*(?:#|[\r\n]|\Z)")
 _LINE_REST = re.compile(r"[ \t\f;]*(?:#|[\r\n]|\Z)")
 
 
 def alone(source: Source, statement: ast.stmt) -> bool:
     """Return whether a statement has its lines to itself, comments aside."""
-    start, end = source.span(statement)
-    line, _ = source.position(start)
-    before = source.text[source.line_starts[line - 1] : start]
-    after = source.text[end : source.line_end(end)].strip()
-    return not before.strip() and (not after or after.startswith("#"))
+    return _begins_line(source, statement) and _matches_rest(_COMMENT_REST, source, statement)
+
+
+def ends_its_lines(source: Source, statement: ast.stmt) -> bool:
+    """Return whether a statement has its lines to itself, but for a comment or a semicolon."""
+    return _begins_line(source, statement) and _matches_rest(_LINE_REST, source, statement)
+
+
+def _begins_line(source: Source, statement: ast.stmt) -> bool:
+    """Return whether a statement is the first code of a line that continues no other."""
+    index = source.position(source.span(statement)[0])[0] - 1
+    before = _line(source, index)[: source.span(statement)[0] - source.line_starts[index]]
+    above = _line(source, index - 1)
+    return not before.strip() and ("#" in above or not above.rstrip("\r\n").endswith("\\"))
+
+
+def _matches_rest(pattern: re.Pattern[str], source: Source, statement: ast.stmt) -> bool:
+    return pattern.match(source.text, source.span(statement)[1]) is not None
 
 
 def end_of(source: Source, statement: ast.stmt) -> int:
@@ -31,7 +50,7 @@ def end_of(source: Source, statement: ast.stmt) -> int:
     """
     start, end = source.span(statement)
     end = source.line_end(end)
-    if statement.end_lineno == statement.lineno:
+    if statement.end_lineno == statement.lineno or not isinstance(statement, _COMPOUND):
         return end
     depth = _width(source.indentation(start))
     index = source.position(end)[0]
@@ -39,7 +58,7 @@ def end_of(source: Source, statement: ast.stmt) -> int:
         if not _is_blank(source, index):
             end = source.line_end(source.line_starts[index])
         index += 1
-    return end if hasattr(statement, "body") else source.line_end(source.span(statement)[1])
+    return end
 
 
 def else_start(source: Source, node: ast.If, blank: bool = False) -> int:
@@ -97,13 +116,6 @@ def _same_depth(source: Source, one: int, other: int) -> bool:
 
 def _width(line: str) -> int:
     return len(line[: len(line) - len(line.lstrip(" \t"))].expandtabs(8))
-
-
-def ends_its_lines(source: Source, statement: ast.stmt) -> bool:
-    """Return whether a statement has its lines to itself, but for a comment or a semicolon."""
-    start, end = source.span(statement)
-    line_start = source.line_starts[statement.lineno - 1]
-    return not source.text[line_start:start].strip() and _LINE_REST.match(source.text, end) is not None
 
 
 def part_of_line(source: Source, statement: ast.stmt, block: Sequence[ast.stmt]) -> Span | None:
