@@ -12,7 +12,7 @@ from devicefix.facts import Facts
 from devicefix.files.text import Source
 from devicefix.model import Edit
 from devicefix.rewrite.blocks import can_unwrap, put_under_guard, remove, unwrap, without_branch
-from devicefix.rewrite.edits import apply, joined, resolved
+from devicefix.rewrite.edits import joined, replaced, resolved
 from devicefix.rewrite.selfcheck import check
 
 NEWLINES = ["\n", "\r\n", "\r"]
@@ -28,7 +28,7 @@ def made(text: str, edits: Callable[[Facts], Iterable[Edit]]) -> str:
     facts = Facts.read(text.encode())
     wanted = joined(text, edits(facts))
     changes = resolved(text, wanted)
-    output = apply(text, changes)
+    output = replaced(text, changes)
     check(source, facts.tree.module, output.encode(), wanted, changes)
     return output
 
@@ -40,7 +40,9 @@ def statements(facts: Facts, kind: type[ast.stmt]) -> list[ast.stmt]:
 
 def guarded(text: str) -> str:
     """Put every expression statement under `if ok:`."""
-    return made(text, lambda facts: [put_under_guard(facts, each, "ok") for each in statements(facts, ast.Expr)])
+    return made(
+        text, lambda facts: [put_under_guard(facts, each, "ok") for each in statements(facts, ast.Expr)]
+    )
 
 
 def without_asserts(text: str) -> str:
@@ -121,9 +123,7 @@ def test_neighbours_share_a_guard_with_their_comments() -> None:
 
 def test_strings_and_continuations_under_a_guard_keep_their_text() -> None:
     before = 'def f():\n    x("""a\n  b""",\n      1,\n  2)\n    y(a + \\\n  b)\n'
-    after = (
-        'def f():\n    if ok:\n        x("""a\n  b""",\n          1,\n  2)\n        y(a + \\\n  b)\n'
-    )
+    after = 'def f():\n    if ok:\n        x("""a\n  b""",\n          1,\n  2)\n        y(a + \\\n  b)\n'
     assert guarded(before) == after
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from devicefix.model import Edit, Effect, Removal
-from devicefix.rewrite.edits import ConflictError, apply, joined, resolved
+from devicefix.rewrite.edits import ConflictError, apply, joined, replaced, resolved
 
 TEXT = "f(a, b)\ng(c)\n"
 
 
 def made(text: str, *edits: Edit) -> str:
-    return apply(text, resolved(text, joined(text, edits)))
+    return apply(text, edits)
 
 
 def test_edits_are_made_in_any_order() -> None:
@@ -65,7 +65,7 @@ def test_neighbours_share_a_guard(newline: str) -> None:
     edits = joined(text, [guard(text, code) for code in ("c()", "a()", "b()")])
     assert [edit.effect for edit in edits] == [Effect(("If",), deeper=1), Effect(deeper=1), Effect(deeper=1)]
     expected = f"if ok:\n    a(){newline}    b()  # why{newline}    c(){newline}"
-    assert apply(text, resolved(text, edits)) == expected
+    assert replaced(text, resolved(text, edits)) == expected
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
     Raises:
         Exception: one of the fixes is wrong, or they don't go together.
     """
-    from devicefix.rewrite.edits import apply, joined, resolved
+    from devicefix.rewrite.edits import joined, replaced, resolved
     from devicefix.rewrite.selfcheck import check
 
     source = devices.facts.source
@@ -140,7 +140,7 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
     edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
     edits = joined(source.text, edits)
     changes = resolved(source.text, edits)
-    output = source.encode(apply(source.text, changes))
+    output = source.encode(replaced(source.text, changes))
     check(source, devices.facts.tree.module, output, edits, changes)
     return output
 

@@ -18,7 +18,16 @@ class ConflictError(Exception):
     """Two edits overlap, and neither is inside the other."""
 
 
-def apply(text: str, changes: Iterable[Change]) -> str:
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """Return a text with edits made: inner ones first, outer ones on the result.
+
+    Raises:
+        ConflictError: Two edits cross, or replace the same characters.
+    """
+    return replaced(text, resolved(text, joined(text, edits)))
+
+
+def replaced(text: str, changes: Iterable[Change]) -> str:
     """Return a text with changes made that neither nest nor overlap."""
     parts, at = [], 0
     for start, end, new in changes:
@@ -113,12 +122,12 @@ def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:
         for edit in edits:
             if edit.removal is not None:
                 removals[edit.removal.block].append(edit)
-        replaced: dict[int, Edit | None] = {}
+        changed: dict[int, Edit | None] = {}
         for first, *others in removals.values():
             assert first.removal is not None
             if first.removal.size == 1 + len(others):
-                instead = replaced[id(first)] = first.removal.instead
-                replaced.update((id(edit), None) for edit in others if edit.start < instead.end)
-        if not replaced:
+                instead = changed[id(first)] = first.removal.instead
+                changed.update((id(edit), None) for edit in others if edit.start < instead.end)
+        if not changed:
             return edits
-        edits = [new for edit in edits if (new := replaced.get(id(edit), edit)) is not None]
+        edits = list(filter(None, (changed.get(id(edit), edit) for edit in edits)))

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Edit, Effect, SelfCheckError, Span
-from devicefix.rewrite.edits import Change, apply, joined, resolved
+from devicefix.rewrite.edits import Change, joined, replaced, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _TOKEN = re.compile(
@@ -55,7 +55,7 @@ def check(
         rewritten = parse(new.text)
     except (DecodeError, SyntaxError, ValueError) as problem:
         raise SelfCheckError(f"would not parse: {problem}") from problem
-    if new.text != apply(source.text, changes):
+    if new.text != replaced(source.text, changes):
         raise SelfCheckError("differs outside of the fixes")
     _Comparison(source, new, edits, changes).compare(module, rewritten)
     for change in changes:

@@ -86,7 +86,10 @@ class GuardedMove(Rule):
             return
         use = self._device(node, node.test)
         if use is not None:
-            edits = collapsed(self.context, node.body, use), Edit(*self.context.source.span(node), first_choice)
+            edits = (
+                collapsed(self.context, node.body, use),
+                Edit(*self.context.source.span(node), first_choice),
+            )
             fix = Fix(edits, needs=use.needs)
             yield self.finding(node, "this choice does nothing but move: use `.to(device)`", fix)
 
