@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
+    from devicefix.files.text import Source
     from devicefix.rules.dispatch import Table
 
 
@@ -98,7 +99,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
     found = sorted(_visit(context, tables(on, RANKS)), key=by_position)
-    return _unless_deep(facts, found), context.devices
+    return _unless_comments_go(facts.source, _unless_deep(facts, found)), context.devices
 
 
 @lru_cache(maxsize=1)
@@ -135,7 +136,7 @@ def _in_data(finding: Finding) -> Finding:
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     """Return the findings without the fixes that would change code that is nested too deeply."""
-    from devicefix.rewrite.edits import may_be_too_deep, too_deep
+    from devicefix.rewrite.parsing import may_be_too_deep, too_deep
 
     text = facts.source.text
     changed = {
@@ -147,10 +148,29 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     }
     if not any(may_be_too_deep(text[start:end]) for start, end in changed):
         return findings
-    deep = changed.intersection(map(facts.source.span, too_deep(facts.tree.module)))
+    deep = list(map(facts.source.span, too_deep(facts.tree.module)))
+    hopeless = {
+        (start, end) for start, end in changed if any(start <= first and last <= end for first, last in deep)
+    }
     return [
         each.unfixed("since the code is nested too deeply")
-        if each.fix and any((edit.start, edit.end) in deep for edit in each.fix.edits)
+        if each.fix and any((edit.start, edit.end) in hopeless for edit in each.fix.edits)
+        else each
+        for each in findings
+    ]
+
+
+def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding]:
+    """Drop the fixes that would lose a comment inside an expression."""
+    if not any(
+        "#" in source.text[edit.start : edit.end] for each in findings if each.fix for edit in each.fix.edits
+    ):
+        return findings
+    from devicefix.rewrite.selfcheck import loses_comment
+
+    return [
+        each.unfixed("since a comment inside would be lost: move it first")
+        if each.fix and loses_comment(source, each.fix.edits)
         else each
         for each in findings
     ]

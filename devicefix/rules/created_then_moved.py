@@ -323,7 +323,7 @@ def _made_there(device: str | None) -> Callable[[str], str]:
     def new(text: str) -> str:
         import libcst as cst
 
-        from devicefix.rewrite.edits import on_call, with_keyword
+        from devicefix.rewrite.calls import on_call, with_keyword
 
         there = [device] if device else []
 

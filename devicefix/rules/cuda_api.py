@@ -11,7 +11,7 @@ from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rewrite.edits import moved
+from devicefix.rewrite.calls import moved
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.functions import Functions

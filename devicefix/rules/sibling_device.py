@@ -9,7 +9,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import KEEPERS, MAKERS, is_variable
 from devicefix.facts.values import current_device
 from devicefix.model import Finding
-from devicefix.rewrite.edits import moved
+from devicefix.rewrite.calls import moved
 from devicefix.rules.base import Example, Rule
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
