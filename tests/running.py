@@ -1,4 +1,4 @@
-"""Run a small program as `devicefix verify` runs it, with one watch at a time."""
+"""Helpers that run a small program as `devicefix verify` does, with chosen watches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 
 
 class Ran:
-    """A program that has run: its exit status, its output, and the events of its run."""
+    """A finished program: its exit status, its output, and the events of its run."""
 
     def __init__(self, status: int, output: str, errors: str, events: list[dict[str, Any]]) -> None:
         self.status = status
@@ -26,18 +26,18 @@ class Ran:
         self.events = events
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """The events of one kind."""
+        """Return the events of one kind."""
         return [event for event in self.events if event["kind"] == kind]
 
 
 def run_program(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
-    """Run a program in a folder of its own, under a plan without rewriting.
+    """Run a program under a plan that rewrites nothing.
 
     Args:
-        folder: where to put the program; its lines count from the first line of `code`.
-        code: the program, which may be indented.
-        arguments: its arguments.
-        plan: fields of the plan.
+        folder: the folder to put the program into.
+        code: the program, which may be indented. Its first line that is not empty is line 1.
+        *arguments: the arguments of the program.
+        **plan: fields of the plan.
     """
     (folder / "run").mkdir(exist_ok=True)
     script = folder / "program.py"
@@ -58,5 +58,6 @@ def run_program(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
         capture_output=True,
         text=True,
         timeout=120,
+        check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr, list(read(made.events)))

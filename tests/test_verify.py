@@ -1,4 +1,4 @@
-"""`devicefix verify`, run as a user runs it: real programs, real torch, real processes."""
+"""End-to-end tests of `devicefix verify`, with real programs and processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if __name__ == "__main__":
 
 
 class Verified:
-    """What one call of `devicefix verify` gave."""
+    """The result of one call of `devicefix verify`."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.status = done.returncode
@@ -58,7 +58,7 @@ class Verified:
         return run
 
     def requests(self) -> list[tuple[str, int, int]]:
-        """Where CUDA was asked for, and how often."""
+        """Return the file, line and count of each request for CUDA."""
         return [
             (Path(each["place"]["file"]).name, each["place"]["line"], each["count"])
             for each in self.run["requests"]
@@ -87,6 +87,7 @@ class Folder:
             text=True,
             input=stdin,
             timeout=120,
+            check=False,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         ours = re.search(
@@ -105,10 +106,10 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-# --- the rewritten program runs, and nothing is written -------------------------------------------------
+# --- programs that run rewritten in memory ------------------------------------------------------------
 
 
-def test_a_tied_program_passes_and_no_file_is_left_behind(folder: Folder) -> None:
+def test_a_cuda_program_passes_and_no_file_is_left_behind(folder: Folder) -> None:
     folder.write(net=NET, train=TRAIN)
     before = sorted(folder.content())
     done = folder.verify("train.py")
@@ -127,8 +128,8 @@ def test_the_summary_is_short(folder: Folder) -> None:
     assert len(lines) < 8
 
 
-def test_the_program_sees_itself_as_ever(folder: Folder) -> None:
-    """Its name, file, arguments, path, source and the lines of its tracebacks."""
+def test_the_program_sees_its_original_self(folder: Folder) -> None:
+    """Test its name, file, arguments, path, source and the lines of its tracebacks."""
     folder.write(
         train="""
         '''Its documentation.'''
@@ -164,7 +165,7 @@ def test_the_program_sees_itself_as_ever(folder: Folder) -> None:
 
 
 def test_every_way_of_running_a_file(folder: Folder) -> None:
-    """Imports, packages, loaders of the program's own, runpy, and import hooks beside ours."""
+    """Test imports, packages, the program's own loaders, `runpy`, and other import hooks."""
     (folder.path / "pkg").mkdir()
     tied = "import torch\ndef f():\n    return torch.ones(1).cuda()\n"
     folder.write(one=tied, two=tied, three=tied + "result = f()\n", **{"pkg/__init__": "", "pkg/four": tied})
@@ -274,7 +275,7 @@ def test_torchrun(folder: Folder) -> None:
     assert len(done.run["ran"]) == 2
 
 
-def test_scripted_functions_are_rewritten_too(folder: Folder) -> None:
+def test_scripted_functions_are_rewritten(folder: Folder) -> None:
     folder.write(
         train="""
         import torch
@@ -309,7 +310,7 @@ def test_in_a_scratch_copy_the_program_writes_elsewhere(folder: Folder) -> None:
 # --- planted faults --------------------------------------------------------------------------------------
 
 
-def test_a_tie_that_was_left_is_explained(folder: Folder) -> None:
+def test_a_remaining_request_is_explained(folder: Folder) -> None:
     folder.write(net=NET, train=TRAIN)
     done = folder.verify("--ignore", "DF101", "train.py")
     assert (done.status, done.report["verdict"]) == (1, "fail")
@@ -370,7 +371,7 @@ torch.save(torch.ones(1), 'cuda.pt')
 """
 
 
-def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) -> None:
+def test_every_kind_of_request_is_found_even_if_its_error_is_caught(folder: Folder) -> None:
     folder.write(train=KINDS, save=SAVE)
     subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
     done = folder.verify("--select", "DF901", "--no-copies", "train.py")
@@ -380,7 +381,7 @@ def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) ->
 
 
 @pytest.mark.slow
-def test_keep_going_meets_them_all(folder: Folder) -> None:
+def test_keep_going_finds_all_requests(folder: Folder) -> None:
     folder.write(
         train=KINDS.replace("    except Exception:\n        pass", "    finally:\n        pass"), save=SAVE
     )
@@ -390,7 +391,7 @@ def test_keep_going_meets_them_all(folder: Folder) -> None:
     assert {line for _, line, _ in done.requests()} == REQUESTS
 
 
-def test_a_librarys_own_requests_are_told_apart(folder: Folder) -> None:
+def test_requests_of_a_library_do_not_fail_the_run(folder: Folder) -> None:
     library = folder.path / "site-packages" / "probing.py"
     library.parent.mkdir()
     library.write_text("import torch\ntry:\n    torch.cuda.current_device()\nexcept Exception:\n    pass\n")
@@ -430,7 +431,7 @@ def test_steps_stop_a_program_that_catches_everything(folder: Folder) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_left_running_after_the_timeout(folder: Folder) -> None:
-    """Neither children nor what has left its parents and its group, as daemons do."""
+    """Test children, and processes that leave their parents and group, as daemons do."""
     folder.write(
         train="""
         import os, signal, subprocess, sys, time
@@ -528,17 +529,16 @@ def test_bad_arguments_are_trouble(arguments: list[str], message: str, folder: F
 @pytest.mark.parametrize(
     "arguments", [["verify", "train.py"], ["rewrite", "-i", "--verify", "python train.py"]]
 )
-def test_what_only_verify_needs_is_asked_for_in_one_line(
-    package: str, arguments: list[str], folder: Folder
-) -> None:
+def test_a_missing_package_is_one_line_of_error(package: str, arguments: list[str], folder: Folder) -> None:
     folder.write(train="import torch\nx = y.cuda()\n")
     code = f"import sys; sys.modules[{package!r}] = None; from devicefix.cli import main; main({arguments!r})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder.path, capture_output=True, text=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Error: verify needs {package}: pip install 'devicefix[verify]'\n"
 
 
-def test_a_python_that_is_not_there_is_trouble(folder: Folder) -> None:
+def test_a_missing_python_is_trouble(folder: Folder) -> None:
     folder.write(train="pass\n")
     done = folder.verify("--python", "/not/there", "train.py")
     assert (done.status, done.errors) == (2, "Error: /not/there: No such file or directory\n")
@@ -549,12 +549,12 @@ def test_a_command_without_python_is_trouble(folder: Folder) -> None:
     assert (done.status, done.report["verdict"]) == (2, "trouble")
 
 
-def test_a_module_that_is_missing_is_a_failure(folder: Folder) -> None:
+def test_a_missing_module_is_a_failure(folder: Folder) -> None:
     done = folder.verify("-m", "not_there_at_all")
     assert done.status == 1 and "exit status 1" in done.report["reason"]
 
 
-def test_interrupted_it_leaves_nothing_running(folder: Folder) -> None:
+def test_nothing_is_left_running_after_an_interrupt(folder: Folder) -> None:
     folder.write(train="import time\nopen('started', 'w')\ntime.sleep(600)\n")
     mark = f"mark-{os.getpid()}-{time.time()}"
     command = [sys.executable, "-m", "devicefix", "verify", "train.py", mark]
@@ -579,6 +579,7 @@ def rewrite(folder: Folder, command: str, *arguments: str) -> subprocess.Complet
         text=True,
         stdin=subprocess.DEVNULL,
         timeout=120,
+        check=False,
         env={**os.environ},
     )
 
@@ -591,7 +592,7 @@ def test_rewrite_writes_what_passes(folder: Folder) -> None:
     assert "verify: pass" in done.stdout and "Fixed 2 findings" in done.stdout
 
 
-def test_rewrite_leaves_every_byte_where_it_fails(folder: Folder) -> None:
+def test_rewrite_writes_nothing_if_the_run_fails(folder: Folder) -> None:
     folder.write(net=NET, train=TRAIN + "\n    open('written', 'w')\n    raise SystemExit(5)\n")
     before = folder.content()
     done = rewrite(folder, f"{sys.executable} train.py")
@@ -601,7 +602,7 @@ def test_rewrite_leaves_every_byte_where_it_fails(folder: Folder) -> None:
 
 
 @pytest.mark.slow
-def test_rewrite_takes_the_steps_asked_for_as_enough(folder: Folder) -> None:
+def test_rewrite_accepts_a_run_that_reached_the_limit_on_steps(folder: Folder) -> None:
     folder.write(net=NET, train=TRAIN.replace("range(5)", "range(10**9)"))
     done = rewrite(folder, f"{sys.executable} train.py", "--steps", "2")
     assert done.returncode == 0, done
@@ -610,5 +611,5 @@ def test_rewrite_takes_the_steps_asked_for_as_enough(folder: Folder) -> None:
 
 def test_rewrite_needs_in_place_to_verify(folder: Folder) -> None:
     command = [sys.executable, "-m", "devicefix", "rewrite", "--verify", "true"]
-    done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "--verify goes with --in-place" in done.stderr

@@ -56,7 +56,7 @@ def error(kind: str, message: str, *frames: tuple[str, int]) -> dict[str, Any]:
 @pytest.fixture
 def program() -> Program:
     fixes = {"/home/me/train.py": [3, 8], "/home/me/net.py": [5]}
-    return Program(("/home/me",), {path: "/tmp/0.py" for path in fixes}, fixes)
+    return Program(("/home/me",), dict.fromkeys(fixes, "/tmp/0.py"), fixes)
 
 
 # --- the verdict ---------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_there_is_no_advice_without_a_failure() -> None:
 
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
-    """A report with something in every section."""
+    """Return a report with something in every section."""
     monkeypatch.chdir(tmp_path)
     file = str(tmp_path / "train.py")
     Path(file).write_text("one\ntwo\nthree\n")
