@@ -60,7 +60,7 @@ def test_standard_input_reaches_the_program(folder: ProgramFolder) -> None:
     ("arguments", "message"),
     [
         (["missing.py"], "missing.py: no such file"),
-        (["--memory", "lots", "train.py"], "no size such as 8G"),
+        (["--memory", "lots", "train.py"], "is not a size such as 8G"),
         (["-m", "-c", "train"], "cannot be used together"),
         ([], "Missing argument"),
     ],
@@ -158,4 +158,4 @@ def test_rewrite_accepts_a_run_that_reached_the_limit_on_steps(folder: ProgramFo
 
 def test_rewrite_needs_in_place_to_verify(folder: ProgramFolder) -> None:
     done = devicefix("rewrite", "--verify", "true", cwd=folder.path)
-    assert done.returncode == 2 and "--verify goes with --in-place" in done.stderr
+    assert done.returncode == 2 and "--verify needs --in-place" in done.stderr

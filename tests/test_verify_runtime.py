@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devicefix.verify.compare.streams import streams_of
@@ -28,6 +28,9 @@ from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.state import Machine
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Site, Sites
+
+# A busy machine makes no test fail.
+QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # --- lines ---------------------------------------------------------------------------------------------
 
@@ -50,6 +53,7 @@ def test_origins(old: str, new: str, expected: list[int]) -> None:
     assert lines.origins(old.split(), new.split()) == expected
 
 
+@QUIET
 @given(TEXT, TEXT)
 def test_origins_ascend_and_stay_in_the_file(old: list[str], new: list[str]) -> None:
     found = lines.origins(old, new)
@@ -58,6 +62,7 @@ def test_origins_ascend_and_stay_in_the_file(old: list[str], new: list[str]) -> 
     assert all(1 <= origin <= max(len(old), 1) for origin in found)
 
 
+@QUIET
 @given(TEXT)
 def test_origins_of_an_unchanged_text_are_its_own_lines(text: list[str]) -> None:
     assert lines.origins(text, text) == list(range(1, len(text) + 1))
@@ -360,6 +365,7 @@ def test_a_file_that_does_not_parse_means_no_device(tmp_path: Path) -> None:
 FLOATS = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
+@QUIET
 @given(FLOATS, FLOATS, st.sampled_from([0.0, 1e-5, 0.1]))
 def test_closeness_is_symmetric_and_agrees_with_numpy(one: float, other: float, tolerance: float) -> None:
     assert is_close(one, other, tolerance) == is_close(other, one, tolerance)
