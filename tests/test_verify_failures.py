@@ -109,7 +109,7 @@ def test_nothing_is_left_running_after_an_interrupt(folder: ProgramFolder) -> No
     while not (folder.path / "started").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"Traceback" not in errors
     assert not [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or [])]
