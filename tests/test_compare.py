@@ -218,7 +218,7 @@ def test_forks_with_the_same_name() -> None:
 
 
 def draw(number: int, op: str = "normal_", device: str = "cuda:0") -> Event:
-    place = {"file": "train.py", "line": 10 * number}
+    place: dict[str, Any] = {"file": "train.py", "line": 10 * number}
     return event("draw", number=number, device=device, op=op, numel=4, **place)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running import run_program
@@ -367,7 +368,7 @@ def marked(lines: list[str], mark: str) -> int | None:
 
 
 @pytest.fixture(scope="module")
-def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
     """For each hazard, return the reports between its lines, and then the expected report."""
     source = program(HAZARDS)
     ran = run_program(tmp_path_factory.mktemp("hazards"), source)
@@ -375,7 +376,7 @@ def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[ob
     assert not ran.of("trouble")
     lines = source.split("\n")
     starts = [number for number, line in enumerate(lines, 1) if line.startswith("def case")] + [len(lines)]
-    found = {}
+    found: dict[str, list[tuple[Any, ...]]] = {}
     for name, (start, end) in zip(HAZARDS, pairwise(starts), strict=True):
         found[name] = [
             (e["what"], e["moved"]["line"], e["changed"] and e["changed"]["line"])
@@ -389,7 +390,7 @@ def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[ob
 
 @pytest.mark.parametrize("name", HAZARDS)
 def test_a_hazard_is_reported_once_with_its_lines(
-    hazards: dict[str, list[tuple[object, ...]]], name: str
+    hazards: dict[str, list[tuple[Any, ...]]], name: str
 ) -> None:
     *found, expected = hazards[name]
     assert found == [expected]

@@ -12,7 +12,7 @@ import pytest
 
 from devicefix.config.settings import Settings
 from devicefix.verify import against_cuda, runs, session
-from devicefix.verify.program import Program
+from devicefix.verify.program import New, Program
 from devicefix.verify.runs import Result, Task
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import Verdict
@@ -87,7 +87,7 @@ def compared(folder: Path, rewritten: str) -> Report:
     task = Task(
         [sys.executable, "program.py"], folder, folder, (folder,), compare=True, scratch=True, copies=False
     )
-    new = (str(program), (rewritten.strip() + "\n").encode(), [])
+    new: New = (str(program), (rewritten.strip() + "\n").encode(), [])
     return session.verify(task, Settings(), lambda *_: None, [new])
 
 

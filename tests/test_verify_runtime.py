@@ -222,6 +222,7 @@ def test_a_placeholder_does_nothing() -> None:
 
 # --- copies --------------------------------------------------------------------------------------------
 
+TENSOR: Any = torch.Tensor  # whose attributes are descriptors
 BASE = torch.zeros(4, 6)
 REGIONS = {
     "all": BASE,
@@ -291,9 +292,9 @@ def test_the_move_between_two_replicas_is_the_one_on_the_path() -> None:
         (torch.zeros_like, Kind.LOOKS),
         (torch.Tensor.new_zeros, Kind.LOOKS),
         (torch.Tensor.detach, Kind.DETACHES),
-        (torch.Tensor.data.__get__, Kind.DETACHES),
-        (torch.Tensor.data.__set__, Kind.ALTERS),
-        (torch.Tensor.device.__get__, Kind.DEVICE),
+        (TENSOR.data.__get__, Kind.DETACHES),
+        (TENSOR.data.__set__, Kind.ALTERS),
+        (TENSOR.device.__get__, Kind.DEVICE),
         (torch.Tensor.cpu, Kind.MOVES),
         (torch.as_tensor, Kind.MOVES),
         (torch.Tensor.numpy, Kind.EXPORTS),
@@ -308,7 +309,7 @@ def test_kinds_of_functions(function: Any, kind: Kind) -> None:
 
 def test_names_of_functions() -> None:
     assert name_of(torch.Tensor.add) == "add"
-    assert name_of(torch.Tensor.grad.__set__) == "grad"
+    assert name_of(TENSOR.grad.__set__) == "grad"
     assert name_of(object()) == ""  # type: ignore[arg-type]
 
 
