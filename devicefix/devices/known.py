@@ -49,8 +49,6 @@ class BoundDevices:
 
     def _find(self, scope: Scope) -> Iterator[str]:
         for name, bindings in tuple(scope.bindings.items()):
-            for binding in bindings:
-                self.facts.tree.look_into(binding.node)
             values = [binding.value for binding in bindings]
             if any(value is None for value in values):
                 continue

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devicefix.facts.comments import UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import may_matter
+from devicefix.facts.prefilter import lines_that_matter, may_matter
 from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding, Result
 
@@ -71,20 +71,11 @@ def matters(data: bytes, settings: Settings) -> bool:
 
 @lru_cache(maxsize=1)
 def _words(settings: Settings) -> tuple[bytes, ...]:
-    """What the rules that are on look for, besides what every run looks for."""
+    """Return the words that the selected rules look for, besides those that every run looks for."""
     from devicefix.rules.registry import RULES
 
     on = (rule for code, rule in RULES.items() if rule.words and settings.enabled(code, rule.default))
     return tuple(word for rule in on for word in rule.words)
-
-
-@cache
-def _words_of_plugins() -> re.Pattern[str] | None:
-    """What the rules that plugins bring look for; the facts know the words of ours."""
-    from devicefix.rules.registry import PLUGINS
-
-    words = {word.decode() for plugin in PLUGINS for rule in plugin.rules for word in rule.words}
-    return re.compile("|".join(map(re.escape, sorted(words)))) if words else None
 
 
 def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Result:
@@ -194,8 +185,6 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.registry import RULES
 
     facts = facts.informed(project.is_integer_option, project.is_flag)
-    if (words := _words_of_plugins()) is not None:
-        facts.tree.look_for(words)
     context = Context(facts.source, facts, project, path, settings)
     table: dict[type[ast.AST], list[tuple[Visit, bool]]] = {}
     for code, rule in RULES.items():
@@ -209,11 +198,12 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
 def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
-    for node in tuple(tree.nodes):
+    lines = lines_that_matter(tree.text, _words(context.settings))
+    for node in tree.nodes_at([0, *lines]):  # 0: the module itself
         visits = table.get(type(node))
         if visits is None:
             continue
-        string = tree.strings.get(node)
+        string = tree.f_string(node)
         handled = node in context.handled
         for visit, sees_handled in visits:
             if handled and not sees_handled:

@@ -36,7 +36,7 @@ class Guards:
         self.asked: set[int] = set()  # the flags, by their bindings, that are being asked about
         self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.known: dict[ast.AST, bool] = {}
-        self.flags: dict[tuple[int, int, int], bool] = {}
+        self.flags: dict[tuple[int, int], bool] = {}
         self.arms: dict[tuple[ast.AST, bool], bool] = {}
         self.behind: dict[ast.AST, set[ast.expr]] = {}
         self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
@@ -134,11 +134,7 @@ class Guards:
         if not isinstance(node, ast.FunctionDef):
             return False
         tests = (each for each in node.body if isinstance(each, ast.If) and _ends_falsely(each.body[-1]))
-        return any(map(self._not_with, tests))
-
-    def _not_with(self, node: ast.If) -> bool:
-        self.facts.tree.look_into(node)
-        return self.implies(node.test, False)
+        return any(self.implies(each.test, False) for each in tests)
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
         """`a if t else b` is true only with CUDA: each arm is, or is never true, or is never taken."""
@@ -189,7 +185,7 @@ class Guards:
         if not bindings:
             return False
         flag = id(bindings)
-        key = flag, depth, self.facts.tree.bound
+        key = flag, depth
         if key in self.flags:
             return self.flags[key]
         if flag in self.asked or len(self.asked) == _FLAGS:
@@ -264,7 +260,7 @@ class Guards:
         """The functions that torch calls only once CUDA is in use."""
         return {
             argument.id
-            for node in self.facts.tree.nodes
+            for node in self.facts.tree.nodes_with("_lazy_call")
             if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_lazy_call")
             for argument in node.args
             if isinstance(argument, ast.Name)
@@ -300,7 +296,6 @@ class Guards:
     def _leaves(self, statement: ast.stmt) -> bool:
         if not isinstance(statement, ast.If) or statement.orelse:
             return False
-        self.facts.tree.look_into(statement)
         return self.implies(statement.test, False) and returns(statement.body)
 
 

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from devicefix.facts.guards import Guards
-from devicefix.facts.scopes import Binding, Scope, Tree, dotted
+from devicefix.facts.scopes import Binding, Scope, dotted
+from devicefix.facts.tree import Tree
 from devicefix.files.text import Source
 
 Question = Callable[[str], bool]
@@ -43,7 +44,6 @@ class Facts:
         self.guards = Guards(self)
         self._resolved: dict[ast.expr, str | None] = {}
         self._answers: dict[tuple[Any, ...], Any] = {}
-        self._answered_in = 0
 
     @classmethod
     def read(cls, data: bytes) -> Facts:
@@ -74,18 +74,11 @@ class Facts:
             about: what it is about; of bindings all, as the tree holds them.
             more: what else the answer depends on.
         """
-        self._forget_what_is_outdated()
         key = question, id(about), *more  # what it is about lives as long as the tree
         if key not in self._answers:
             self._answers[key] = question(self, about, *more)
         answer: Answer = self._answers[key]
         return answer
-
-    def _forget_what_is_outdated(self) -> None:
-        if self._answered_in != self.tree.bound:  # what a name stands for can change with each one
-            self._answers.clear()
-            self._resolved.clear()
-            self._answered_in = self.tree.bound
 
     def bindings(self, node: ast.expr) -> Sequence[Binding]:
         """What a name, or a dotted path such as `args.cuda`, is bound to in this module.
@@ -110,7 +103,6 @@ class Facts:
         `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for what is
         no import, or an attribute of one.
         """
-        self._forget_what_is_outdated()
         if node not in self._resolved:
             self._resolved[node] = self._stands_for(node, _HOPS)
         return self._resolved[node]
@@ -155,21 +147,16 @@ class Facts:
     @cached_property
     def _torch_from_star(self) -> bool:
         """`torch` is used and bound nowhere: a star import brings it."""
-        bound = any("torch" in scope.bindings for scope in self.tree.scopes.values())
-        return not bound and bool(self.tree.star_imports) and "torch" in self.tree.loads
+        if not self.tree.star_imports or any("torch" in scope.bindings for scope in self.tree.scopes.values()):
+            return False
+        return any(self.tree.scope(node).lookup("torch") is None for node in self.tree.reads("torch"))
 
     def taken(self, name: str) -> bool:
         """Whether binding a new name in the module's scope would change what something means."""
         return (
             name in self.tree.root.bindings
             or name in self.tree.declared_elsewhere
-            or (name in self.tree.loads and not self._bound_wherever_read(name))
-        )
-
-    def _bound_wherever_read(self, name: str) -> bool:
-        return not any(
-            isinstance(node, ast.Name) and node.id == name and self.tree.scope(node).lookup(name) is None
-            for node in self.tree.nodes
+            or any(self.tree.scope(node).lookup(name) is None for node in self.tree.reads(name))
         )
 
     def shadowed(self, name: str, node: ast.AST) -> Scope | None:
@@ -193,7 +180,7 @@ class Facts:
     def options(self) -> frozenset[tuple[str, str]]:
         """The command line's options that this module declares, each with its type."""
         found: set[tuple[str, str]] = set()
-        for node in self.tree.nodes:
+        for node in self.tree.nodes_with("add_argument"):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if node.func.attr == "add_argument":
                     found.update((name, _option_type(node)) for name in option_names(node))
@@ -204,8 +191,6 @@ def _assigned(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
     """The bindings of a name, whose values are then known; none if one is a parameter or an import."""
     if any(each.parameter or each.imported for each in bindings):
         return ()
-    for each in bindings:
-        facts.tree.look_into(each.node)
     return bindings
 
 

@@ -183,8 +183,6 @@ class SiblingDevice(Rule):
         given = [name for name in plain if self._stays(name, function)]
         if not given:
             return None
-        for each in ast.walk(function):
-            self.facts.tree.look_into(each)
         made = self._outermost(node)
         name = self._name(made)
         for each in ast.walk(function):

@@ -63,7 +63,6 @@ class Copies:
                 continue
             if ".cpu(" not in self._facts.source.code(last):
                 continue
-            self._facts.tree.look_into(last)
             for expression in contents(last.value):
                 copy = _written_out(self._facts, expression)
                 if copy is not None and any(

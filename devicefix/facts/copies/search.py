@@ -79,7 +79,6 @@ class _Search:
             if self._may_copy(owner):
                 flow = self._bodies.flow(owner)
                 for point in filter(self._copies_at, flow.points):
-                    self._facts.tree.look_into(point.node)
                     yield from self._kept(flow, point)
                     yield from self._changed_at_once(flow, point)
 
