@@ -330,10 +330,10 @@ def _only_asks(statement: ast.stmt) -> bool:
 
 
 def _all_count_gpus(facts: Facts, bindings: Sequence[Binding], depth: int) -> bool:
-    """Whether a name is bound to nothing but the number of GPUs, and 0."""
-    return all(
-        each.value is not None and (_falsy(each.value) or facts.guards.counts_gpus(each.value, depth))
-        for each in bindings
+    """Return whether a name is bound to the number of GPUs, and to nothing else but what is false."""
+    counts = [binding.value for binding in bindings if binding.value is None or not _falsy(binding.value)]
+    return bool(counts) and all(
+        value is not None and facts.guards.counts_gpus(value, depth) for value in counts
     )
 
 
