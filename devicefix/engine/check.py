@@ -114,9 +114,19 @@ def look(
         return [finding] if settings.enabled(finding.code) else [], None
     findings = [each for each in found if settings.ignore_noqa or not silenced(source, each, module)]
     if settings.enabled(UNUSED, default=False):
-        findings += unused(source, module, found, settings)
+        findings += unused(source, module, found, _rules(settings))
         findings.sort(key=lambda finding: (finding.line, finding.column, finding.code))
     return findings, devices
+
+
+def _rules(settings: Settings) -> dict[str, bool]:
+    """Return the codes of all rules, true for those that are on."""
+    from devicefix.rules.registry import RULES
+
+    return {
+        code: settings.target in rule.targets and settings.enabled(code, rule.default)
+        for code, rule in RULES.items()
+    }
 
 
 def settle(result: Result, data: bytes, settings: Settings, project: Project) -> Result:

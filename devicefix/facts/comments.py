@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from devicefix.config.keys import nearest
+from devicefix.facts.module import parse
 from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Fix
 
@@ -170,8 +172,6 @@ def add(data: bytes, findings: Iterable[Finding]) -> Added:
         data: the file's bytes.
         findings: what was found in it.
     """
-    from devicefix.facts import parse
-
     findings = list(findings)
     unchanged = Added(data, 0, findings)
     try:
@@ -227,14 +227,16 @@ def may_be_unused(data: bytes, settings: Settings) -> bool:
     return (b"noqa" in data or b"NOQA" in data) and settings.enabled(UNUSED, default=False)
 
 
-def unused(source: Source, module: ast.Module, found: list[Finding], settings: Settings) -> Iterator[Finding]:
-    """The comments that name codes of ours which are not found on their lines.
+def unused(
+    source: Source, module: ast.Module, found: list[Finding], rules: Mapping[str, bool]
+) -> Iterator[Finding]:
+    """Report the comments that name codes of devicefix which are not found on their lines.
 
     Args:
         source: the file's text.
         module: its syntax tree.
         found: what was found in it, silenced or not.
-        settings: which rules are on: of others nothing is known.
+        rules: all codes, true for those that are on. Nothing is reported of the others.
     """
     if not any(_OURS.match(code) for codes in _silencing(source).values() if codes for code in codes):
         return
@@ -243,23 +245,18 @@ def unused(source: Source, module: ast.Module, found: list[Finding], settings: S
         directive = _directive(source, line, comment)
         if directive is None or UNUSED in directive.codes:
             continue
-        idle = {code: why for code in directive.codes if (why := _idle(code, line, used, settings))}
+        idle = {code: why for code in directive.codes if (why := _idle(code, line, used, rules))}
         if idle:
             place = *source.position(directive.start), *source.position(directive.end)
             message = "; ".join(idle.values())
             yield Finding(UNUSED, f"Unused `noqa`: {message}", *place, _without(source, directive, set(idle)))
 
 
-def _idle(code: str, line: int, used: set[tuple[int, str]], settings: Settings) -> str | None:
-    """Why a code does nothing in a line, None if it does or is not ours to judge."""
-    from devicefix.config.keys import nearest
-    from devicefix.rules.registry import RULES
-
-    rule = RULES.get(code)
-    if rule is None:
-        return f"no rule has the code {code!r}{nearest(code, RULES)}" if _OURS.fullmatch(code) else None
-    on = settings.target in rule.targets and settings.enabled(code, rule.default)
-    return f"{code} is not found here" if on and (line, code) not in used else None
+def _idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, bool]) -> str | None:
+    """Return why a code does nothing in a line, None if it does or is another tool's."""
+    if code in rules:
+        return f"{code} is not found here" if rules[code] and (line, code) not in used else None
+    return f"no rule has the code {code!r}{nearest(code, rules)}" if _OURS.fullmatch(code) else None
 
 
 def _without(source: Source, directive: _Directive, codes: set[str]) -> Fix:
