@@ -7,7 +7,7 @@ those of single rules, `Rule.words`, are arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 # -- files ---------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ def lines_with(text: str, word: str) -> list[int]:
 
 def lines_with_name(text: str, name: str) -> list[int]:
     """Return the lines, from 1 and in order, that hold a name, and not only as a part of another."""
-    return sorted(set(_lines(text, _names(text, name))))
+    return _lines(text, _names(text, name))
 
 
 def _imported_from_cuda(text: str) -> set[str]:
@@ -116,12 +116,13 @@ def _in_names(character: str) -> bool:
     return character == "_" or character.isalnum()
 
 
-def _lines(text: str, places: Collection[int] | Iterator[int]) -> list[int]:
-    """Return the line of each place."""
+def _lines(text: str, places: Iterable[int]) -> list[int]:
+    """Return the lines, from 1 and in order, in which some places are."""
     lines: list[int] = []
     line, before = 1, 0
     for at in sorted(places):
         line += text.count("\n", before, at)
         before = at
-        lines.append(line)
+        if not lines or line != lines[-1]:
+            lines.append(line)
     return lines
