@@ -145,7 +145,13 @@ def test_bound(code: str, bound: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("code", "cleared"),
-    [("x.clear()", {"x"}), ("del x", {"x"}), ("del x[0]", {"x"}), ("del x.y[:]", {"x.y"}), ("x.pop()", set())],
+    [
+        ("x.clear()", {"x"}),
+        ("del x", {"x"}),
+        ("del x[0]", {"x"}),
+        ("del x.y[:]", {"x.y"}),
+        ("x.pop()", set()),
+    ],
 )
 def test_cleared(code: str, cleared: set[str]) -> None:
     assert set(flow_of(code).clearers) == cleared
@@ -158,7 +164,14 @@ def test_own_nodes_leave_out_what_runs_later() -> None:
 
 @pytest.mark.parametrize(
     ("code", "path"),
-    [("a", "a"), ("a.b.c", "a.b.c"), ("a['b'].c", "a['b'].c"), ("a[0]", None), ("a.data", None), ("a()", None)],
+    [
+        ("a", "a"),
+        ("a.b.c", "a.b.c"),
+        ("a['b'].c", "a['b'].c"),
+        ("a[0]", None),
+        ("a.data", None),
+        ("a()", None),
+    ],
 )
 def test_path_of(code: str, path: str | None) -> None:
     assert path_of(ast.parse(code, mode="eval").body) == path

@@ -46,9 +46,9 @@ def test_may_matter(text: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["cuda", "CUDA", "my_device", "gpus", "load(", "x.to(", "nccl", "pin_memory", "nvtx", "apex", "Rank", "Tensor",
-     "backend", "Variable(", "volatile", ".data", "add_argument", "accelerator", "Stream", "Event", ".record",
-     "elapsed", "synchronize", "BatchNorm"],
+    ["cuda", "CUDA", "my_device", "gpus", "load(", "x.to(", "nccl", "pin_memory", "nvtx", "apex", "Rank",
+     "Tensor", "backend", "Variable(", "volatile", ".data", "add_argument", "accelerator", "Stream", "Event",
+     ".record", "elapsed", "synchronize", "BatchNorm"],
 )  # fmt: skip
 def test_lines_that_matter(word: str) -> None:
     assert lines_that_matter(f"x\n{word} {word}\ny\n\n z {word}") == [2, 5]

@@ -33,7 +33,14 @@ def test_candidates(module: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("module", "expected"),
-    [("m", "/p/a/m.py"), (".m", "/p/a/m.py"), ("..m", "/p/m.py"), ("a.m", "/p/a/m.py"), ("a", None), ("z", None)],
+    [
+        ("m", "/p/a/m.py"),
+        (".m", "/p/a/m.py"),
+        ("..m", "/p/m.py"),
+        ("a.m", "/p/a/m.py"),
+        ("a", None),
+        ("z", None),
+    ],
 )
 def test_find_the_nearest(module: str, expected: str | None) -> None:
     found = project(m="x = 1", a__m="x = 1", a__b="x = 1").find("/p/a/b.py", module)
@@ -41,7 +48,10 @@ def test_find_the_nearest(module: str, expected: str | None) -> None:
 
 
 def test_own_cuda() -> None:
-    files = project(a="class A:\n    def cuda(self): ...\n", b="class B(a.A): ...\nclass C(B): ...\nclass D(E): ...\nx = C()")
+    files = project(
+        a="class A:\n    def cuda(self): ...\n",
+        b="class B(a.A): ...\nclass C(B): ...\nclass D(E): ...\nx = C()",
+    )
     assert files.has_own_cuda()
     assert [files.is_cuda_class(name) for name in "ABCDE"] == [True, True, True, False, False]
     assert files.holds_cuda_object("x")
@@ -56,7 +66,9 @@ def test_subclasses_are_followed_through_files_without_cuda() -> None:
 
 
 def test_integer_options() -> None:
-    files = project(a="p.add_argument('--x', type=int)\np.add_argument('--y', type=int)", b="p.add_argument('--y')")
+    files = project(
+        a="p.add_argument('--x', type=int)\np.add_argument('--y', type=int)", b="p.add_argument('--y')"
+    )
     assert files.is_integer_option("x")
     assert not files.is_integer_option("y")
 

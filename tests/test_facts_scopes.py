@@ -22,7 +22,8 @@ def place(tree: Tree, name: str) -> ast.Name:
 
 def values(scope: Scope, name: str) -> list[str | None]:
     """Return the values that a name is bound to."""
-    return [binding.value and ast.unparse(binding.value) for binding in scope.bindings.get(name, [])]
+    found = [binding.value for binding in scope.bindings.get(name, [])]
+    return [None if value is None else ast.unparse(value) for value in found]
 
 
 @pytest.mark.parametrize(

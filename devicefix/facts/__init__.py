@@ -1,4 +1,4 @@
-"""What is known of one module before any rule looks at it."""
+"""The facts of a module: scopes, values, guards and control flow, for rules to ask."""
 
 from devicefix.facts.guards import ASKS, AVAILABLE, of_any_count, refuses, returns
 from devicefix.facts.module import Facts, parse

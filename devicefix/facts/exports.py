@@ -1,4 +1,4 @@
-"""What the other files of a project need to know of one."""
+"""What one file exports to the others of its project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicefix.files.text import DecodeError
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the other files of a project need to know of one.
+    """What one file exports to the others of its project.
 
     Attributes:
         path: where the file is.
@@ -93,7 +93,7 @@ _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
 
 
 def passed_through(data: bytes, path: str) -> Summary | None:
-    """What a file that does not matter itself imports, and its classes: found without parsing it."""
+    """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
     imports: set[str] = set()
     for module, names, plain in _IMPORT.findall(data):
@@ -116,12 +116,12 @@ def passed_through(data: bytes, path: str) -> Summary | None:
 
 
 def defines_cuda(node: ast.ClassDef) -> bool:
-    """Whether a class has a method `cuda` of its own."""
+    """Return whether a class defines a method `cuda`."""
     return any(isinstance(each, ast.FunctionDef) and each.name == "cuda" for each in node.body)
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
-    """The statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
+    """Return the statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
     if "CUDA_VISIBLE_DEVICES" not in facts.source.text:
         return []
     first = min(
@@ -143,7 +143,7 @@ _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(s
 
 
 def _forks(data: bytes) -> bool:
-    """Whether a module starts processes that get a copy of this one's memory.
+    """Return whether a module starts processes that get a copy of this one's memory.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
     """
@@ -186,7 +186,7 @@ def _imports(facts: Facts) -> Iterable[str]:
 
 
 def _flags(facts: Facts) -> dict[str, bool]:
-    """The attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
+    """Return the attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
     found: dict[str, bool] = {}
     for path, bindings in tuple(facts.tree.attributes.items()):
         start, _, name = path.rpartition(".")

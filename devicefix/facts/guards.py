@@ -1,4 +1,4 @@
-"""Which tests say that there is CUDA, and which code runs only where one of them holds."""
+"""Guards: tests that imply that CUDA is available, and the code that runs only under one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FLAGS = 20  # how many flags to follow that are set where others are true
 
 
 class Guards:
-    """Answers, for one module, whether a test or a place implies that CUDA is available."""
+    """The guards of one module."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts: Facts = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
@@ -41,8 +41,8 @@ class Guards:
         self.behind: dict[ast.AST, set[ast.expr]] = {}
         self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
 
-    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:
-        """Whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
+    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)
+        """Return whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
         if depth == 0:
             return False
         match test:
@@ -67,8 +67,8 @@ class Guards:
                 return truth and self._flag(test, depth)
         return False
 
-    def settled(self, test: ast.expr) -> bool | None:
-        """What a test is on every machine with CUDA: true, false, or None where that depends on more."""
+    def settled(self, test: ast.expr) -> bool | None:  # noqa: PLR0911 (one case a kind of node)
+        """Return the value of a test on every machine with CUDA, None where it depends on more."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 inner = self.settled(operand)
@@ -96,7 +96,7 @@ class Guards:
         return None
 
     def refusal(self, node: ast.If) -> list[ast.stmt] | None:
-        """The branch of an `if` that refuses to run without CUDA, and is never taken with it."""
+        """Return the branch of an `if` that refuses to run without CUDA, and is never taken with it."""
         answer = self.settled(node.test)
         if answer is None:
             return None
@@ -104,7 +104,7 @@ class Guards:
         return branch if branch and refuses(branch) else None
 
     def is_guarded(self, node: ast.AST) -> bool:
-        """Whether `node` is evaluated only where CUDA is available."""
+        """Return whether `node` is evaluated only where CUDA is available."""
         answer = False
         inside: list[ast.AST] = []
         for child, parent in self.facts.tree.ancestors(node):
@@ -126,7 +126,7 @@ class Guards:
         return self.facts.resolve(call.func) in _TELLING or self._own_function(call.func)
 
     def _own_function(self, function: ast.expr) -> bool:
-        """Whether a function of the module returns nothing true where there is no CUDA."""
+        """Return whether a function of the module returns nothing true where there is no CUDA."""
         if not isinstance(function, ast.Name):
             return False
         found = self.facts.tree.scope(function).lookup(function.id)
@@ -137,13 +137,15 @@ class Guards:
         return any(self.implies(each.test, False) for each in tests)
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
-        """`a if t else b` is true only with CUDA: each arm is, or is never true, or is never taken."""
+        """Return whether `a if t else b` is true only with CUDA: each arm is, is false, or is not taken."""
         return all(
             _falsy(arm) or self.implies(arm, True, depth) or self.implies(test, taken, depth)
             for arm, taken in ((body, True), (orelse, False))
         )
 
-    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
+    def _compared(  # noqa: PLR0911 (one case a kind of comparison)
+        self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int
+    ) -> bool:
         if isinstance(right, ast.Constant):
             value = right.value
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
@@ -163,13 +165,13 @@ class Guards:
         return False
 
     def _names_type(self, left: ast.expr) -> bool:
-        """`x.device.type`, or a device itself, as the left side of a comparison with its name."""
+        """Return whether a node is `x.device.type`, or a device itself."""
         if isinstance(left, ast.Attribute) and left.attr == "type":
             return True
         return _device_like(left)
 
     def counts_gpus(self, node: ast.expr, depth: int = _DEPTH) -> bool:
-        """Whether an expression is the number of GPUs, or something that is 0 where there are none."""
+        """Return whether an expression is the number of GPUs, or something that is 0 where there are none."""
         if depth == 0:
             return False
         if isinstance(node, ast.Call):
@@ -178,7 +180,7 @@ class Guards:
         return bool(bindings) and self.facts.once(_all_count_gpus, bindings, depth - 1)
 
     def _flag(self, node: ast.expr, depth: int) -> bool:
-        """Whether every value that a flag is ever given is true only where CUDA is available."""
+        """Return whether every value of a flag is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
@@ -211,29 +213,31 @@ class Guards:
         )
 
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
+        """Return whether a node is evaluated only where CUDA is available, judged by its parent alone."""
+        if isinstance(child, ast.stmt):
+            return self._statement_only_with_cuda(child, parent)
         match parent:
-            case ast.If() | ast.While():
-                if isinstance(child, ast.stmt) and self._arm(parent, child.lineno <= parent.body[-1].lineno):
-                    return True
             case ast.IfExp(test=test, body=body):
-                if child is not test and self.implies(test, child is body):
-                    return True
+                return child is not test and self.implies(test, child is body)
             case ast.BoolOp():
-                if child in self._behind(parent):
-                    return True
+                return child in self._behind(parent)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                if not isinstance(child, ast.comprehension):
-                    tests = [test for generator in parent.generators for test in generator.ifs]
-                    if any(map(self.implies, tests)):
-                        return True
+                tests = (test for generator in parent.generators for test in generator.ifs)
+                return not isinstance(child, ast.comprehension) and any(map(self.implies, tests))
+        return False
+
+    def _statement_only_with_cuda(self, child: ast.stmt, parent: ast.AST) -> bool:
+        if isinstance(parent, (ast.If, ast.While)):
+            if self._arm(parent, child.lineno <= parent.body[-1].lineno):
+                return True
         if any(map(self._skips, getattr(child, "decorator_list", ()))):
             return True
         if isinstance(child, ast.FunctionDef) and child.name in self._waiting:
             return True
-        return isinstance(child, ast.stmt) and self._left_before(child, parent)
+        return self._left_before(child, parent)
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
-        """Whether the body, or what is behind `else`, runs only where CUDA is available."""
+        """Return whether the body, or the `else` branch, runs only where CUDA is available."""
         key = node, truth
         answer = self.arms.get(key)
         if answer is None:
@@ -245,11 +249,11 @@ class Guards:
         return answer
 
     def _behind(self, node: ast.BoolOp) -> set[ast.expr]:
-        """The values of an `and`, or an `or`, that are evaluated only where one before them implies CUDA."""
+        """Return the values of an `and` or `or` after the first one that implies CUDA."""
         found = self.behind.get(node)
         if found is None:
-            tells = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
-            first = next((index for index, answer in enumerate(tells) if answer), len(node.values))
+            implied = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
+            first = next((index for index, answer in enumerate(implied) if answer), len(node.values))
             found = set(node.values[first + 1 :])
             if not self.supposed:
                 self.behind[node] = found
@@ -257,7 +261,7 @@ class Guards:
 
     @cached_property
     def _waiting(self) -> set[str]:
-        """The functions that torch calls only once CUDA is in use."""
+        """Return the functions that torch calls only once CUDA is in use."""
         return {
             argument.id
             for node in self.facts.tree.nodes_with("_lazy_call")
@@ -267,7 +271,7 @@ class Guards:
         }
 
     def _skips(self, decorator: ast.expr) -> bool:
-        """A decorator of a test that keeps it from running without CUDA."""
+        """Return whether a decorator skips a test where there is no CUDA."""
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
         if isinstance(decorator, ast.Call) and decorator.args:
             short = name.rpartition(".")[2].lower()
@@ -278,14 +282,14 @@ class Guards:
         return bool(_SKIPS.search(name))
 
     def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
-        """Whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
+        """Return whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
         for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
             if isinstance(block, list) and block and block[0].lineno <= statement.lineno <= block[-1].lineno:
                 return statement.lineno > self._left_in(block)
         return False
 
     def _left_in(self, block: list[ast.stmt]) -> int:
-        """The line behind which a block goes on only where CUDA is available."""
+        """Return the line of the statement that leaves a block where there is no CUDA."""
         line = self.left.get(id(block))
         if line is None:
             line = next((each.lineno for each in block if self._leaves(each)), 1 << 30)
@@ -300,7 +304,7 @@ class Guards:
 
 
 def returns(body: Sequence[ast.stmt]) -> bool:
-    """Whether a block ends by leaving what it is part of, other than by refusing to go on."""
+    """Return whether a block ends with a return, break, continue or skip."""
     last = body[-1]
     if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
         return True
@@ -310,7 +314,7 @@ def returns(body: Sequence[ast.stmt]) -> bool:
 
 
 def refuses(body: Sequence[ast.stmt]) -> bool:
-    """Whether a block does nothing but raise an error or end the program, and tell why."""
+    """Return whether a block only raises an error or ends the program, perhaps with a message."""
     *others, last = body
     if not all(isinstance(each, (ast.Expr, ast.Assign)) or _only_asks(each) for each in others):
         return False
@@ -322,7 +326,7 @@ def refuses(body: Sequence[ast.stmt]) -> bool:
 
 
 def _only_asks(statement: ast.stmt) -> bool:
-    """Whether a statement does something only where there is CUDA, such as a fix has put under that guard."""
+    """Return whether a statement is guarded by a question for a device, as fixes guard statements."""
     if not isinstance(statement, ast.If) or statement.orelse:
         return False
     name = dotted(statement.test.func) if isinstance(statement.test, ast.Call) else None
@@ -338,19 +342,19 @@ def _all_count_gpus(facts: Facts, bindings: Sequence[Binding], depth: int) -> bo
 
 
 def _ends_falsely(last: ast.stmt) -> bool:
-    """Whether a block ends by returning nothing true, or by an error."""
+    """Return whether a block ends with a false value or an error."""
     if isinstance(last, ast.Return):
         return last.value is None or _falsy(last.value)
     return isinstance(last, ast.Raise)
 
 
 def _backend_in_use(node: ast.expr) -> bool:
-    """`torch.distributed.get_backend()`: NCCL can only be in use where there is CUDA."""
+    """Return whether a node is `torch.distributed.get_backend()`: NCCL needs CUDA."""
     return isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("get_backend")
 
 
 def of_any_count(op: ast.cmpop, value: int) -> bool | None:
-    """What `n op value` is for every n from 1 up, or None where that depends on n."""
+    """Return what `n op value` is for every n from 1 up, or None where that depends on n."""
     match op:
         case ast.Gt() | ast.NotEq() if value == 0:
             return True
@@ -364,7 +368,7 @@ def of_any_count(op: ast.cmpop, value: int) -> bool | None:
 
 
 def _at_least_one(op: ast.cmpop, value: int, truth: bool) -> bool:
-    """Whether `n op value` being true (or false) means that n is not 0."""
+    """Return whether `n op value` being true (or false) means that n is not 0."""
     match op:
         case ast.Gt() | ast.NotEq():
             return truth and (value >= 0 if isinstance(op, ast.Gt) else value == 0)
@@ -382,7 +386,7 @@ def _falsy(node: ast.expr) -> bool:
 
 
 def _device_like(node: ast.expr) -> bool:
-    """A name or attribute that is called a device, or `str(...)` of one."""
+    """Return whether a node is a name or attribute that is called a device, or `str(...)` of one."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
         return _device_like(node.args[0])
     name = dotted(node)

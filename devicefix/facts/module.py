@@ -20,6 +20,10 @@ Answer = TypeVar("Answer")
 _HOPS = 4  # how many names to follow from one to the next: `a = torch`, `b = a`
 
 
+def _unknown(name: str) -> bool:  # noqa: ARG001 (a Question)
+    return False
+
+
 class Facts:
     """Facts of one module, gathered on demand.
 
@@ -34,8 +38,8 @@ class Facts:
         self,
         source: Source,
         module: ast.Module,
-        is_option: Question = lambda name: False,
-        is_flag: Question = lambda name: False,
+        is_option: Question = _unknown,
+        is_flag: Question = _unknown,
     ) -> None:
         self._is_option = is_option
         self.is_flag = is_flag
@@ -47,7 +51,7 @@ class Facts:
 
     @classmethod
     def read(cls, data: bytes) -> Facts:
-        """The facts of a module, by its bytes.
+        """Read the facts of a module from its bytes.
 
         Raises:
             DecodeError, SyntaxError, ValueError, RecursionError, MemoryError: they are no module's.
@@ -56,7 +60,7 @@ class Facts:
         return cls(source, parse(source.text))
 
     def informed(self, is_option: Question, is_flag: Question) -> Facts:
-        """The facts of the same module where more is known of others; the tree is shared."""
+        """Return these facts with answers from the other files; the tree is shared."""
         more = copy(self)
         more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
         more._answers = {}
@@ -65,7 +69,7 @@ class Facts:
     def once(
         self, question: Callable[..., Answer], about: Scope | Sequence[Binding], *more: object
     ) -> Answer:
-        """The answer to a question about a scope, or about all bindings of a name: worked out once.
+        """Return the answer to a question about a scope, or about all bindings of a name, from a cache.
 
         A name may be bound, and asked about, in thousands of places.
 
@@ -81,7 +85,7 @@ class Facts:
         return answer
 
     def bindings(self, node: ast.expr) -> Sequence[Binding]:
-        """What a name, or a dotted path such as `args.cuda`, is bound to in this module.
+        """Return the bindings of a name, or of a dotted path such as `args.cuda`, in this module.
 
         Empty where that can't be known: a parameter, an import, a builtin, an attribute of one.
         """
@@ -93,12 +97,12 @@ class Facts:
         return self.once(_assigned, found) if found else ()
 
     def value(self, node: ast.expr) -> ast.expr | None:
-        """The one expression that a name is bound to, or None."""
+        """Return the one expression that a name is bound to, or None."""
         bindings = self.bindings(node)
         return bindings[0].value if len(bindings) == 1 else None
 
     def resolve(self, node: ast.expr) -> str | None:
-        """The dotted name that an expression stands for, by the module's imports.
+        """Return the dotted name that an expression stands for, by the module's imports.
 
         `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for what is
         no import, or an attribute of one.
@@ -127,15 +131,15 @@ class Facts:
         return None
 
     def call(self, node: ast.AST, *names: str) -> bool:
-        """Whether a node is a call of one of the functions with these full names."""
+        """Return whether a node is a call of one of the functions with these full names."""
         return isinstance(node, ast.Call) and self.resolve(node.func) in names
 
     def is_guarded(self, node: ast.AST) -> bool:
-        """Whether a node is evaluated only where CUDA is available."""
+        """Return whether a node is evaluated only where CUDA is available."""
         return self.guards.is_guarded(node)
 
     def torch_name(self, node: ast.AST) -> str | None:
-        """What torch is called at a place, None where it is not imported there."""
+        """Return the name of torch at a place, None where it is not imported there."""
         here = self.tree.scope(node)
         for scope in here.chain():
             name = self.once(_torch_in, scope)
@@ -146,13 +150,15 @@ class Facts:
 
     @cached_property
     def _torch_from_star(self) -> bool:
-        """`torch` is used and bound nowhere: a star import brings it."""
-        if not self.tree.star_imports or any("torch" in scope.bindings for scope in self.tree.scopes.values()):
+        """Return whether a star import brings `torch`, which is read and bound nowhere."""
+        if not self.tree.star_imports or any(
+            "torch" in scope.bindings for scope in self.tree.scopes.values()
+        ):
             return False
         return any(self.tree.scope(node).lookup("torch") is None for node in self.tree.reads("torch"))
 
     def taken(self, name: str) -> bool:
-        """Whether binding a new name in the module's scope would change what something means."""
+        """Return whether a new name in the module's scope would clash with one that is there."""
         return (
             name in self.tree.root.bindings
             or name in self.tree.declared_elsewhere
@@ -160,12 +166,12 @@ class Facts:
         )
 
     def shadowed(self, name: str, node: ast.AST) -> Scope | None:
-        """The scope inside the module that binds a name as seen from a place, if one does."""
+        """Return the scope inside the module that binds a name as seen from a place, if one does."""
         found = self.tree.scope(node).lookup(name)
         return None if found is None or found[0].is_module else found[0]
 
     def is_integer_option(self, name: str) -> bool:
-        """Whether an attribute is an option of the command line that is always an int."""
+        """Return whether an attribute is an option of the command line that is always an int."""
         kinds = self._kinds_of_options.get(name)
         return kinds == {"int"} or (not kinds and self._is_option(name))
 
@@ -178,7 +184,7 @@ class Facts:
 
     @cached_property
     def options(self) -> frozenset[tuple[str, str]]:
-        """The command line's options that this module declares, each with its type."""
+        """Return the command line's options that this module declares, each with its type."""
         found: set[tuple[str, str]] = set()
         for node in self.tree.nodes_with("add_argument"):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -187,15 +193,15 @@ class Facts:
         return frozenset(found)
 
 
-def _assigned(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
-    """The bindings of a name, whose values are then known; none if one is a parameter or an import."""
+def _assigned(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:  # noqa: ARG001 (for `once`)
+    """Return the bindings of a name; none if one is a parameter or an import."""
     if any(each.parameter or each.imported for each in bindings):
         return ()
     return bindings
 
 
 def _import_of(facts: Facts, bindings: Sequence[Binding]) -> str | None:
-    """What a name stands for that is bound by imports."""
+    """Return the dotted name that a name bound by imports stands for."""
     imported = {each.imported for each in bindings if each.imported}
     # `import model` and then `model = model.Net()`: not the module any more.
     if not imported or not all(each.imported or _missing(facts, each) for each in bindings):
@@ -204,7 +210,7 @@ def _import_of(facts: Facts, bindings: Sequence[Binding]) -> str | None:
 
 
 def _torch_in(facts: Facts, scope: Scope) -> str | None:
-    """What torch is called in a scope, None where it does not import it."""
+    """Return the name that a scope imports torch by, or None."""
     for name, bindings in scope.bindings.items():
         if any(each.imported == "torch" for each in bindings) and _import_of(facts, bindings) == "torch":
             return name
@@ -212,7 +218,7 @@ def _torch_in(facts: Facts, scope: Scope) -> str | None:
 
 
 def _missing(facts: Facts, binding: Binding) -> bool:
-    """`torch = None` or the like, which stands in for an import that failed."""
+    """Return whether a binding such as `torch = None` replaces an import that failed."""
     caught = isinstance(facts.tree.parents.get(binding.node), ast.ExceptHandler)
     return caught or (isinstance(binding.value, ast.Constant) and not binding.value.value)
 
@@ -223,7 +229,7 @@ def _option_type(call: ast.Call) -> str:
 
 
 def option_names(call: ast.Call) -> list[str]:
-    """The attribute names that `add_argument("--local-rank", "-r")` may lead to."""
+    """Return the attribute names that `add_argument("--local-rank", "-r")` may lead to."""
     names = [each.value for each in call.args if isinstance(each, ast.Constant)]
     names += [
         each.value.value
@@ -234,7 +240,7 @@ def option_names(call: ast.Call) -> list[str]:
 
 
 def parse(text: str) -> ast.Module:
-    """The syntax tree of a module; warnings about its string literals are its author's affair."""
+    """Return the syntax tree of a module, without warnings about its string literals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text)

@@ -38,14 +38,16 @@ class Scope:
 
     @property
     def is_class(self) -> bool:
+        """Whether this is the scope of a class."""
         return isinstance(self.node, ast.ClassDef)
 
     @property
     def is_module(self) -> bool:
+        """Whether this is the scope of the module."""
         return self.parent is None
 
     def chain(self) -> Iterator[Scope]:
-        """The scopes in which a name used here is looked up, inner to outer."""
+        """Return the scopes in which a name used here is looked up, inner to outer."""
         scope: Scope | None = self
         while scope is not None:
             if scope is self or not scope.is_class:
@@ -53,7 +55,7 @@ class Scope:
             scope = scope.parent
 
     def lookup(self, name: str) -> tuple[Scope, list[Binding]] | None:
-        """The nearest scope that binds a name, and all places there that do."""
+        """Return the nearest scope that binds a name, and all places there that do."""
         for scope in self.chain():
             if name in scope.bindings and name not in scope.elsewhere:
                 return scope, scope.bindings[name]
@@ -72,7 +74,7 @@ class Scope:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """`a.b.c` for such an attribute chain or name, else None."""
+    """Return `a.b.c` for such an attribute chain or name, else None."""
     names = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -84,7 +86,7 @@ def dotted(node: ast.AST) -> str | None:
 
 
 def with_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    """The parameters of a function, each with its default."""
+    """Return the parameters of a function, each with its default."""
     plain = [*arguments.posonlyargs, *arguments.args]
     missing = len(plain) - len(arguments.defaults)
     yield from zip(plain, [*[None] * missing, *arguments.defaults], strict=True)

@@ -37,8 +37,8 @@ _FIELDS = {kind: _fields(kind) for kind in _KINDS}
 _HEADER = {kind: tuple(name for name in names if name not in _BLOCKS) for kind, names in _FIELDS.items()}
 _INSIDE = {kind: tuple(name for name in names if name in _BLOCKS) for kind, names in _FIELDS.items()}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_OPENING = {ast.Lambda, *COMPREHENSIONS}
-_BINDING = {ast.NamedExpr, ast.comprehension}  # the parts of expressions that bind names
+# The parts of expressions that bind names, open a scope, or mark what is inside them.
+_SPECIAL = {ast.NamedExpr, ast.comprehension, ast.Lambda, *COMPREHENSIONS, ast.JoinedStr}
 
 
 class _Parents(dict[ast.AST, ast.AST]):
@@ -97,8 +97,8 @@ class Tree:
         self._strings: dict[ast.AST, ast.JoinedStr] = {}
         self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
         self._reads: dict[str, list[ast.expr]] = {}
-        # The statements in the order of the source, the first and last lines of their headers, and the nodes of
-        # these, None where they have not been walked.
+        # The statements in the order of the source, the first and last lines of their headers, and the nodes
+        # of these, None where they have not been walked.
         self._statements: list[ast.AST] = []
         self._first: list[int] = []
         self._last: list[int] = []
@@ -263,12 +263,8 @@ class Tree:
             if node is not statement:
                 kind = type(node)
                 fields = _FIELDS[kind]
-                if kind in _BINDING:
-                    self._bindings.bind(node, scope)
-                elif kind in _OPENING:
-                    inner = self._open(node, scope)
-                elif isinstance(node, ast.JoinedStr):
-                    self._mark_string(node)
+                if kind in _SPECIAL:
+                    inner = self._enter(node, scope)
             for name in fields:
                 value = getattr(node, name)
                 if value is None:
@@ -282,17 +278,20 @@ class Tree:
                         todo.append((child, into))
         return nodes
 
-    def _open(self, node: ast.AST, scope: Scope) -> Scope:
-        """Open the scope of a lambda or comprehension."""
-        inner = Scope(node, scope)
-        if isinstance(node, ast.Lambda):
-            self._bindings.parameters(node.args, inner)
-        return inner
-
-    def _mark_string(self, string: ast.JoinedStr) -> None:
-        for node in ast.walk(string):
-            if node is not string:
-                self._strings.setdefault(node, string)
+    def _enter(self, node: ast.AST, scope: Scope) -> Scope:
+        """Record what a part of an expression binds, and return the scope inside it."""
+        if isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
+            inner = Scope(node, scope)
+            if isinstance(node, ast.Lambda):
+                self._bindings.parameters(node.args, inner)
+            return inner
+        if isinstance(node, ast.JoinedStr):
+            for part in ast.walk(node):
+                if part is not node:
+                    self._strings.setdefault(part, node)
+        else:
+            self._bindings.bind(node, scope)
+        return scope
 
 
 def _as_read(text: str) -> str:
