@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run `devicefix check` for GitHub: annotations or a SARIF file, a table for the summary, and the outputs.
+# Run `devicefix check`: write annotations or a SARIF file, the job summary, and the action's outputs.
 set -euo pipefail
 
 fail() {
@@ -10,8 +10,8 @@ fail() {
 devicefix="${DEVICEFIX:-devicefix}"
 cd "$GITHUB_WORKSPACE"
 
-# Quotes hold words together, and nothing is expanded.
-words="$(xargs printf '%s\n' <<<"${DEVICEFIX_ARGS:-}")" || fail "the quotes of the input 'args' do not match"
+# Split at white space outside quotes, and expand nothing.
+words="$(xargs printf '%s\n' <<<"${DEVICEFIX_ARGS:-}")" || fail "the input 'args' has unbalanced quotes"
 options=()
 while IFS= read -r word; do
   [[ -z $word ]] || options+=("$word")
@@ -29,7 +29,7 @@ case "${DEVICEFIX_FORMAT:-annotations}" in
     sarif="$RUNNER_TEMP/devicefix.sarif"
     format=(--output-format sarif --output-file "$sarif")
     ;;
-  *) fail "the input 'format' is 'annotations' or 'sarif', not '$DEVICEFIX_FORMAT'" ;;
+  *) fail "the input 'format' must be 'annotations' or 'sarif', not '$DEVICEFIX_FORMAT'" ;;
 esac
 
 check() {
@@ -38,7 +38,7 @@ check() {
 
 status=0
 check --quiet "${format[@]}" || status=$?
-[[ $status -le 1 ]] || fail "devicefix could not do its work (exit status $status), see the log"
+[[ $status -le 1 ]] || fail "devicefix failed with exit status $status; see the log"
 
 table="$(check --quiet --exit-zero --statistics --output-format json)"
 python="$(command -v python3 || command -v python)"

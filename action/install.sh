@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install devicefix into a virtual environment of its own: a version from PyPI, or else the action's own.
+# Install devicefix into a separate virtual environment: a version from PyPI, or the action's own.
 set -euo pipefail
 
 venv="$RUNNER_TEMP/devicefix"

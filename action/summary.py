@@ -1,4 +1,4 @@
-"""Make the statistics of `devicefix check` a table in the job's summary, and print the number of findings."""
+"""Add the statistics of `devicefix check` to the job summary as a table, and print the number of findings."""
 
 import json
 import os

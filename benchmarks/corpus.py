@@ -2,6 +2,8 @@
 
     python benchmarks/corpus.py fetch [DIR]
     python benchmarks/corpus.py report [DIR]
+    python benchmarks/corpus.py compare BASE [DIR ...]
+    python benchmarks/corpus.py comments [DIR ...]
 
 The packages, `corpus.toml` beside this file, are unpacked to DIR/<name>-<version>/ and read as text: nothing
 of them is built, installed, imported or run.
@@ -21,11 +23,15 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import corpus_comments
+import corpus_compare
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+ROOT = Path(__file__).parents[1]
 PINS = Path(__file__).with_name("corpus.toml")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "devicefix-corpus"
 
@@ -114,41 +120,79 @@ def inside(entry: zipfile.ZipInfo, folder: Path) -> Path | None:
     return None if odd or mode not in (0, stat.S_IFREG, stat.S_IFDIR) else folder.joinpath(*name.parts)
 
 
-# --- report ---
+# --- commands ---
 
 
-def report(root: Path, unsafe_fixes: bool, target: str, jobs: int, diff: Path | None) -> int:
-    """Print what devicefix makes of the packages in `root`, and return the exit status."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix, installed or not
+def report(arguments: argparse.Namespace) -> int:
+    """Print what devicefix makes of the corpus."""
+    sys.path.insert(0, str(ROOT))  # the devicefix of this checkout, installed or not
     import corpus_report
 
     from devicefix.config.settings import Settings
 
-    settings = Settings(fix=True, unsafe_fixes=unsafe_fixes, target=target)
-    return corpus_report.report(root, settings, jobs, diff)
+    settings = Settings(fix=True, unsafe_fixes=arguments.unsafe_fixes, target=arguments.target)
+    return corpus_report.report(arguments.dir, settings, arguments.jobs, arguments.diff)
 
 
-def main() -> int:
-    """Run the command that was asked for."""
+def compare(arguments: argparse.Namespace) -> int:
+    """Print what differs between a revision and the working tree."""
+    with corpus_compare.checkout(arguments.base) as tree:
+        old, new = version(arguments, tree), version(arguments, ROOT)
+        return corpus_compare.compare(old, new, arguments.dirs or [CACHE], messages=arguments.messages)
+
+
+def comments(arguments: argparse.Namespace) -> int:
+    """Print the comments that rewriting loses."""
+    return corpus_comments.report(version(arguments, ROOT), arguments.dirs or [CACHE])
+
+
+def version(arguments: argparse.Namespace, tree: Path) -> corpus_compare.Version:
+    """Return the version of devicefix in `tree`, with the options of the command line."""
+    unsafe = ("--unsafe-fixes",) if arguments.unsafe_fixes else ()
+    options = (f"--target={arguments.target}", f"--jobs={arguments.jobs}")
+    return corpus_compare.Version(tree, options, unsafe)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     folder = argparse.ArgumentParser(add_help=False)
     folder.add_argument(
         "dir", nargs="?", type=Path, default=CACHE, help="the corpus (default: in the user's cache)"
     )
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("fetch", parents=[folder], help="download and unpack the packages")
-    figures = commands.add_parser(
-        "report", parents=[folder], help="check and rewrite them, and print the figures"
+    folders = argparse.ArgumentParser(add_help=False)
+    folders.add_argument("dirs", nargs="*", type=Path, help="folders of packages (default: the corpus)")
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--unsafe-fixes", action="store_true", help="apply the unsafe fixes too")
+    options.add_argument("--target", choices=("cuda", "accelerator"), default="cuda", help="as for devicefix")
+    options.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of processes")
+
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = result.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("fetch", parents=[folder], help="download and unpack the packages")
+    command.set_defaults(call=lambda arguments: fetch(arguments.dir))
+    command = commands.add_parser(
+        "report", parents=[folder, options], help="check and rewrite them, and print the figures"
     )
-    figures.add_argument("--unsafe-fixes", action="store_true", help="apply the unsafe fixes too")
-    figures.add_argument("--target", choices=("cuda", "accelerator"), default="cuda", help="as for devicefix")
-    figures.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    figures.add_argument("--diff", type=Path, help="a file to write the rewrites to")
-    arguments = parser.parse_args()
-    if arguments.command == "fetch":
-        fetch(arguments.dir)
-        return 0
-    return report(arguments.dir, arguments.unsafe_fixes, arguments.target, arguments.jobs, arguments.diff)
+    command.add_argument("--diff", type=Path, help="a file to write the rewrites to")
+    command.set_defaults(call=report)
+    command = commands.add_parser(
+        "compare", parents=[options], help="print the findings and rewrites that differ from a revision's"
+    )
+    command.add_argument("base", help="the revision to compare the working tree with, such as `main`")
+    command.add_argument("dirs", nargs="*", type=Path, help="folders of packages (default: the corpus)")
+    command.add_argument("--messages", action="store_true", help="compare the messages too")
+    command.set_defaults(call=compare)
+    command = commands.add_parser(
+        "comments", parents=[folders, options], help="print the comments that rewriting loses"
+    )
+    command.set_defaults(call=comments)
+    return result
+
+
+def main() -> int:
+    """Run the command that was asked for."""
+    arguments = parser().parse_args()
+    return int(arguments.call(arguments) or 0)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from pathlib import Path
 from traceback import extract_tb
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
+from devicefix.engine.file import check_file
 from devicefix.facts.exports import Summary, summarize
 from devicefix.facts.project import Project
 from devicefix.files.text import Source
@@ -167,7 +167,7 @@ def first_run(settings: Settings, project: bytes, file: File) -> Report:
     path, data = file[0], content(file)
     try:
         summarize(data, path)
-        result = run(data, path, settings, unpickled(project))
+        result = check_file(data, path, settings, unpickled(project))
     except Exception as problem:
         seen.faults.append((CRASH, f"{path}: {told(problem)}"))
         return seen
@@ -183,7 +183,7 @@ def second_run(settings: Settings, project: bytes, file: File) -> list[tuple[str
     """Rewrite the result of the first run: nothing may change."""
     path, data = file[0], content(file)
     try:
-        output = run(data, path, settings, unpickled(project)).output
+        output = check_file(data, path, settings, unpickled(project)).output
     except Exception as problem:
         return [(CRASH, f"{path}: on the second run, {told(problem)}")] if file[1] else []
     return [] if output is None else [(UNSTABLE, f"{path}\n{unified(path, data, output)}")]

@@ -25,7 +25,7 @@ from corpus_report import is_definition, lines_of
 from samples import Entry, Verdict, add_sample, entries, interval, parser, place, read_verdicts, write_sheet
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
+from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 from devicefix.files.text import Source
 from devicefix.model import Finding, Result
@@ -36,7 +36,7 @@ ALLOWED = ("right", "wrong-finding", "wrong-message", "wrong-fix")
 
 def findings(root: Path, project: Project, path: Path, data: bytes) -> list[Entry]:
     """The findings in one file, each with its message and the part of the rewrite that is its own."""
-    result = run(data, str(path), Settings(fix=True, unsafe_fixes=True), project)
+    result = check_file(data, str(path), Settings(fix=True, unsafe_fixes=True), project)
     fixed = {id(finding) for finding in result.fixed}
     return [
         Entry(

@@ -47,10 +47,10 @@ from samples import (
 )
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
-from devicefix.facts import Facts, dotted, parse
+from devicefix.engine.file import check_file
+from devicefix.facts import Facts, dotted
 from devicefix.facts.project import Project
-from devicefix.files.text import DecodeError, Source
+from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Finding
 
 VERDICTS = Path(__file__).with_name("verdicts-recall.toml")
@@ -196,7 +196,7 @@ def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes
 
     With a reason in `left_out`, instead the lines that are left off the list for it.
     """
-    findings = run(data, str(path), Settings(fix=True, unsafe_fixes=True), project).findings
+    findings = check_file(data, str(path), Settings(fix=True, unsafe_fixes=True), project).findings
     base, name = place(path, root), str(path)
     numbers = sorted({finding.line for finding in findings})
     found = [Entry(f"{base}:{line}:found", name, line, line, FOUND) for line in numbers]

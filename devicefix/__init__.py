@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from devicefix.config.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from devicefix.api import (
         DevicefixError,
@@ -39,7 +41,6 @@ __all__ = [
     "find_config",
     "rewrite_source",
 ]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

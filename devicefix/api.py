@@ -1,7 +1,7 @@
-"""What `import devicefix` offers: checks and rewrites for other programs.
+"""The Python API: checks and rewrites for other programs.
 
-Its names, arguments and results stay as they are; what they are made of may change with every version. So the
-classes here are not those that the engine works with.
+Its names, arguments and results are stable. The classes here are not the engine's, which may change with
+every version.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AnyStr, Generic, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from devicefix import model as internal
     from devicefix.config.settings import Settings
     from devicefix.model import Outcome
@@ -24,7 +26,7 @@ _UNNAMED = "source.py"
 
 
 class DevicefixError(Exception):
-    """devicefix could not do what it was asked for; the message says why, in one line."""
+    """devicefix could not do its work; the message says why, in one line."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,8 +48,8 @@ class Replacement:
 
     Attributes:
         location: the first character that is replaced.
-        end_location: the one behind the last; the same as `location` where text is only put in.
-        text: what stands there afterwards, with the line ends of the file.
+        end_location: the one after the last; the same as `location` for an insertion.
+        text: the new text, with the line ends of the file.
         cell: the number of the cell in a notebook, from 1; None in other files.
     """
 
@@ -59,14 +61,13 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What to change so that a finding is gone.
+    """The changes that resolve a finding.
 
     Attributes:
         applicability: `"safe"` if nothing changes on a machine with CUDA, `"unsafe"` if something may.
-        replacements: the changes, in the order of the file, none of which overlap. They are complete:
-            imports and definitions that the new code needs are among them. They hold for this fix alone; to
-            make several at once is what `rewrite_source` is for. Empty where the fix of another finding sees
-            to this one as well.
+        replacements: the changes, in the order of the file, without overlaps. They include the imports and
+            definitions that the new code needs. They are for this fix alone; use `rewrite_source` to make
+            several. Empty where the fix of another finding resolves this one as well.
     """
 
     applicability: Literal["safe", "unsafe"]
@@ -80,12 +81,12 @@ class Finding:
     Attributes:
         code: of the rule, such as `"DF101"`.
         name: of the rule, such as `"cuda-call"`.
-        message: what is wrong, in one line.
+        message: what is wrong and what to do, in one line.
         filename: the file, as it was given or found.
-        location: where it begins.
-        end_location: the character behind its last.
-        fix: what to do about it, None where that is up to a person.
-        url: the rule's page, None for a rule that a plugin brings.
+        location: its first character.
+        end_location: the character after its last.
+        fix: None where a person has to decide.
+        url: the rule's page; None for a plugin's rule.
         cell: the number of the cell in a notebook, from 1, whose lines are counted; None in other files.
     """
 
@@ -102,12 +103,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite(Generic[AnyStr]):
-    """What became of a source.
+    """The result of rewriting a source.
 
     Attributes:
-        source: the new source, of the same type as the old one, and equal to it where nothing is fixed.
-        fixed: the findings that the new source has no more, at their places in the old one.
-        remaining: the findings that are left, at their places in the new one.
+        source: the new source, of the same type as the old one, and equal to it if nothing is fixed.
+        fixed: the findings that are fixed, at their places in the old source.
+        remaining: the findings that remain, at their places in the new source.
     """
 
     source: AnyStr
@@ -117,7 +118,7 @@ class Rewrite(Generic[AnyStr]):
 
 @dataclass(frozen=True, slots=True)
 class FileError:
-    """A file that could not be looked at.
+    """A file that could not be checked.
 
     Attributes:
         filename: the file or folder.
@@ -130,11 +131,11 @@ class FileError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found in files.
+    """The findings in files.
 
     Attributes:
         findings: in the order of the files, and within each from its top.
-        files: all files that were looked at, sorted.
+        files: all files that were checked, sorted.
         errors: the files that could not be.
     """
 
@@ -143,50 +144,83 @@ class Report:
     errors: tuple[FileError, ...]
 
 
+class RuleSettings(TypedDict, total=False):
+    """Settings of all functions; as in the configuration, with `_` for `-`. None is the same as no value.
+
+    Attributes:
+        select: codes of the only rules to use, or beginnings of codes.
+        extend_select: codes of rules to use as well.
+        ignore: codes of rules not to use.
+        per_file_ignores: patterns of files, each with the codes of rules not to use there.
+        target: what the program runs on besides the CPU.
+        torch_version: the oldest torch that a rewrite must run with, such as `"2.6"`.
+    """
+
+    select: Sequence[str] | None
+    extend_select: Sequence[str] | None
+    ignore: Sequence[str] | None
+    per_file_ignores: Mapping[str, Sequence[str]] | None
+    target: Target | None
+    torch_version: str | None
+
+
+class RewriteSettings(RuleSettings, total=False):
+    """Settings of `rewrite_source`.
+
+    Attributes:
+        unsafe_fixes: whether to apply fixes that may change a run on CUDA as well.
+    """
+
+    unsafe_fixes: bool | None
+
+
+class PathSettings(RuleSettings, total=False):
+    """Settings of `check_paths`.
+
+    Attributes:
+        jobs: the number of processes, 1 by default. With more than one, `multiprocessing` must be able to
+            start the calling program again: `if __name__ == "__main__":`.
+        exclude: patterns, as in .gitignore, of what to exclude from folders, relative to the current one.
+        extend_exclude: more such patterns.
+        baseline: a file that `devicefix check --write-baseline` created; its findings are not reported.
+        config_files: whether to check YAML, JSON, TOML and shell scripts in folders as well.
+        docs: whether to check blocks of Python in Markdown and reStructuredText in folders as well.
+    """
+
+    jobs: int | None
+    exclude: Sequence[str] | None
+    extend_exclude: Sequence[str] | None
+    baseline: StrPath | None
+    config_files: bool | None
+    docs: bool | None
+
+
 def check_source(
     source: str | bytes,
     *,
     filename: StrPath | None = None,
     config: StrPath | None = None,
-    select: Sequence[str] | None = None,
-    extend_select: Sequence[str] | None = None,
-    ignore: Sequence[str] | None = None,
-    per_file_ignores: Mapping[str, Sequence[str]] | None = None,
-    target: Target | None = None,
-    torch_version: str | None = None,
+    **settings: Unpack[RuleSettings],
 ) -> list[Finding]:
     """Find the ties to CUDA in a source.
 
     Args:
         source: the text, or the bytes of a file, which may declare an encoding.
-        filename: the file that it is or will be: findings tell of it, `per_file_ignores` go by it, and what
-            it imports from files of its project is taken into account. The suffix says what it is: Python, a
-            notebook, a configuration file. None for Python that stands alone: nothing is read then, and
-            findings tell of "source.py".
-        config: a file with settings, such as `find_config` finds. None for the defaults.
-        select: codes of the only rules to use, or beginnings of codes; as all that follow, it goes before
-            what `config` says.
-        extend_select: codes of rules to use as well.
-        ignore: codes of rules not to use.
-        per_file_ignores: patterns of files, each with the codes of rules not to use there.
-        target: what the program is to run on besides the CPU.
-        torch_version: the oldest torch that a rewrite must run with, such as `"2.6"`.
+        filename: the path that the source has or will have. Findings name it, `per_file_ignores` match it,
+            and the files of its project that it imports are read. Its suffix says what it is: Python, a
+            notebook, a configuration file. None for Python that stands alone: no file is read, and findings
+            name "source.py".
+        config: a file with settings, such as `find_config` finds; None for the defaults.
+        settings: override the configuration; see `RuleSettings`.
 
     Returns:
         The findings, from the top of the file. A source that does not parse is a finding, too: DF901.
 
     Raises:
         DevicefixError: the settings cannot be used, or devicefix failed.
+        TypeError: there is no such setting.
     """
-    given = {
-        "select": select,
-        "extend-select": extend_select,
-        "ignore": ignore,
-        "per-file-ignores": per_file_ignores,
-        "target": target,
-        "torch-version": torch_version,
-    }
-    outcome = _outcome(source, filename, _settings(config, given))
+    outcome = _outcome(source, filename, _settings(config, settings, RuleSettings))
     return list(_public(outcome, outcome.result.findings))
 
 
@@ -194,40 +228,26 @@ def rewrite_source(
     source: AnyStr,
     *,
     filename: StrPath | None = None,
-    unsafe_fixes: bool | None = None,
     config: StrPath | None = None,
-    select: Sequence[str] | None = None,
-    extend_select: Sequence[str] | None = None,
-    ignore: Sequence[str] | None = None,
-    per_file_ignores: Mapping[str, Sequence[str]] | None = None,
-    target: Target | None = None,
-    torch_version: str | None = None,
+    **settings: Unpack[RewriteSettings],
 ) -> Rewrite[AnyStr]:
-    """Make a source run on any device, as far as that is safe.
+    """Rewrite a source to run on any device, as far as that is safe.
 
     Args:
         source: as for `check_source`.
         filename: as for `check_source`.
-        unsafe_fixes: whether to apply also what may change a run on CUDA.
-        config: as for `check_source`, and so on.
+        config: as for `check_source`.
+        settings: override the configuration; see `RewriteSettings`.
 
     Returns:
-        The new source, what is fixed in it, and what is left. Who writes a file back should give its bytes,
-        which keep their encoding and their line ends.
+        The new source, what is fixed in it, and what remains. To write a file back, pass its bytes: they keep
+        their encoding and their line ends.
 
     Raises:
         DevicefixError: the settings cannot be used, or devicefix failed.
+        TypeError: there is no such setting.
     """
-    given = {
-        "unsafe-fixes": unsafe_fixes,
-        "select": select,
-        "extend-select": extend_select,
-        "ignore": ignore,
-        "per-file-ignores": per_file_ignores,
-        "target": target,
-        "torch-version": torch_version,
-    }
-    outcome = _outcome(source, filename, _settings(config, given, fix=True))
+    outcome = _outcome(source, filename, replace(_settings(config, settings, RewriteSettings), fix=True))
     result = outcome.result
     return Rewrite(
         source if result.output is None else _like(source, result.output),
@@ -239,65 +259,35 @@ def rewrite_source(
 def check_paths(
     paths: StrPath | Iterable[StrPath],
     *,
-    jobs: int = 1,
     config: StrPath | None = None,
-    select: Sequence[str] | None = None,
-    extend_select: Sequence[str] | None = None,
-    ignore: Sequence[str] | None = None,
-    per_file_ignores: Mapping[str, Sequence[str]] | None = None,
-    exclude: Sequence[str] | None = None,
-    extend_exclude: Sequence[str] | None = None,
-    baseline: StrPath | None = None,
-    config_files: bool | None = None,
-    docs: bool | None = None,
-    target: Target | None = None,
-    torch_version: str | None = None,
+    **settings: Unpack[PathSettings],
 ) -> Report:
     """Find the ties to CUDA in files, as `devicefix check` does. Nothing is written, no cache is kept.
 
     Args:
-        paths: files and folders, or one of them. All files together are taken for the program: what one says
-            of its classes can matter to others.
-        jobs: how many processes to use. With more than one, the calling program must be one that
-            `multiprocessing` can start again: `if __name__ == "__main__":`.
-        config: as for `check_source`, and so on.
-        exclude: patterns as in .gitignore of what to leave out of folders, relative to the current one.
-        extend_exclude: more of them.
-        baseline: a file that `devicefix check --write-baseline` has made; what stands in it is not reported.
-        config_files: whether to look at YAML, JSON, TOML and shell scripts in folders, too.
-        docs: whether to look at blocks of Python in Markdown and reStructuredText in folders, too.
+        paths: files and folders, or one of them. Together they are the program: the classes of one file can
+            matter to others.
+        config: as for `check_source`.
+        settings: override the configuration; see `PathSettings`.
 
     Returns:
-        The findings, the files that were looked at, and those that could not be, such as missing ones.
+        The findings, the files that were checked, and those that could not be, such as missing ones.
 
     Raises:
         DevicefixError: the settings cannot be used.
+        TypeError: there is no such setting.
     """
     from devicefix.config.settings import ConfigError
-    from devicefix.runner import run as runner
     from devicefix.runner.baseline import read, split
+    from devicefix.runner.run import check_files, find_files
 
-    given = {
-        "jobs": jobs,
-        "select": select,
-        "extend-select": extend_select,
-        "ignore": ignore,
-        "per-file-ignores": per_file_ignores,
-        "exclude": exclude,
-        "extend-exclude": extend_exclude,
-        "baseline": baseline and os.fspath(baseline),
-        "config-files": config_files,
-        "docs": docs,
-        "target": target,
-        "torch-version": torch_version,
-    }
-    settings = _settings(config, given)
+    chosen = replace(_settings(config, settings, PathSettings), jobs=settings.get("jobs") or 1)
     trouble: list[OSError] = []
     named = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     try:
-        outcomes = runner.run(runner.find(map(Path, named), settings, trouble.append), settings)
-        if settings.baseline:
-            outcomes = split(outcomes, read(settings.baseline), settings.baseline.parent)
+        outcomes = check_files(find_files(map(Path, named), chosen, trouble.append), chosen)
+        if chosen.baseline:
+            outcomes = split(outcomes, read(chosen.baseline), chosen.baseline.parent)
     except ConfigError as problem:
         raise DevicefixError(str(problem)) from None
     errors = [FileError(str(each.filename), each.strerror or str(each)) for each in trouble]
@@ -310,7 +300,7 @@ def check_paths(
 
 
 def find_config(path: StrPath) -> Path | None:
-    """The file with the settings that are in force at a path: what to give as `config`.
+    """Return the configuration file that applies to a path, to be given as `config`.
 
     Args:
         path: a file or folder.
@@ -319,32 +309,43 @@ def find_config(path: StrPath) -> Path | None:
         The nearest `.devicefix.toml`, `devicefix.toml`, or `pyproject.toml` with a table `[tool.devicefix]`,
         at or above the path; None where there is none.
     """
-    from devicefix.config.settings import find
+    from devicefix.config.load import find
 
     folder = Path(path)
     return find(folder if folder.is_dir() else folder.parent)
 
 
-def _settings(config: StrPath | None, given: Mapping[str, Any], fix: bool = False) -> Settings:
-    from devicefix.config.settings import ConfigError, Settings, load, with_values
+def _settings(config: StrPath | None, given: Mapping[str, Any], allowed: type) -> Settings:
+    from devicefix.config.load import load, with_values
+    from devicefix.config.settings import ConfigError, Settings
+    from devicefix.config.values import Origin, nearest
+    from devicefix.rules import known_codes
 
+    known = allowed.__annotations__
+    for name in given:
+        if name not in known:
+            raise TypeError(f"got an unexpected keyword argument {name!r}{nearest(name, known)}")
+    values = {name.replace("_", "-"): _path_as_text(value) for name, value in given.items()}
     try:
-        below = load(Settings(), Path(config)) if config is not None else Settings()
-        settings = with_values(below, given)
+        below = load(Path(config), known_codes) if config is not None else Settings()
+        settings = with_values(below, values, Origin(Path(), known_codes))
     except ConfigError as problem:
         raise DevicefixError(str(problem)) from None
-    return replace(settings, fix=fix, replacements=True, quiet=True, cache_dir=None)
+    return replace(settings, replacements=True, quiet=True, cache_dir=None)
+
+
+def _path_as_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) -> Outcome:
-    from devicefix.facts.project import Project
     from devicefix.files.text import DecodeError, encoded
-    from devicefix.runner.run import run_one, summaries_of
+    from devicefix.runner.run import check_text
 
     name = os.fspath(filename) if filename is not None else _UNNAMED
     try:
         data = encoded(source) if isinstance(source, str) else source
-        outcome = run_one(data, name, settings, None if filename else Project.of(summaries_of(data, name)))
+        outcome = check_text(data, name, settings, follow_imports=bool(filename))
     except DecodeError as problem:
         raise DevicefixError(f"{name}: {problem}") from None
     if outcome.error:
@@ -353,7 +354,7 @@ def _outcome(source: str | bytes, filename: StrPath | None, settings: Settings) 
 
 
 def _like(source: AnyStr, data: bytes) -> AnyStr:
-    """Bytes as what the source is."""
+    """Return bytes as the type of the source."""
     if isinstance(source, bytes):
         return data
     from devicefix.files.text import Source
@@ -362,7 +363,7 @@ def _like(source: AnyStr, data: bytes) -> AnyStr:
 
 
 def _public(outcome: Outcome, findings: Iterable[internal.Finding]) -> Iterator[Finding]:
-    """Findings of a file as they are shown to the world."""
+    """Yield findings of a file as those of the API."""
     from devicefix.rules.pages import url
     from devicefix.rules.registry import RULES
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+
+
+class SelfCheckError(Exception):
+    """A rewrite would change more than its fixes, or break the file; the message says what is wrong."""
 
 
 class Safety(str, Enum):
@@ -49,16 +54,60 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
-class Fix:
-    """Edits that belong together, and the definitions that they rely on.
+class Import:
+    """An import that a fix needs at the top of the module: `import module`, maybe `as alias`."""
 
-    `needs` are definitions and imports to insert, keys of `Devices`. `replacements` is all of that as plain
-    text, for this fix alone, where the settings ask for it.
+    module: str
+    alias: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The import as a line of code."""
+        return f"import {self.module}" + (f" as {self.alias}" if self.alias else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A line `name = value` that a fix needs, such as that of `device`.
+
+    Attributes:
+        name: The name that the line binds.
+        value: The code of the value.
+        after: The statement that the line follows; None for the beginning of the module or function.
+        function: The function whose body gets the line; None for the module.
+        flag: The code of the flag that chooses between CUDA and the CPU, if one does.
+    """
+
+    name: str
+    value: str
+    after: ast.stmt | None = None
+    function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    flag: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The definition as a line of code, without indentation."""
+        return f"{self.name} = {self.value}"
+
+
+Need = Import | Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that are made together, and what they need.
+
+    Attributes:
+        edits: The edits of the code that was found.
+        safety: Whether the fix is made without `--unsafe-fixes`.
+        needs: Imports and definitions that the new code uses, inserted once for all fixes of the module.
+        replacements: The edits and the insertions as plain text, for this fix alone; empty unless
+            `Settings.replacements` asks for them.
     """
 
     edits: tuple[Edit, ...]
     safety: Safety = Safety.SAFE
-    needs: frozenset[str] = frozenset()
+    needs: frozenset[Need] = frozenset()
     replacements: tuple[Replacement, ...] = ()
 
 

@@ -51,7 +51,7 @@ class Example:
             assert again is None, f"{self}: a second run makes of it\n{again.decode() if again else again}"
 
     def _run(self, text: str, unsafe: bool = False) -> Result:
-        from devicefix.engine.check import run
+        from devicefix.engine.file import check_file
         from devicefix.facts.exports import summarize
         from devicefix.facts.project import Project
         from devicefix.rules.registry import RULES
@@ -64,7 +64,7 @@ class Example:
             target=self.rule.targets[0],
         )
         summary = summarize(data, "module.py")
-        return run(data, "module.py", settings, Project.of([summary] if summary else []))
+        return check_file(data, "module.py", settings, Project.of([summary] if summary else []))
 
     def _codes(self, result: Result) -> set[str]:
         return {finding.code for finding in result.findings}

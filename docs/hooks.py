@@ -1,4 +1,4 @@
-"""The pages that come from the code: one for each rule, the configuration, the command line."""
+"""MkDocs hooks: generate the pages for the rules, the configuration and the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from devicefix.cli import COMMANDS, main
-from devicefix.config.keys import KEYS
+from devicefix.config.settings import KEYS
 from devicefix.rules.base import Changed, Rule
 from devicefix.rules.categories import family
 from devicefix.rules.registry import RULES
@@ -25,7 +25,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """The paths and contents of the generated pages."""
+    """Yield the path and the content of each generated page."""
     yield "rules/index.md", index()
     for rule in RULES.values():
         yield f"rules/{rule.code}.md", page(rule)
@@ -34,57 +34,57 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def index() -> str:
-    """The list of the rules, by family."""
+    """Return the page that lists the rules by family."""
     lines = ["# Rules", "", "`devicefix explain DF101` prints the page of a rule.", ""]
-    before = None
+    previous = None
     for code, rule in RULES.items():
-        if (now := family(code)) != before:
-            lines += ["", f"## {now.name} ({now.prefix})", "", now.summary, ""]
+        if (current := family(code)) != previous:
+            lines += ["", f"## {current.name} ({current.prefix})", "", current.summary, ""]
             lines += ["| Code | Name | Finds | Fix | |", "| --- | --- | --- | --- | --- |"]
-            before = now
+            previous = current
         summary = rule.summary.replace("|", "\\|")
         lines.append(f"| [{code}]({code}.md) | {rule.name} | {summary} | {fixes(rule)} | {when(rule)} |")
     return "\n".join(lines) + "\n"
 
 
 def fixes(rule: type[Rule]) -> str:
-    """Which fixes a rule has, by its examples."""
-    kinds = {"unsafe" if each.unsafe else "safe" for each in rule.MATCHES if each.after is not None}
+    """Return the kinds of fixes that a rule has, according to its examples."""
+    kinds = {"unsafe" if example.unsafe else "safe" for example in rule.MATCHES if example.after is not None}
     return " and ".join(sorted(kinds)) or "none"
 
 
 def when(rule: type[Rule]) -> str:
-    """When a rule is on, where it isn't always."""
+    """Return when a rule is enabled, empty if it always is."""
     if "cuda" not in rule.targets:
         return "with `--target accelerator`"
     return "" if rule.default else "off by default"
 
 
 def page(rule: type[Rule]) -> str:
-    """The page of a rule: its documentation, and its examples."""
+    """Return the page of a rule: its documentation and its examples."""
     notes = [f"Family: {family(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
     text = f"# {rule.name} ({rule.code})\n\n{rule.summary}.\n\n{' · '.join(filter(None, notes))}\n\n"
     text += f"{cleandoc(rule.__doc__ or '')}\n\n## Examples\n\n"
-    return text + "".join(example(each) for each in rule.MATCHES)
+    return text + "".join(map(diff, rule.MATCHES))
 
 
-def example(each: Changed) -> str:
-    """What becomes of an example, as a diff; where it is only reported, the example itself."""
+def diff(example: Changed) -> str:
+    """Return an example as a diff, or its code alone if it has no fix."""
     from difflib import ndiff
 
-    if each.after is None:
-        return f"Reported:\n\n```python\n{each.before}```\n\n"
-    before, after = each.before.splitlines(keepends=True), each.after.splitlines(keepends=True)
-    diff = "".join(line for line in ndiff(before, after) if not line.startswith("?"))
-    return f"{'With `--unsafe-fixes`' if each.unsafe else 'Rewritten'}:\n\n```diff\n{diff}```\n\n"
+    if example.after is None:
+        return f"Reported:\n\n```python\n{example.before}```\n\n"
+    before, after = example.before.splitlines(keepends=True), example.after.splitlines(keepends=True)
+    lines = "".join(line for line in ndiff(before, after) if not line.startswith("?"))
+    return f"{'With `--unsafe-fixes`' if example.unsafe else 'Rewritten'}:\n\n```diff\n{lines}```\n\n"
 
 
 def configuration() -> str:
-    """The keys of the configuration."""
+    """Return the page that describes the keys of the configuration."""
     parts = [
-        "# Configuration\n\nSettings stand in the nearest `devicefix.toml`, or in `[tool.devicefix]` of the"
-        " nearest `pyproject.toml`. An option of the command line takes the place of the key with its name;"
-        " `devicefix config` shows what is in force and where it came from.\n"
+        "# Configuration\n\ndevicefix reads the nearest `devicefix.toml`, or `[tool.devicefix]` in the"
+        " nearest `pyproject.toml`. A command-line option overrides the key with the same name."
+        " `devicefix config` shows each setting and its source.\n"
     ]
     for key in KEYS.values():
         parts.append(f"## {key.name}\n\n{key.summary}\n\n{key.details}\n")
@@ -94,11 +94,11 @@ def configuration() -> str:
 
 
 def commands() -> str:
-    """The commands, each with what its `--help` says."""
+    """Return the page with the `--help` of each command."""
     parts = ["# Command line\n"]
     context = click.Context(main, info_name="devicefix")
     for name in sorted(COMMANDS):
         command: Any = main.get_command(context, name)
-        inner = click.Context(command, info_name=name, parent=context, terminal_width=80)
-        parts.append(f"## {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+        subcontext = click.Context(command, info_name=name, parent=context, terminal_width=80)
+        parts.append(f"## {name}\n\n```text\n{command.get_help(subcontext)}\n```\n")
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""Record what the terminal shows of the main job, as `docs/images/terminal.svg`: `python docs/picture.py`."""
+"""Record a terminal session as `docs/images/terminal.svg`: run `python docs/picture.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ COMMANDS = (
 
 
 def record(width: int = 104) -> str:
-    """The commands and what they print, as SVG; it asks nobody for a font."""
+    """Return the commands and their output as an SVG image that loads no fonts.
+
+    Args:
+        width: the width of the terminal, in characters.
+    """
     console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
     with TemporaryDirectory() as folder:
         (Path(folder) / "train.py").write_text(PROGRAM, encoding="utf-8")
@@ -42,10 +46,10 @@ def record(width: int = 104) -> str:
 
 
 def printed(command: str, folder: str) -> str:
-    """What a command prints on a terminal."""
+    """Return the output of a command on a terminal with colors."""
     environment = {**os.environ, "FORCE_COLOR": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
     words = [sys.executable, "-m", *command.split()]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(words, check=False, cwd=folder, env=environment, capture_output=True, text=True)
     return done.stdout.rstrip("\n")
 
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from devicefix.config.settings import TARGETS, Settings
-from devicefix.engine.check import ROUNDS, look_again, run
-from devicefix.facts import parse
+from devicefix.config.settings import Settings
+from devicefix.config.values import TARGETS
+from devicefix.engine.file import Module
+from devicefix.engine.fix import ROUNDS, fix_once, recheck
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
-from devicefix.files.text import Source
+from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Finding, Result
 
 Look = Callable[[bytes, str, Settings, Project], Result]
@@ -39,11 +40,11 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
         AssertionError: a property does not hold.
         Exception: devicefix failed, which it must not whatever the file holds.
     """
-    first = result = _round(data, settings, run)
+    first = result = _round(data, settings, first_round)
     for _ in range(ROUNDS):
         if result.output is None:
             break
-        after = _round(result.output, settings, look_again)
+        after = _round(result.output, settings, recheck)
         _nothing_is_lost(data, result, after.findings)
         data, result = result.output, after
     else:
@@ -73,7 +74,16 @@ def _round(data: bytes, settings: Settings, look: Look) -> Result:
     return rewritten
 
 
-def run_one(data: bytes, settings: Settings, look: Look = run) -> Result:
+def first_round(data: bytes, path: str, settings: Settings, project: Project) -> Result:
+    """Check a module as `check_file` does, and make the fixes of the first round only."""
+    module = Module(data, path, settings)
+    findings = module.find(project)
+    if module.devices is None or not settings.fix:
+        return Result(path, findings)
+    return fix_once(findings, module.devices, settings)
+
+
+def run_one(data: bytes, settings: Settings, look: Look = first_round) -> Result:
     """What the engine makes of a file that is the whole project."""
     return look(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
 

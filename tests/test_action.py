@@ -99,9 +99,9 @@ def test_paths_and_arguments_are_words(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
-        ({"format": "xml"}, "the input 'format' is 'annotations' or 'sarif', not 'xml'"),
-        ({"args": "--select 'DF1"}, "the quotes of the input 'args' do not match"),
-        ({"args": "--select NO1", "fail_on_findings": "false"}, "devicefix could not do its work"),
+        ({"format": "xml"}, "the input 'format' must be 'annotations' or 'sarif', not 'xml'"),
+        ({"args": "--select 'DF1"}, "the input 'args' has unbalanced quotes"),
+        ({"args": "--select NO1", "fail_on_findings": "false"}, "devicefix failed with exit status 2; see the log"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_fails_the_step(run: Run, inputs: dict[str, str], said: str) -> None:

@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 
 from devicefix.cli import main
 from devicefix.config.globs import matches
-from devicefix.config.settings import Settings, combined
-from devicefix.engine.check import run as engine_run
+from devicefix.config.load import with_options
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
 from devicefix.facts import comments as noqa
 from devicefix.facts.project import Project
 from devicefix.rules.base import Rule
@@ -85,12 +86,12 @@ def test_whatever_is_found_is_silenced_and_nothing_else_changes(rule: type[Rule]
     for example in rule.MATCHES:
         data = example.before.encode()
         settings = Settings(select=("DF",), ignore=("DF001",), target=rule.targets[0])
-        findings = engine_run(data, "module.py", settings, Project()).findings
+        findings = check_file(data, "module.py", settings, Project()).findings
         added = noqa.add(data, findings)
         assert added.left == []
-        assert engine_run(added.data, "module.py", settings, Project()).findings == []
+        assert check_file(added.data, "module.py", settings, Project()).findings == []
         assert ast.dump(ast.parse(added.data)) == ast.dump(ast.parse(data))
-        after = engine_run(added.data, "module.py", Settings(select=("DF001",)), Project()).findings
+        after = check_file(added.data, "module.py", Settings(select=("DF001",)), Project()).findings
         assert [each for each in after if "is not found here" in each.message] == []
 
 
@@ -99,15 +100,15 @@ def test_what_no_comment_silences_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python train.py --device cuda\n")
     done = run("check", "--add-noqa", "--config-files")
     assert (done.exit_code, done.stdout) == (1, "Added 0 noqa directives.\n")
-    hint = "got no comment here: use a baseline or per-file-ignores"
-    assert f"broken.py:2:1: error: DF901 {hint}\n" in done.stderr
-    assert f"run.sh:1:17: error: DF905 {hint}\n" in done.stderr
+    hint = "here; use a baseline or per-file-ignores"
+    assert f"broken.py:2:1: error: no comment can suppress DF901 {hint}\n" in done.stderr
+    assert f"run.sh:1:17: error: no comment can suppress DF905 {hint}\n" in done.stderr
     assert (tmp_path / "run.sh").read_text() == "python train.py --device cuda\n"
 
 
 def test_a_change_that_is_more_than_comments_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b'import torch\nf(x.cuda(), """\n""")\n'
-    findings = engine_run(data, "module.py", Settings(), Project()).findings
+    findings = check_file(data, "module.py", Settings(), Project()).findings
     monkeypatch.setattr(noqa, "comment_line", lambda source, module, line: line)  # inside the string
     assert noqa.add(data, findings) == (data, 0, findings)
 
@@ -145,7 +146,7 @@ def test_a_comment_that_does_nothing_is_not_silenced_by_one(run: Run, tmp_path: 
     (tmp_path / "free.py").write_text("x = 1  # noqa: DF101\n")
     done = run("check", "--add-noqa", "--extend-select", "DF001")
     assert (done.exit_code, done.stdout) == (1, "Added 0 noqa directives.\n")
-    assert done.stderr.startswith("free.py:1:8: error: DF001 ")
+    assert done.stderr.startswith("free.py:1:8: error: no comment can suppress DF001 ")
 
 
 def test_of_rules_that_are_off_nothing_is_unused(run: Run, tmp_path: Path) -> None:
@@ -324,7 +325,7 @@ def test_rules_are_selected_as_ruff_does(
     (tmp_path / "ruff.toml").write_text(f"[lint]\n{keys}")
     given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     output = ruff(*given, "m.py", folder=tmp_path)
-    settings = combined(
+    settings = with_options(
         Settings(**{name.replace("-", "_"): tuple(value) for name, value in file.items()}),
         {name: (value,) for name, value in options.items()},
     )
@@ -371,7 +372,7 @@ def test_per_file_ignores_of_the_file_and_of_the_command_line(run: Run, tmp_path
     assert found("--no-cache", "--extend-exclude", "/b.py") == ["a.py"]
     done = run("check", "--per-file-ignores", "a.py:DF101,DF102")
     assert done.exit_code == 2
-    assert "'DF102' is no pair of a pattern and a code" in done.stderr
+    assert "'DF102' is not a pair of a pattern and a code" in done.stderr
 
 
 def test_extend_exclude_adds_to_exclude_from_its_own_folder(

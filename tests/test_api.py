@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 import devicefix
-from devicefix import Location, Replacement, check_paths, check_source, find_config, rewrite_source
+from devicefix import Location, Replacement, api, check_paths, check_source, find_config, rewrite_source
+from devicefix.config.settings import KEYS
 
 SOURCE = "import torch\n\nx = torch.ones(1).cuda()\n"
 FIXED = """\
@@ -22,7 +24,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 x = torch.ones(1).to(device)
 """
-PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+PAGE = ROOT / "docs" / "api.md"
 
 # A user's program that uses all of it.
 PROGRAM = """
@@ -196,8 +198,32 @@ def test_the_page_names_all_attributes_and_arguments() -> None:
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and function.name in devicefix.__all__:
             arguments = {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)}
+            if isinstance(rest := function.args.kwarg and function.args.kwarg.annotation, ast.Subscript):
+                arguments |= getattr(api, ast.unparse(rest.slice)).__annotations__.keys()
             missing = {each for each in arguments if f"`{each}`" not in PAGE.read_text(encoding="utf-8")}
             assert not missing, (function.name, missing)
+
+
+def test_settings_are_those_of_the_table() -> None:
+    types = {
+        "list[str]": "Sequence[str] | None",
+        "dict[str, list[str]]": "Mapping[str, Sequence[str]] | None",
+        "bool": "bool | None",
+        "int": "int | None",
+        "str": "str | None",
+        "path": "StrPath | None",
+        '"cuda" | "accelerator"': "Target | None",
+    }
+    for settings in (api.RuleSettings, api.RewriteSettings, api.PathSettings):
+        for name, annotation in settings.__annotations__.items():
+            assert annotation.__forward_arg__ == types[KEYS[name.replace("_", "-")].type], name
+
+
+def test_an_unknown_setting_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'selct'; did you mean 'select'"):
+        check_source(SOURCE, selct=["DF1"])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'jobs'"):
+        check_source(SOURCE, jobs=2)  # type: ignore[call-arg]
 
 
 def test_the_rest_is_not_there() -> None:
@@ -211,7 +237,7 @@ def test_the_import_is_cheap() -> None:
         "import sys, devicefix; print(sorted(name for name in sys.modules if name.startswith('devicefix')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['devicefix']\n"
+    assert done.stdout == "['devicefix', 'devicefix.config', 'devicefix.config.version']\n"
 
 
 def test_a_users_program_is_typed(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from helpers import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicefix.cli import main
 from devicefix.config.settings import Settings
-from devicefix.rules.config_file.examine import LARGEST, run
-from devicefix.rules.config_file.languages import is_beside
+from devicefix.files.kinds import Kind, kind_of
+from devicefix.rules.config_file.examine import LARGEST, check
 from devicefix.rules.config_file.shell import makefile_pairs, shell_pairs
 from devicefix.rules.config_file.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 
@@ -25,7 +24,7 @@ READERS = (json_pairs, toml_pairs, yaml_pairs, shell_pairs, makefile_pairs)
 
 def ties(path: str, text: str) -> list[tuple[int, int, str]]:
     """Line, column and code of what is found."""
-    findings = run(dedent(text).encode(), path, Settings()).findings
+    findings = check(dedent(text).encode(), path, Settings()).findings
     assert all(finding.code == "DF905" and finding.fix is None for finding in findings)
     return [(finding.line, finding.column, finding.message.split("`")[1]) for finding in findings]
 
@@ -204,12 +203,12 @@ def test_a_line_or_a_file_can_be_silenced() -> None:
     ],
 )
 def test_what_is_no_text_or_too_large_is_left_alone(path: str, data: bytes) -> None:
-    assert run(data, path, Settings()).findings == []
+    assert check(data, path, Settings()).findings == []
 
 
 @pytest.mark.parametrize("data", [b"device: cuda # \xe9\n", b"# coding: klingon\ndevice: cuda\n"])
 def test_another_encoding_does_not_matter(data: bytes) -> None:
-    assert [finding.message.split("`")[1] for finding in run(data, "a.yaml", Settings()).findings] == [
+    assert [finding.message.split("`")[1] for finding in check(data, "a.yaml", Settings()).findings] == [
         "device: cuda"
     ]
 
@@ -290,16 +289,15 @@ def test_yaml_has_the_pairs_that_a_parser_finds() -> None:
     ],
 )
 def test_which_files(path: str, is_one: bool) -> None:
-    assert is_beside(path) is is_one
+    assert (kind_of(path) is Kind.CONFIG) is is_one
 
 
-def test_the_option_and_the_key_take_them_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_option_and_the_key_take_them_in(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "a.yaml").write_text("device: cuda\n")
     (tmp_path / "b.py").write_text("import torch\n\nx = torch.ones(2).cuda()\n")
 
     def lines(*arguments: str) -> list[str]:
-        done = CliRunner(catch_exceptions=False).invoke(main, arguments)
+        done = cli(*arguments)
         return [line.split(" ")[1] for line in done.stdout.splitlines() if " DF" in line]
 
     assert lines("check") == ["DF101"]
@@ -310,13 +308,13 @@ def test_the_option_and_the_key_take_them_in(tmp_path: Path, monkeypatch: pytest
     assert lines("check") == ["DF905", "DF101"]
     assert lines("check", "--no-config-files") == ["DF101"]
     before = (tmp_path / "a.yaml").read_bytes()
-    CliRunner(catch_exceptions=False).invoke(main, ["rewrite", "--in-place"])
+    cli("rewrite", "--in-place")
     assert (tmp_path / "a.yaml").read_bytes() == before
     assert "cuda()" not in (tmp_path / "b.py").read_text()
 
 
-def test_many_files_in_processes(tmp_path: Path) -> None:
+def test_many_files_in_processes(tmp_path: Path, cli: Cli) -> None:
     for number in range(50):
         (tmp_path / f"{number:02}.yaml").write_text("device: cuda\n")
-    done = CliRunner(catch_exceptions=False).invoke(main, ["check", "--config-files", "-j2", str(tmp_path)])
+    done = cli("check", "--config-files", "-j2", tmp_path)
     assert done.stdout.count("DF905") == 50

@@ -6,27 +6,17 @@ import codecs
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from helpers import Cli, CliResult, Git, devicefix
 
-from devicefix.cli import main
 from devicefix.rewrite.edits import on_call
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 _LINE_END = rb"(?:\r\n|\r|\n)"
 _CHOICE = rb"(['\"])cuda\1 if torch\.cuda\.is_available\(\) else \1cpu\1"
 DEVICE = re.compile(_LINE_END + rb"device = torch\.device\(" + _CHOICE + rb"\)" + _LINE_END)
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner(catch_exceptions=False).invoke(main, arguments)
 
 
 def undone(data: bytes) -> bytes:
@@ -95,32 +85,32 @@ SLOW = {"a long line"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in KEPT])
-def test_bytes_are_kept_but_for_the_fix(run: Run, name: str) -> None:
+def test_bytes_are_kept_but_for_the_fix(cli: Cli, git: Git, name: str) -> None:
     file = Path("a.py")
     file.write_bytes(KEPT[name])
-    assert run("check").exit_code == 1
-    patch = run("rewrite", "--diff")
+    assert cli("check").exit_code == 1
+    patch = cli("rewrite", "--diff")
     assert patch.exit_code == 1
     assert file.read_bytes() == KEPT[name]
-    assert run("rewrite", "-i").exit_code == 0
+    assert cli("rewrite", "-i").exit_code == 0
     new = file.read_bytes()
     assert DEVICE.search(new)
     assert b".cuda()" not in new
     assert undone(new) == KEPT[name]
-    assert run("rewrite", "-i").stdout.startswith("Nothing found")
+    assert cli("rewrite", "-i").stdout.startswith("Nothing found")
     assert file.read_bytes() == new
     file.write_bytes(KEPT[name])
-    subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], input=patch.stdout_bytes, check=True)
+    git("apply", "--whitespace=nowarn", "-", data=patch.stdout_bytes)
     assert file.read_bytes() == new
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_what_cannot_be_read_is_reported(run: Run, name: str) -> None:
+def test_what_cannot_be_read_is_reported(cli: Cli, name: str) -> None:
     file = Path("a.py")
     file.write_bytes(REPORTED[name])
-    assert re.match(r"a\.py:\d+:\d+: DF901 can't be parsed, ", run("check").stdout)
+    assert re.match(r"a\.py:\d+:\d+: DF901 can't be parsed, ", cli("check").stdout)
     for option in ("--diff", "-i"):
-        done = run("rewrite", option)
+        done = cli("rewrite", option)
         assert done.exit_code == 1
         assert "Nothing to fix; 1 finding remains" in done.output
         assert file.read_bytes() == REPORTED[name]
@@ -172,21 +162,21 @@ KINDS = [
 ]  # fmt: skip
 
 
-def clear(done: Result) -> bool:
+def clear(done: CliResult) -> bool:
     return done.exit_code in (0, 1) and "internal" not in done.output and "Recursion" not in done.output
 
 
 @pytest.mark.parametrize("depth", [90, 2_000])
 @pytest.mark.parametrize("kind", KINDS)
-def test_deep_nesting_is_fixed_or_reported(run: Run, kind: str, depth: int) -> None:
+def test_deep_nesting_is_fixed_or_reported(cli: Cli, kind: str, depth: int) -> None:
     data = f"{TIED}{nested(kind, depth)}\n".encode()
     file = Path("a.py")
     file.write_bytes(data)
-    checked = run("check")
+    checked = cli("check")
     assert checked.exit_code == 1, checked.output
     assert clear(checked), checked.output
-    assert clear(run("rewrite", "--diff"))
-    done = run("rewrite", "-i")
+    assert clear(cli("rewrite", "--diff"))
+    done = cli("rewrite", "-i")
     assert clear(done), done.output
     new = file.read_bytes()
     # What has an argument becomes a condition around it, and is not as easily undone.
@@ -201,23 +191,23 @@ def test_deep_nesting_is_fixed_or_reported(run: Run, kind: str, depth: int) -> N
 @pytest.mark.parametrize(
     ("kind", "length"), [("sum", 450), ("attributes behind", 900), ("comparisons", 5_000), ("elif", 900)]
 )
-def test_chains_of_a_plain_length_are_fixed(run: Run, kind: str, length: int) -> None:
+def test_chains_of_a_plain_length_are_fixed(cli: Cli, kind: str, length: int) -> None:
     data = f"{TIED}{nested(kind, length)}\n"
     Path("a.py").write_text(data)
-    assert run("rewrite", "-i").exit_code == 0
+    assert cli("rewrite", "-i").exit_code == 0
     new = Path("a.py").read_bytes()
     assert DEVICE.search(new)
     assert undone(new).decode() == data
 
 
 @pytest.mark.parametrize("kind", ["sum inside", "and inside", "attributes", "subscripts"])
-def test_what_is_nested_too_deeply_is_not_called_fixable_and_leaves_others_so(run: Run, kind: str) -> None:
+def test_what_is_nested_too_deeply_is_not_called_fixable_and_leaves_others_so(cli: Cli, kind: str) -> None:
     Path("a.py").write_text(f"{TIED}{nested(kind, 450)}\n")
-    checked = run("check").stdout.splitlines()
+    checked = cli("check").stdout.splitlines()
     assert "[*]" in checked[0]
     assert checked[1].endswith("(not fixed since the code is nested too deeply)")
     assert checked[-1] == "[*] 1 fixable with `devicefix rewrite --in-place`."
-    assert "Fixed 1 finding in 1 file; 1 finding remains" in run("rewrite", "-i").output
+    assert "Fixed 1 finding in 1 file; 1 finding remains" in cli("rewrite", "-i").output
 
 
 def test_deep_nesting_does_not_end_the_process_of_libcst() -> None:
@@ -243,8 +233,7 @@ def test_what_is_nested_deeply_does_not_keep_others_from_being_fixed(tmp_path: P
     for file, text in deep.items():
         file.write_text(text)
     for arguments in (["check"], ["rewrite", "--diff"], ["rewrite", "-i"]):
-        command = [sys.executable, "-m", "devicefix", *arguments, "-j", "2", "."]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        done = devicefix(*arguments, "-j", "2", ".", cwd=tmp_path)
         assert done.returncode == 1
         assert "error" not in done.stderr
     assert all(DEVICE.search(file.read_bytes()) for file in tmp_path.glob("plain*.py"))
@@ -252,10 +241,10 @@ def test_what_is_nested_deeply_does_not_keep_others_from_being_fixed(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_file_of_10_megabytes(run: Run) -> None:
+def test_a_file_of_10_megabytes(cli: Cli) -> None:
     data = TIED.encode() + b"def f(a):\n    return a * 2 + 1  # as any other\n" * 220_000 + b"y = x.cuda()\n"
     assert len(data) > 10_000_000
     Path("a.py").write_bytes(data)
-    assert run("check").stdout.startswith("a.py:3:")
-    assert run("rewrite", "-i").exit_code == 0
+    assert cli("check").stdout.startswith("a.py:3:")
+    assert cli("rewrite", "-i").exit_code == 0
     assert undone(Path("a.py").read_bytes()) == data

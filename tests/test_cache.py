@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers import devicefix
 
 from devicefix.config.settings import Settings
 from devicefix.rules.registry import RULES
 from devicefix.runner import cache
 from devicefix.runner import run as runner
+from devicefix.runner.run import check_files
 
 FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
 
@@ -46,7 +46,7 @@ def old(files: Iterable[Path]) -> None:
 
 
 def found(folder: Path, settings: Settings) -> list[str]:
-    outcomes = runner.run(sorted(folder.glob("*.py")), settings)
+    outcomes = check_files(sorted(folder.glob("*.py")), settings)
     assert not any(outcome.error for outcome in outcomes)
     return [
         f"{outcome.path} {each.line} {each.column} {each.code} {each.message} {each.safety}"
@@ -73,8 +73,8 @@ def test_all_ways_of_running_find_the_same(tree: Path, tmp_path: Path) -> None:
 def test_a_warm_run_looks_at_nothing(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     plain = found(tree, settings)
-    monkeypatch.setattr(runner, "_look", None)
-    monkeypatch.setattr(runner, "_together", None)
+    monkeypatch.setattr(runner, "_first_pass", None)
+    monkeypatch.setattr(runner, "_second_passes", None)
     assert found(tree, settings) == plain
 
 
@@ -85,9 +85,11 @@ def test_only_what_has_changed_is_looked_at(
     found(tree, settings)
     (tree / "m1.py").write_text("import torch\n\nx = x.cuda()\n")
     (tree / "m2.py").touch()  # another time, the same content
-    looked, look = [], runner._look
+    looked, look = [], runner._first_pass
     monkeypatch.setattr(
-        runner, "_look", lambda settings, among, path: (looked.append(path), look(settings, among, path))[1]
+        runner,
+        "_first_pass",
+        lambda settings, among, path: (looked.append(path), look(settings, among, path))[1],
     )
     changed = found(tree, settings)
     assert looked == [str(tree / "m1.py")]
@@ -121,7 +123,7 @@ def test_a_change_during_a_run_is_seen_by_the_next(tree: Path, tmp_path: Path) -
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     paths = [os.fspath(path) for path in sorted(tree.iterdir())]
     kept = cache.Cache(tmp_path / "cache", settings)
-    seen = {path: runner._look(settings, len(paths), path) for path in paths}
+    seen = {path: runner._first_pass(settings, len(paths), path) for path in paths}
     changed = tree / "m1.py"
     changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
     os.utime(changed, (0, 0))  # as a copy that keeps the time
@@ -167,19 +169,8 @@ def test_where_no_cache_can_be_written_there_is_none(tree: Path, tmp_path: Path)
 
 
 def test_runs_at_the_same_time_do_no_harm(tree: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "devicefix",
-        "check",
-        "-q",
-        "--cache-dir",
-        str(tmp_path / "cache"),
-        str(tree),
-    ]
-
     def run(_: int) -> str:
-        return subprocess.run(command, capture_output=True, text=True).stdout
+        return devicefix("check", "-q", "--cache-dir", tmp_path / "cache", tree).stdout
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(run, range(8)))) == 1
@@ -187,10 +178,10 @@ def test_runs_at_the_same_time_do_no_harm(tree: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_line(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, "-m", "devicefix", "check", "-q", str(tree)]
+    command = ("check", "-q", tree)
     monkeypatch.delenv("DEVICEFIX_CACHE_DIR", raising=False)
-    plain = subprocess.run([*command, "--no-cache"], cwd=tmp_path, capture_output=True)
+    plain = devicefix(*command, "--no-cache", cwd=tmp_path)
     assert not (tmp_path / cache.NAME).exists()
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True).stdout == plain.stdout
+    assert devicefix(*command, cwd=tmp_path).stdout == plain.stdout
     assert (tmp_path / cache.NAME / ".gitignore").read_text() == "*\n"
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True).stdout == plain.stdout
+    assert devicefix(*command, cwd=tmp_path).stdout == plain.stdout

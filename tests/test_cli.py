@@ -89,12 +89,12 @@ def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(run: Run, 
         (["rewrite", "--ignore", "XX"], "no rule has the code 'XX'"),
         (["check", "--config", "missing.toml"], "'missing.toml' does not exist"),
         (["check", "--exclude", "!"], "exclude: "),
-        (["check", "-", "."], "does not go together"),
+        (["check", "-", "."], "cannot be combined with other paths"),
         (["rewrite", "-", "--in-place"], "standard input"),
         (["explain", "DF999"], "no rule has the code or name 'DF999'"),
-        (["check", "--fix", "."], "check fixes nothing: use `devicefix rewrite --in-place`"),
-        (["frobnicate"], "there is no command 'frobnicate'"),
-        (["chek"], "there is no command 'chek'; did you mean 'check'?"),
+        (["check", "--fix", "."], "`check` does not fix: use `devicefix rewrite --in-place`"),
+        (["frobnicate"], "unknown command 'frobnicate'"),
+        (["chek"], "unknown command 'chek'; did you mean 'check'?"),
     ],
 )
 def test_what_cannot_be_done_exits_2(run: Run, arguments: list[str], words: str) -> None:
@@ -144,14 +144,14 @@ def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
 ) -> None:
     for name in ("odd.py", "tied.py"):
         (tmp_path / name).write_text(TIED)
-    real = engine.examine
+    real = engine.check_module
 
     def failing(facts: Facts, path: str, *rest: Any) -> object:
         if path == "odd.py":
             raise ZeroDivisionError("by\nzero")
         return real(facts, path, *rest)
 
-    monkeypatch.setattr(engine, "examine", failing)
+    monkeypatch.setattr(engine, "check_module", failing)
     done = run("rewrite", "--in-place")
     assert done.exit_code == 2
     told = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
@@ -167,7 +167,7 @@ def test_an_error_outside_of_the_engine_has_no_traceback_either(
     def failing(*_: object) -> None:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(runner, "run", failing)
+    monkeypatch.setattr(runner, "check_files", failing)
     done = run("check")
     assert done.exit_code == 2
     assert done.stderr.startswith(
@@ -179,7 +179,7 @@ def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "run", interrupted)
+    monkeypatch.setattr(runner, "check_files", interrupted)
     done = run("check", "--quiet")
     assert (done.exit_code, done.stdout) == (130, "")
     assert "Aborted" not in done.stderr
@@ -212,7 +212,7 @@ def test_rewrite_prints_a_patch_and_writes_nothing(run: Run, tmp_path: Path) -> 
     assert done.exit_code == 1
     assert done.stdout.startswith("diff --git a/tied.py b/tied.py\n--- a/tied.py\n+++ b/tied.py\n@@ ")
     assert "-x = torch.ones(2).cuda()\n" in done.stdout
-    assert done.stderr == "Would fix 1 finding in 1 file (write them with --in-place); 0 findings remain.\n"
+    assert done.stderr == "Would fix 1 finding in 1 file (apply with --in-place); 0 findings remain.\n"
     assert (tmp_path / "tied.py").read_text() == TIED
 
 

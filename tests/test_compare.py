@@ -42,11 +42,11 @@ def ended(*events: Event) -> list[Event]:
 
 
 def same_machine(one: list[Event], other: list[Event], tolerance: float = 0) -> list[Difference]:
-    return differences(one, other, devices=True, tolerance=tolerance)
+    return differences(one, other, same_machine=True, tolerance=tolerance)
 
 
 def on_a_cpu(one: list[Event], other: list[Event], tolerance: float = 1e-5) -> list[Difference]:
-    return differences(one, other, devices=False, tolerance=tolerance)
+    return differences(one, other, same_machine=False, tolerance=tolerance)
 
 
 numbers = st.one_of(st.floats(), st.integers(-5, 5), st.booleans())
@@ -71,9 +71,9 @@ def copied(value: Any) -> Any:
 
 
 @given(streams, st.sampled_from([0, 1e-5]), st.booleans())
-def test_a_stream_is_like_itself(drawn: Any, tolerance: float, devices: bool) -> None:
+def test_a_stream_is_like_itself(drawn: Any, tolerance: float, same: bool) -> None:
     one = stream(drawn)
-    assert differences(one, copied(one), devices=devices, tolerance=tolerance) == []
+    assert differences(one, copied(one), same_machine=same, tolerance=tolerance) == []
 
 
 @given(streams, st.randoms())
@@ -237,8 +237,8 @@ def test_random_draws() -> None:
         assert on_a_cpu(run, other) == []
     (found,) = same_machine(run, ended(*one, drawn(0, 1, 0, 0)))
     assert describe(found) == (
-        "train.py:0: the 2nd random draw was normal_ of 4 on cuda:0 in the original"
-        " and uniform_ of 4 on cuda:0 in the rewritten program"
+        "train.py:0: the 2nd random draw was `normal_` of 4 on cuda:0 in the original"
+        " and `uniform_` of 4 on cuda:0 in the rewritten program"
     )
     for numbers, number in (((0, 0, 1), 4), ((0, 0, 1, 0, 0), 5)):
         assert [each.number for each in same_machine(run, ended(*one, drawn(*numbers)))] == [number]
@@ -267,7 +267,7 @@ def test_a_run_that_ended_in_an_error() -> None:
     one = ended(seen(1, scalar(1)), seen(2, scalar(1)))
     (found,) = on_a_cpu(one, ended(seen(1, scalar(1)), error))
     assert describe(found) == (
-        "train.py:7: it ended without an error on CUDA, and in an error (KeyError: 'x') on the CPU"
+        "train.py:7: the program ended without an error on CUDA, and with an error (KeyError: 'x') on the CPU"
     )
     assert same_machine(ended(error), ended(error)) == []
 
@@ -284,7 +284,7 @@ def test_parts() -> None:
     assert same_machine(one, ended(first, part(2, 9, "b", 0.5), part(10, 20, "a", 0.5)), 1e-6) == []
     (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5), part(10, 20, "b", 0.6)), 1e-6)
     assert describe(found) == (
-        "train.py:1: .item() gave tensors with the mean 0.5 in the original"
+        "train.py:1: `.item()` gave tensors with the mean 0.5 in the original"
         " and 0.6 in the rewritten program (10th to 20th time at this line)"
     )
     (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5, "cpu"), part(10, 20, "a", 0.5)))
@@ -299,28 +299,28 @@ def test_parts() -> None:
     [
         (
             scalar(0.69314), scalar(0.70123),
-            ".item() gave 0.6931 on CUDA and 0.7012 on the CPU (1st time at this line)",
+            "`.item()` gave 0.6931 on CUDA and 0.7012 on the CPU (1st time at this line)",
         ),
         (
             scalar(1.0), scalar(1.0001, "cpu"),
-            ".item() gave 1 on CUDA and 1.0001 on the CPU (1st time at this line)",
+            "`.item()` gave 1 on CUDA and 1.0001 on the CPU (1st time at this line)",
         ),
         (
             scalar(True), scalar(False),
-            ".item() gave True on CUDA and False on the CPU (1st time at this line)",
+            "`.item()` gave True on CUDA and False on the CPU (1st time at this line)",
         ),
         (
             tensor(1.0, 2.0), tensor(1.0, 2.5, digest="b"),
-            ".item() gave float32[2] with 2 as its 2nd sample on CUDA"
+            "`.item()` gave float32[2] with 2 as its 2nd sample on CUDA"
             " and 2.5 on the CPU (1st time at this line)",
         ),
         (
             scalar(1, dtype="int64"), scalar(1.0),
-            ".item() gave a tensor of int64 on CUDA and of float32 on the CPU (1st time at this line)",
+            "`.item()` gave a tensor of int64 on CUDA and of float32 on the CPU (1st time at this line)",
         ),
         (
             tensor(1.0), tensor(1.0, 1.0),
-            ".item() gave shape (1,) on CUDA and (2,) on the CPU (1st time at this line)",
+            "`.item()` gave shape (1,) on CUDA and (2,) on the CPU (1st time at this line)",
         ),
     ],
 )  # fmt: skip
@@ -333,13 +333,13 @@ def test_words_of_what_was_saved() -> None:
     one = ended(seen(1, {"tensors": {"model.weight": scalar(1.0)}}, "save"))
     (found,) = same_machine(one, ended(seen(1, {"tensors": {"model.weight": scalar(1.0, "cpu")}}, "save")))
     assert describe(found) == (
-        "train.py:1: torch.save() wrote model.weight: a tensor on cuda:0 in the original"
+        "train.py:1: `torch.save()` wrote `model.weight`: a tensor on cuda:0 in the original"
         " and on cpu in the rewritten program (1st time at this line)"
     )
     (found,) = same_machine(one, ended(seen(1, {"tensors": {}}, "save")))
     assert describe(found) == (
-        "train.py:1: torch.save() wrote model.weight in the original,"
-        " and not in the rewritten program (1st time at this line)"
+        "train.py:1: `torch.save()` wrote `model.weight` in the original,"
+        " but not in the rewritten program (1st time at this line)"
     )
 
 

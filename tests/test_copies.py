@@ -527,7 +527,7 @@ def test_nothing_stays_behind_in_the_ledger(tmp_path: Path) -> None:
         del x, y, z
         gc.collect()
         ledger._sweep()
-        print(len(ledger.tags) - tags, len(ledger.memories), len(ledger._of), len(ledger._arrays))
+        print(len(ledger.tags) - tags, len(ledger.memories), len(ledger._of), len(ledger.arrays))
         print(len(next(iter(ledger.memories.values())).root.behind) < 20)
         del base
         ledger._sweep()

@@ -213,4 +213,4 @@ def test_nothing_that_the_repository_names_runs(git: Git, tmp_path: Path) -> Non
 
 def test_does_not_go_with_a_new_baseline(git: Git) -> None:
     result = check("main", "--baseline=known.json", "--write-baseline")
-    assert result.exit_code == 2 and "does not go with --diff-base" in result.stderr
+    assert result.exit_code == 2 and "cannot be used with --diff-base" in result.stderr

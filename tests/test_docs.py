@@ -1,20 +1,16 @@
-"""The documentation says what the rules do."""
+"""Tests of the examples in docs/patterns.md."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from helpers import ROOT, analyze
 
-from devicefix.config.settings import Settings
-from devicefix.engine.check import run
-from devicefix.facts.exports import summarize
-from devicefix.facts.project import Project
 from devicefix.model import Finding, Safety
 from devicefix.rules.registry import RULES
 
-PATTERNS = (Path(__file__).parents[1] / "docs" / "patterns.md").read_text()
+PATTERNS = (ROOT / "docs" / "patterns.md").read_text()
 ROW = re.compile(
     r"^\| (?P<example>.+?) \| (?P<codes>—|DF\d{3}(?:, DF\d{3})*) \| \*\*(?P<outcome>\w+)\*\*", re.M
 )
@@ -50,9 +46,8 @@ def test_examples(example: str, codes: str, outcome: str) -> None:
     lines = [line.removeprefix("`").removesuffix("`") for line in example.split("<br>")]
     wanted = [] if codes == "—" else codes.split(", ")
     extra = any(not RULES[code].default for code in wanted)
-    data = (PREAMBLE + "\n".join(lines) + "\n").encode()
-    settings = Settings(fix=True, unsafe_fixes=True, select=("DF",) if extra else ())
-    result = run(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+    source = PREAMBLE + "\n".join(lines) + "\n"
+    result = analyze(source, fix=True, unsafe_fixes=True, select=("DF",) if extra else ())
     if not wanted:
         assert [finding.code for finding in result.findings] == []
     for code in wanted:

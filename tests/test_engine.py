@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 import pytest
+from helpers import analyze
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import matters, run, settle
-from devicefix.facts.exports import summarize
+from devicefix.engine.check import matters
+from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 from devicefix.model import Result
 
@@ -16,10 +17,7 @@ DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\
 
 
 def rewrite(data: bytes | str, others: dict[str, str] | None = None, **settings: object) -> Result:
-    data = data.encode() if isinstance(data, str) else data
-    files = {name: text.encode() for name, text in (others or {}).items()} | {"m.py": data}
-    project = Project.of(summarize(content, name) for name, content in files.items())
-    return run(data, "m.py", Settings(fix=True, **settings), project)  # type: ignore[arg-type]
+    return analyze(data, path="m.py", others=others, fix=True, **settings)
 
 
 def text_of(result: Result) -> str:
@@ -336,6 +334,6 @@ def test_guard_is_not_shared_with_what_is_silenced() -> None:
 def test_what_remains_is_told_also_where_no_word_of_cuda_does() -> None:
     before = b"import torch\n\n\ndef f(x, y):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
     settings, project = Settings(fix=True), Project()
-    result = settle(run(before, "m.py", settings, project), before, settings, project)
+    result = check_file(before, "m.py", settings, project)
     assert result.output is not None and not matters(result.output, settings)
     assert [each.code for each in result.remaining] == ["DF802"]

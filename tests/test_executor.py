@@ -13,16 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from devicefix.cli import main
+from helpers import ROOT, Cli, devicefix
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.name == "nt", reason="it stops and kills processes by signals"),
 ]
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
+FIXTURES = ROOT / "fixtures"
 Start = Callable[..., subprocess.Popen[bytes]]
 
 
@@ -37,7 +35,7 @@ def check(address: str, *arguments: str) -> list[str]:
 
 
 def run(address: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(check(address, *arguments), capture_output=True, text=True, timeout=60)
+    return devicefix("check", "-q", "--no-cache", "--executor", address, *arguments, timeout=60)
 
 
 @pytest.fixture
@@ -106,11 +104,11 @@ def programs(tmp_path: Path) -> Path:
 
 
 def test_same_findings_though_a_worker_is_killed(
-    start: Start, scheduler: str, programs: Path, tmp_path: Path
+    start: Start, scheduler: str, programs: Path, tmp_path: Path, cli: Cli
 ) -> None:
     from distributed import Client
 
-    expected = CliRunner().invoke(main, ["check", "-q", "--no-cache", "-j1", str(programs)]).stdout
+    expected = cli("check", "-q", "--no-cache", "-j1", programs).stdout
     assert expected.count("\n") > 400 and f"{programs}/uses.py:5" in expected
     processes = workers(start, scheduler, 3, tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
     assert run(f"dask://{scheduler}", str(programs)).stdout == expected
@@ -138,14 +136,14 @@ def test_workers_need_not_see_the_disk(
 ) -> None:
     """A path that is relative to another folder than that of the worker leads nowhere there."""
     from devicefix.config.settings import Settings
-    from devicefix.runner import run as runner
+    from devicefix.runner.run import check_files
 
     workers(start, scheduler, 1, tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("some.py").write_text("import torch\n\nx = torch.ones(2).cuda()\n")
     paths = [Path("some.py"), Path("missing.py")]
-    some, missing = runner.run(paths, Settings(executor=f"dask://{scheduler}"))
+    some, missing = check_files(paths, Settings(executor=f"dask://{scheduler}"))
     assert [each.code for each in some.result.findings] == ["DF101"]
     assert missing.error == "No such file or directory"
 
@@ -192,8 +190,7 @@ def test_workers_of_another_version_are_refused(
     package = tmp_path / ("other" if other else "without") / "devicefix"
     if other:  # all as here, but for the version
         package.mkdir(parents=True)
-        source = Path(__file__).parent.parent / "devicefix"
-        for file in source.iterdir():
+        for file in (ROOT / "devicefix").iterdir():
             if file.name not in ("__init__.py", "__pycache__"):
                 (package / file.name).symlink_to(file)
         (package / "__init__.py").write_text(f'__version__ = "{other}"\n')
@@ -207,7 +204,7 @@ def test_workers_of_another_version_are_refused(
         assert "a worker does not have devicefix " in done.stderr
 
 
-def test_bad_addresses() -> None:
+def test_bad_addresses(cli: Cli) -> None:
     for address in ("dask://host", "tcp://127.0.0.1:1", "dask://a b:1", "127.0.0.1:8786"):
-        done = CliRunner().invoke(main, ["check", "--executor", address, str(FIXTURES)])
+        done = cli("check", "--executor", address, FIXTURES)
         assert done.exit_code == 2 and "must be dask://HOST:PORT" in done.stderr

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from devicefix.facts import parse
 from devicefix.facts.comments import UNUSED, add, comment_line, silenced, unused
-from devicefix.files.text import Source
+from devicefix.files.text import Source, parse
 from devicefix.model import Finding
 
 

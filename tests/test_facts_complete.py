@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
+from devicefix.engine.file import check_file
 from devicefix.facts import Tree
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
@@ -25,7 +25,7 @@ EXAMPLES += [code for rule in RULES.values() for code in rule.LEAVES]
 def found(data: bytes, settings: Settings) -> list[Finding]:
     """Return the findings of a module by itself, with the edits of their fixes applied to its text."""
     project = Project.of([summarize(data, "x.py")])
-    return [finding.portable() for finding in run(data, "x.py", settings, project).findings]
+    return [finding.portable() for finding in check_file(data, "x.py", settings, project).findings]
 
 
 @pytest.mark.parametrize("target", ["cuda", "accelerator"])

@@ -6,8 +6,9 @@ import ast
 
 import pytest
 
-from devicefix.facts import Facts, parse
+from devicefix.facts import Facts
 from devicefix.facts.module import option_names
+from devicefix.files.text import parse
 
 
 def facts_of(code: str) -> Facts:

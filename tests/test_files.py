@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from helpers import Git, ProjectFolder
 
 from devicefix.files import discover as files
 
@@ -19,25 +19,17 @@ def make(top: Path, *names: str) -> None:
         (top / name).touch()
 
 
-def git(top: Path, *arguments: str) -> None:
-    """Run git there, whatever the user's own settings."""
-    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always"]
-    subprocess.run(["git", *identity, *arguments], cwd=top, env={**os.environ, **own}, check=True)
+Found = Callable[..., list[str]]
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """The names of what is found from the temporary folder."""
-    monkeypatch.chdir(tmp_path)
+def found(project: ProjectFolder) -> Found:
+    """Return a function that finds files in the project folder, and returns their names."""
 
     def found(*paths: str, exclude: Iterable[str] = ()) -> list[str]:
-        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclude, tmp_path)]
+        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclude, project.path)]
 
     return found
-
-
-Found = Callable[..., list[str]]
 
 
 def test_python_files_in_folders_sorted(tmp_path: Path, found: Found) -> None:
@@ -98,20 +90,20 @@ def test_what_is_no_regular_file_is_left_out(tmp_path: Path, found: Found) -> No
 
 
 @pytest.mark.parametrize("tracked", [False, True])
-def test_odd_names(tmp_path: Path, found: Found, tracked: bool) -> None:
+def test_odd_names(tmp_path: Path, found: Found, git: Git, tracked: bool) -> None:
     names = [os.fsdecode(name) for name in (b"a\nb.py", b"\xff/\xfe.py", b"sp ace/\xc3\xa9'\".py", b"-x.py")]
     make(tmp_path, *names)
     if tracked:
-        git(tmp_path, "init", "-q")
-        git(tmp_path, "add", ".")
+        git("init", "-q")
+        git("add", ".")
     assert found() == sorted(names)
 
 
-def test_gitignore_in_a_work_tree(tmp_path: Path, found: Found) -> None:
-    git(tmp_path, "init", "-q")
+def test_gitignore_in_a_work_tree(tmp_path: Path, found: Found, git: Git) -> None:
+    git("init", "-q")
     make(tmp_path, "a.py", "ignored/b.py", "ignored/tracked.py", "gone.py", "new.py", ".venv/c.py")
     (tmp_path / ".gitignore").write_text("ignored/\n")
-    git(tmp_path, "add", "-f", "a.py", "ignored/tracked.py", "gone.py")
+    git("add", "-f", "a.py", "ignored/tracked.py", "gone.py")
     (tmp_path / "gone.py").unlink()
     assert found() == ["a.py", "ignored/tracked.py", "new.py"]
     assert found("ignored/b.py") == ["ignored/b.py"]
@@ -124,31 +116,29 @@ def test_gitignore_without_git_means_nothing(tmp_path: Path, found: Found) -> No
     assert found() == ["a.py", "ignored/b.py"]
 
 
-def test_repositories_in_the_repository(tmp_path: Path, found: Found) -> None:
+def test_repositories_in_the_repository(tmp_path: Path, found: Found, git: Git) -> None:
     other = tmp_path / "other"
     make(other, "lib.py")
-    git(other, "init", "-q")
-    git(other, "add", ".")
-    git(other, "commit", "-qm", "x")
+    git.commit_all(folder=other)
     top = tmp_path / "top"
     make(top, "a.py", "nested/b.py")
-    git(top, "init", "-q")
-    git(top / "nested", "init", "-q")
-    git(top, "submodule", "--quiet", "add", str(other), "sub")
+    git("init", "-q", folder=top)
+    git("init", "-q", folder=top / "nested")
+    git("submodule", "--quiet", "add", other, "sub", folder=top)
     assert found("top") == ["top/a.py", "top/nested/b.py", "top/sub/lib.py"]
 
 
-def test_an_uninitialised_submodule_is_empty(tmp_path: Path, found: Found) -> None:
-    git(tmp_path, "init", "-q")
+def test_an_uninitialised_submodule_is_empty(tmp_path: Path, found: Found, git: Git) -> None:
+    git("init", "-q")
     make(tmp_path, "a.py")
     (tmp_path / "sub").mkdir()
-    git(tmp_path, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub")
+    git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub")
     assert found() == ["a.py"]
     assert found("sub") == []
 
 
-def test_inside_a_git_hook(tmp_path: Path, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    git(tmp_path, "init", "-q")
+def test_inside_a_git_hook(tmp_path: Path, found: Found, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    git("init", "-q")
     make(tmp_path, "x/a.py", "x/ignored.py")
     (tmp_path / ".gitignore").write_text("ignored.py\n")
     monkeypatch.setenv("GIT_DIR", ".git")
@@ -156,13 +146,13 @@ def test_inside_a_git_hook(tmp_path: Path, found: Found, monkeypatch: pytest.Mon
     assert found("x") == ["x/a.py"]
 
 
-def test_git_runs_nothing_that_the_repository_names(tmp_path: Path, found: Found) -> None:
-    git(tmp_path, "init", "-q")
+def test_git_runs_nothing_that_the_repository_names(tmp_path: Path, found: Found, git: Git) -> None:
+    git("init", "-q")
     make(tmp_path, "a.py")
     hook = tmp_path / "hook"
     hook.write_text(f"#!/bin/sh\ntouch '{tmp_path}/run'\n")
     hook.chmod(0o755)
-    git(tmp_path, "config", "core.fsmonitor", str(hook))
+    git("config", "core.fsmonitor", str(hook))
     assert found() == ["a.py"]
     assert not (tmp_path / "run").exists()
 

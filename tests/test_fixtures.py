@@ -25,10 +25,10 @@ import pytest
 import torch
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
+from devicefix.engine.file import check_file
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
-from devicefix.verify.runtime.machine import Machine, Played
+from devicefix.verify.runtime.machine import Machine, Simulation
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))
@@ -67,7 +67,9 @@ def sources(name: str, side: str) -> dict[str, bytes]:
 def rewrite(modules: dict[str, bytes]) -> dict[str, bytes]:
     """What `devicefix rewrite --in-place` leaves of the modules of one program."""
     project = Project.of(summarize(source, path) for path, source in modules.items())
-    results = {path: run(source, path, Settings(fix=True), project) for path, source in modules.items()}
+    results = {
+        path: check_file(source, path, Settings(fix=True), project) for path, source in modules.items()
+    }
     return {path: results[path].output or source for path, source in modules.items()}
 
 
@@ -281,7 +283,7 @@ def main(kind: str) -> None:
         if kind == "cpu":
             results[name] = run_program(path, None)
         else:
-            with Played(Machine(gpus=4, separate_generators=True, trace=[])) as machine:
+            with Simulation(Machine(gpus=4, separate_generators=True, trace=[])) as machine:
                 results[name] = run_program(path, machine)
     print(json.dumps(results))
 

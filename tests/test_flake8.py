@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devicefix.config.settings import Settings
-from devicefix.runner import run as runner
+from devicefix.runner.run import check_files
 from devicefix.server.flake8 import Plugin
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
@@ -37,7 +37,7 @@ def checked(*paths: str) -> list[str]:
     return [
         f"{path}:{each.line}:{each.column}: {each.code} {each.message}"
         for path in paths
-        for outcome in runner.run([Path(path)], Settings())
+        for outcome in check_files([Path(path)], Settings())
         for each in outcome.result.findings
     ]
 
@@ -101,7 +101,7 @@ def test_trouble_is_a_line_and_flake8_goes_on(tmp_path: Path, monkeypatch: pytes
     assert status == 1 and line.startswith("one.py:1:1: DF000 not checked: ")
     assert line.endswith("has no key 'selekt'; did you mean 'select'?")
     (tmp_path / "pyproject.toml").unlink()
-    monkeypatch.setattr("devicefix.server.flake8.run_one", lambda *_: 1 / 0)
+    monkeypatch.setattr("devicefix.server.flake8.check_text", lambda *_: 1 / 0)
     (found,) = Plugin(None, os.fspath(tmp_path / "x" / "one.py"), TIED.splitlines(True)).run()  # type: ignore[arg-type]
     assert found[:2] == (1, 0) and found[2].startswith(
         "DF000 not checked: internal error, please report it: Zero"

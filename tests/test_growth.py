@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 
 from devicefix.config.settings import Settings
-from devicefix.runner.run import run_one
+from devicefix.runner.run import check_text
 
 SIZE = 100
 MOST = 2.25  # times the calls for twice the file
@@ -87,7 +87,7 @@ def calls(text: str, settings: Settings) -> int:
 
     sys.setprofile(counted)
     try:
-        outcome = run_one(text.encode(), "a.py", settings)
+        outcome = check_text(text.encode(), "a.py", settings)
     finally:
         sys.setprofile(None)
     assert not outcome.error

@@ -249,7 +249,7 @@ FAILURES = {
     "torch.Tensor(gpu)": "legacy constructor expects device type: cpu",
     "setattr(weight, 'grad', gpu[0])": "assigned grad has data located on a different device",
     "saved(gpu.cuda(1), 'cuda:3')": "device_count() is 2",
-    "torch.cuda.CUDAGraph()": "no CUDA graphs",
+    "torch.cuda.CUDAGraph()": "does not support CUDA graphs",
 }
 
 

@@ -24,11 +24,12 @@ from test_suggestion import replaced
 
 from devicefix.cli import main
 from devicefix.config.settings import Settings
-from devicefix.engine import check as engine
+from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 from devicefix.files.text import Source
 from devicefix.model import Finding, Fix, Replacement
-from devicefix.report import before_after
+from devicefix.report import side_by_side
+from devicefix.report.checked import LINE_END
 from devicefix.rules.base import Rule
 from devicefix.rules.categories import family
 from devicefix.rules.registry import RULES
@@ -82,7 +83,7 @@ def test_the_figures_are_those_of_check(run: Run) -> None:
     done = run(".")
     assert (done.exit_code, done.output) == (0, f"Wrote the report to {PAGE}\n")
     assert figures(Path(PAGE).read_text(encoding="utf-8")) == {
-        "files looked at": "4",
+        "files checked": "4",
         "files with ties": "3",
         "ties": "5",
         "fixed by a rewrite": "3",
@@ -130,7 +131,7 @@ def test_the_revision_is_told(run: Run, tmp_path: Path) -> None:
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
     assert f"revision {head[:12]}</p>" in run("-o", "-").stdout
     (tmp_path / "train.py").write_text(NET + "#\n")
-    assert f"revision {head[:12]}, with changes that are not committed</p>" in run("-o", "-").stdout
+    assert f"revision {head[:12]}, with uncommitted changes</p>" in run("-o", "-").stdout
 
 
 def test_a_page_that_is_there_is_replaced_as_a_whole(run: Run, tmp_path: Path) -> None:
@@ -147,7 +148,11 @@ def test_a_page_that_is_there_is_replaced_as_a_whole(run: Run, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("output", "words"),
-    [("none/page.html", "there is no folder 'none'"), ("lib", "is a directory"), ("l/p", "no folder 'l'")],
+    [
+        ("none/page.html", "the folder 'none' does not exist"),
+        ("lib", "is a directory"),
+        ("l/p", "the folder 'l' does not exist"),
+    ],
 )
 def test_where_it_cannot_be_written(run: Run, output: str, words: str) -> None:
     done = run("-o", output)
@@ -157,8 +162,9 @@ def test_where_it_cannot_be_written(run: Run, output: str, words: str) -> None:
 
 def test_without_the_template_library(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.delitem(sys.modules, "devicefix.report.page", raising=False)
-    monkeypatch.delattr("devicefix.report.page", raising=False)
+    for module in ("environment", "migration_page"):
+        monkeypatch.delitem(sys.modules, f"devicefix.report.{module}", raising=False)
+    monkeypatch.delattr("devicefix.report.migration_page", raising=False)
     done = run()
     assert done.exit_code == 2
     assert done.stderr == "Error: report needs jinja2: pip install 'devicefix[report]'\n"
@@ -206,7 +212,7 @@ def test_a_notebook_shows_the_code_of_the_cell(run: Run, tmp_path: Path) -> None
     assert code(page) == [[[1, 1, ["# so"]], [2, ["x.", "cuda(", ")"], 2, ["x.", "to(device", ")"]]]]
 
 
-def code(page: str) -> list[list[list[before_after.Row]]]:
+def code(page: str) -> list[list[list[side_by_side.Row]]]:
     """The rows of each finding, by the data in the page."""
     data = re.findall(r'<script type="application/json">(.*?)</script>', page)
     return [rows for each in data for rows in json.loads(each)[1]]
@@ -216,15 +222,16 @@ def code(page: str) -> list[list[list[before_after.Row]]]:
 def test_rows_show_what_the_file_holds_and_what_the_fix_makes(rule: type[Rule]) -> None:
     for example in rule.MATCHES:
         source = Source(example.before.encode())
+        lines = LINE_END.split(source.text)
         settings = Settings(select=(rule.code,), target=rule.targets[0], replacements=True)
-        for finding in engine.run(example.before.encode(), "module.py", settings, Project()).findings:
+        for finding in check_file(example.before.encode(), "module.py", settings, Project()).findings:
             after = replaced(source.text, finding.fix.replacements) if finding.fix else source.text
-            shown = before_after.rows(finding, lambda _, source=source: source)
+            shown = side_by_side.rows(finding, lambda _, lines=lines: lines)
             hold(shown, source.text, after)
             assert any(len(row) == (4 if after != source.text else 2) for row in shown)
 
 
-def hold(rows: list[before_after.Row], before: str, after: str) -> None:
+def hold(rows: list[side_by_side.Row], before: str, after: str) -> None:
     """Fail unless the lines of the rows are those of the texts, at their numbers."""
     old, new = (re.split("\r\n|\r|\n", text) for text in (before, after))
     for row in rows:
@@ -243,15 +250,15 @@ def hold(rows: list[before_after.Row], before: str, after: str) -> None:
 def test_long_code_is_shortened() -> None:
     text = "x(\n" + "    1,\n" * 300 + ")  # " + "z" * 1000 + "\n"
     finding = Finding("DF902", "m", 1, 1, 302, 2)
-    rows = before_after.rows(finding, lambda _: Source(text.encode()))
-    assert len(rows) == before_after.MOST + 1
-    assert rows[20] == [302 - before_after.MOST]
+    rows = side_by_side.rows(finding, lambda _: text.split("\n"))
+    assert len(rows) == side_by_side.MAX_ROWS + 1
+    assert rows[20] == [302 - side_by_side.MAX_ROWS]
     assert max(len(part) for row in rows for field in row if isinstance(field, list) for part in field) < 170
 
 
 def test_what_has_changed_since_is_shown_without_code() -> None:
     fix = Fix((), replacements=(Replacement(9, 1, 9, 2, "x"),))
-    assert before_after.rows(Finding("DF101", "m", 9, 1, 9, 2, fix), lambda _: Source(b"x\n")) == []
+    assert side_by_side.rows(Finding("DF101", "m", 9, 1, 9, 2, fix), lambda _: ["x", ""]) == []
 
 
 def test_every_rule_belongs_to_a_family_with_a_name() -> None:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from click.testing import CliRunner, Result
+from helpers import Cli, Git, analyze_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from devicefix.cli import main
-from devicefix.config.settings import Settings
 from devicefix.files.notebook.cells import Joined, as_python, is_masked
 from devicefix.files.notebook.json_text import Value, with_lines
 from devicefix.model import Outcome
 from devicefix.rewrite.selfcheck import SelfCheckError
-from devicefix.runner.run import run_one
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 IMPORT = "import torch"
@@ -44,9 +40,7 @@ def notebook(*cells: str | dict[str, Any], **metadata: Any) -> bytes:
 
 
 def look(data: bytes, **options: Any) -> Outcome:
-    outcome = run_one(data, "a.ipynb", Settings(**options))
-    assert outcome.error is None
-    return outcome
+    return analyze_file(data, "a.ipynb", **options)
 
 
 def rewritten(data: bytes) -> bytes:
@@ -61,10 +55,6 @@ def cells(data: bytes) -> list[str]:
 
 def places(data: bytes) -> list[str]:
     return [f"{each.cell}:{each.line}:{each.column} {each.code}" for each in look(data).result.findings]
-
-
-def run(*arguments: str | Path, **more: Any) -> Result:
-    return CliRunner().invoke(main, [*map(str, arguments), "--no-cache"], catch_exceptions=False, **more)
 
 
 # -- the file --------------------------------------------------------------------------------------------
@@ -316,12 +306,12 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
 @pytest.mark.parametrize(
     "data, found",
     [
-        (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is none"),
+        (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is not"),
         (b"[1, 'torch.cuda']", "1:5 DF901 a notebook is JSON"),
         (b'["torch.cuda"]', "1:1 DF901 it is not what Jupyter writes"),
         (b'{"cells": "torch.cuda", "nbformat": 4}', "1:1 DF901 it has no list of cells"),
         (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
-        (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is written in UTF-8"),
+        (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is UTF-8"),
         (b"[" * 100_000 + b"torch.cuda", "1:1 DF901"),
         (b"", ""),
         (b"{", ""),
@@ -370,33 +360,32 @@ def test_replacements_know_their_cell() -> None:
 # -- the command line --------------------------------------------------------------------------------------
 
 
-def test_a_folder_s_notebooks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_s_notebooks_are_found(tmp_path: Path, cli: Cli, git: Git) -> None:
     data = notebook(IMPORT, MARKDOWN, "x = x.cuda()")
     (tmp_path / "a.ipynb").write_bytes(data)
     line = "a.ipynb:cell 3:1:5: DF101 [*] `.cuda()` needs CUDA: use `.to(device)`"
-    first = CliRunner().invoke(main, ["check", ".", "--output-format", "concise"])
-    again = CliRunner().invoke(main, ["check", ".", "--output-format", "concise"])  # from the cache
+    first = cli("check", ".", "--output-format", "concise")
+    again = cli("check", ".", "--output-format", "concise")  # from the cache
     assert first.output == again.output and line in first.output.splitlines()
-    patch = run("rewrite", ".", "-q").stdout
-    subprocess.run(["git", "apply"], input=patch, text=True, check=True, cwd=tmp_path)
+    patch = cli("rewrite", "--no-cache", ".", "-q").stdout
+    git("apply", data=patch)
     applied = (tmp_path / "a.ipynb").read_bytes()
     assert (
         applied
         == rewritten(data)
-        == run("rewrite", "-", "--stdin-filename", "a.ipynb", input=data).stdout_bytes
+        == cli("rewrite", "--no-cache", "-", "--stdin-filename", "a.ipynb", input=data).stdout_bytes
     )
     (tmp_path / "a.ipynb").write_bytes(data)
-    assert "cell 3:1:5: DF101 fixed:" in run("rewrite", "-i", ".").output
+    assert "cell 3:1:5: DF101 fixed:" in cli("rewrite", "--no-cache", "-i", ".").output
     assert (tmp_path / "a.ipynb").read_bytes() == applied
-    assert run("check", ".").exit_code == 0
+    assert cli("check", "--no-cache", ".").exit_code == 0
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_notebook_knows_the_modules_beside_it(tmp_path: Path, own: bool) -> None:
+def test_a_notebook_knows_the_modules_beside_it(tmp_path: Path, cli: Cli, own: bool) -> None:
     file = tmp_path / "a.ipynb"
     file.write_bytes(notebook("import torch\nfrom own import Box", "x = Box().cuda()"))
     if own:
         (tmp_path / "own.py").write_text("class Box:\n    def cuda(self):\n        return self\n")
-    run("rewrite", "-i", file)
+    cli("rewrite", "--no-cache", "-i", file)
     assert ("Box().cuda()" in file.read_text()) == own

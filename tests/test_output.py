@@ -27,7 +27,7 @@ from devicefix.model import Finding, Outcome, Replacement
 from devicefix.model import Result as Found
 from devicefix.report import FORMATS
 from devicefix.report.checked import File
-from devicefix.report.excerpt import hunks
+from devicefix.report.hunks import hunks
 from devicefix.runner import run as runner
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
@@ -318,13 +318,13 @@ def test_sarif_is_valid_by_the_schema_that_it_names(
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let looking at a file fail."""
-    run_all = runner.run
+    run_all = runner.check_files
 
     def run(files: list[Path], settings: Any) -> list[Outcome]:
         outcomes = run_all([file for file in files if file.name != name], settings)
         return [*outcomes, Outcome(name, Found(name), error="it's <gone>\x00")]
 
-    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(runner, "check_files", run)
 
 
 def test_sarif_names_rules_places_and_failures(
@@ -482,10 +482,11 @@ def test_html_shows_code_as_text(run: Run, tmp_path: Path) -> None:
 
 def test_html_says_what_is_missing_before_it_looks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.delitem(sys.modules, "devicefix.report.html", raising=False)
+    for module in ("environment", "html"):
+        monkeypatch.delitem(sys.modules, f"devicefix.report.{module}", raising=False)
     done = run("--output-format", "html")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "Error: jinja2 is missing; install it with: pip install 'devicefix[report]'\n"
+    assert done.stderr == "Error: --output-format html needs jinja2: pip install 'devicefix[report]'\n"
 
 
 # -- all of them ---------------------------------------------------------------------------------------
@@ -531,10 +532,10 @@ def test_a_file_gets_the_output_and_the_terminal_the_summary(run: Run, tmp_path:
 
 
 def test_a_file_in_a_missing_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("it has looked at files first"))
+    monkeypatch.setattr(runner, "check_files", lambda *_: pytest.fail("it has looked at files first"))
     done = run("-o", "missing/out.json")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"Error: {Path('missing/out.json')}: there is no folder 'missing'\n"
+    assert done.stderr == f"Error: {Path('missing/out.json')}: the folder 'missing' does not exist\n"
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="whose user may write anywhere")
@@ -563,7 +564,9 @@ def test_statistics_are_laid_out_as_ruffs(run: Run, tmp_path: Path) -> None:
     first, _ = json.loads(run("--statistics", "--output-format", "json").stdout)
     assert first == {"code": "DF101", "name": "cuda-call", "count": 2, "fixable": True, "fixable_count": 2}
     refused = run("--statistics", "--output-format", "sarif")
-    assert refused.exit_code == 2 and "--statistics does not go with --output-format sarif" in refused.stderr
+    assert (
+        refused.exit_code == 2 and "--statistics cannot be used with --output-format sarif" in refused.stderr
+    )
 
 
 def test_the_configuration_and_the_environment_choose_the_format(run: Run, tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from devicefix.config.settings import TARGETS, Settings
-from devicefix.engine.check import examine, matters
-from devicefix.facts import Facts
+from devicefix.config.settings import Settings
+from devicefix.config.values import TARGETS
+from devicefix.engine.check import matters
+from devicefix.engine.fix import recheck
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.rules.base import Rule
@@ -35,7 +36,7 @@ def test_what_has_findings_passes_the_gate(
         while after is not None:
             data = after
             project = Project.of([summarize(data, "module.py")])
-            result = examine(Facts.read(data), "module.py", settings, project)
+            result = recheck(data, "module.py", settings, project)
             assert matters(data, settings) or not result.findings, data.decode()
             after = result.output
 

@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from devicefix.cli import main
 from devicefix.config.settings import Settings
-from devicefix.engine.check import run
+from devicefix.engine.file import check_file
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
-from devicefix.model import Edit
+from devicefix.model import Edit, SelfCheckError
 from devicefix.rewrite import edits as rewriting
-from devicefix.rewrite.selfcheck import SelfCheckError, check
+from devicefix.rewrite.selfcheck import check
 
 BEFORE = """\
 import torch
@@ -165,7 +165,7 @@ def test_what_stands_between_two_fixes_is_kept() -> None:
 
 def rewrite(text: str) -> bytes | None:
     data = text.encode()
-    return run(data, "m.py", Settings(fix=True), Project.of([summarize(data, "m.py")])).output
+    return check_file(data, "m.py", Settings(fix=True), Project.of([summarize(data, "m.py")])).output
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, sign: str, old: str, new: str) -> None:

@@ -1,4 +1,4 @@
-"""The documentation site: it builds, and every command and snippet in it works."""
+"""Tests of the documentation: the site builds, and every command and snippet in it works."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from helpers import ROOT, Git, ProjectFolder
 
-from devicefix.config import settings as config
+from devicefix.config.load import load
+from devicefix.rules import known_codes
 
-ROOT = Path(__file__).parents[1]
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<marks>```+)(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)(?P=marks)$",
     re.M | re.S,
@@ -55,7 +56,7 @@ PAGE = "# Demo\n\n```python\nimport torch\n\nx = torch.ones(2).cuda()\n```\n"
 
 
 class Block(NamedTuple):
-    """A block of code in a page."""
+    """A fenced block of code in a page."""
 
     page: Path
     line: int
@@ -64,7 +65,7 @@ class Block(NamedTuple):
 
 
 def blocks() -> Iterator[Block]:
-    """The blocks of code in the documentation, but for records of how a thing was measured."""
+    """Yield the fenced blocks of code in the README and the documentation."""
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text(encoding="utf-8")
         for match in FENCE.finditer(text):
@@ -77,28 +78,20 @@ PAGES = sorted({block.page for block in BLOCKS if block.language == "bash"})
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small program tied to CUDA, in a git repository that has a branch `main`."""
-    folder = tmp_path / "project"
-    (folder / "src").mkdir(parents=True)
-    (folder / "src" / "net.py").write_text(NETWORK)
-    (folder / "train.py").write_text(TRAIN)
-    (folder / "demo.ipynb").write_text(json.dumps(NOTEBOOK, indent=1) + "\n")
-    (folder / "README.md").write_text(PAGE)
-    (folder / "config.yaml").write_text("device: cuda\n")
-    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x"]
-    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
-    subprocess.run([*git, "add", "."], check=True)
-    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
-    monkeypatch.chdir(folder)
+def tied_project(project: ProjectFolder, git: Git, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a small program tied to CUDA, in a git repository with a branch `main`."""
+    files = {"src/net.py": NETWORK, "train.py": TRAIN, "README.md": PAGE, "config.yaml": "device: cuda\n"}
+    project.write({**files, "demo.ipynb": json.dumps(NOTEBOOK, indent=1) + "\n"})
+    git.commit_all()
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    return folder
+    return project.path
 
 
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path / "site")],
+        check=False,
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -111,7 +104,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_work(page: Path, project: Path) -> None:
+def test_commands_work(page: Path, tied_project: Path) -> None:
     """Those of a page, one after the other, end with 0, or with 1 for findings."""
     for command in commands(page):
         words = shlex.split(command, comments=True)
@@ -121,9 +114,10 @@ def test_commands_work(page: Path, project: Path) -> None:
         if command in ELSEWHERE:
             assert ELSEWHERE[command].exists()
             continue
-        folder = ROOT if words[0] == "pytest" else project
+        folder = ROOT if words[0] == "pytest" else tied_project
         done = subprocess.run(
             ["bash", "-c", command],
+            check=False,
             cwd=folder,
             capture_output=True,
             text=True,
@@ -135,7 +129,7 @@ def test_commands_work(page: Path, project: Path) -> None:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """The commands that a page names."""
+    """Yield the commands of a page."""
     for block in BLOCKS:
         if block.page == page and block.language == "bash":
             for line in block.text.replace("\\\n", " ").splitlines():
@@ -144,13 +138,13 @@ def commands(page: Path) -> Iterator[str]:
 
 
 def known_extras(command: str) -> bool:
-    """Whether all extras of devicefix that a command installs exist."""
+    """Return whether all extras of devicefix that a command installs exist."""
     known = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     wanted = re.findall(r"devicefix\[([\w,]+)\]", command)
     return all(f"\n{extra} = [" in known for names in wanted for extra in names.split(","))
 
 
-# What needs more than a folder, and the tests that see to it.
+# Commands that need more than a folder, and the tests that run them.
 ELSEWHERE: dict[str, Path] = {
     "pytest": ROOT / "tests" / "test_plugins.py",
     "devicefix explain EX101": ROOT / "tests" / "test_plugins.py",
@@ -161,23 +155,23 @@ ELSEWHERE: dict[str, Path] = {
 
 
 SNIPPETS = [
-    pytest.param(each, id=f"{each.page.name}:{each.line}") for each in BLOCKS if each.language != "bash"
+    pytest.param(block, id=f"{block.page.name}:{block.line}") for block in BLOCKS if block.language != "bash"
 ]
 
 
 @pytest.mark.parametrize("block", SNIPPETS)
 def test_snippets_are_sound(block: Block, tmp_path: Path) -> None:
-    """Python parses, settings are known, data is what it says."""
+    """Check that code parses, that settings exist, and that data has the declared format."""
     if block.language == "python":
         ast.parse(block.text)
     elif block.language == "toml" and "tool.devicefix" in block.text:
         file = tmp_path / "pyproject.toml"
         file.write_text(block.text)
-        config.load(config.Settings(), file)
+        load(file, known_codes)
     elif block.language == "json":
         json.loads(block.text)
     elif block.language in ("yaml", "yml"):
         yaml = pytest.importorskip("yaml")
         assert yaml.safe_load(block.text)
     else:
-        assert block.language, f"{block.page}:{block.line}: say what language it is, `text` for none"
+        assert block.language, f"{block.page}:{block.line}: add a language, or `text`"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from devicefix.config.settings import Settings
-from devicefix.engine import check as engine
+from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
 from devicefix.model import Replacement
 from devicefix.rules.base import Rule
@@ -22,7 +22,7 @@ def test_a_fix_by_itself_is_what_its_replacements_say(rule: type[Rule]) -> None:
     for example in rule.MATCHES:
         data = example.before.encode()
         settings = Settings(select=(rule.code,), target=rule.targets[0], unsafe_fixes=True, replacements=True)
-        for finding in engine.run(data, "module.py", settings, Project()).findings:
+        for finding in check_file(data, "module.py", settings, Project()).findings:
             if finding.fix and finding.fix.replacements:
                 ast.parse(replaced(example.before, finding.fix.replacements))
 
@@ -30,14 +30,14 @@ def test_a_fix_by_itself_is_what_its_replacements_say(rule: type[Rule]) -> None:
 def test_replacements_are_what_a_rewrite_makes() -> None:
     text = '\ufeffimport torch\r\n\r\nx = make("é", net.cuda(), torch.cuda.FloatTensor(3))\r\n'
     settings = Settings(replacements=True)
-    (first, second) = engine.run(text.encode(), "module.py", settings, Project()).findings
+    (first, second) = check_file(text.encode(), "module.py", settings, Project()).findings
     assert first.fix and second.fix
     one = replaced(text[1:], first.fix.replacements)
     assert one == (
         'import torch\r\n\r\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\r\n\r\n'
         'x = make("é", net.to(device), torch.cuda.FloatTensor(3))\r\n'
     )
-    other = engine.run(text.encode(), "module.py", replace(settings, fix=True, select=("DF3",)), Project())
+    other = check_file(text.encode(), "module.py", replace(settings, fix=True, select=("DF3",)), Project())
     assert other.output == f"\ufeff{replaced(text[1:], second.fix.replacements)}".encode()
 
 

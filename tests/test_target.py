@@ -8,14 +8,14 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from helpers import analyze
 
 from devicefix.config.settings import Settings
-from devicefix.engine import check as engine
-from devicefix.engine.check import run
-from devicefix.facts.exports import summarize
+from devicefix.engine import fix
+from devicefix.engine.file import Module
 from devicefix.facts.project import Project
 from devicefix.model import Result
-from devicefix.runner import run as runner
+from devicefix.runner.run import check_files
 
 DEVICE = (
     'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")'
@@ -24,9 +24,8 @@ TYPE = 'torch.accelerator.current_accelerator().type if torch.accelerator.is_ava
 
 
 def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> Result:
-    data = dedent(text).encode()
-    settings = Settings(fix=True, unsafe_fixes=unsafe, target="accelerator", torch_version=version)
-    return run(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
+    options = {"unsafe_fixes": unsafe, "target": "accelerator", "torch_version": version}
+    return analyze(dedent(text), fix=True, **options)
 
 
 def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
@@ -209,7 +208,7 @@ def test_every_use_is_reported(text: str) -> None:
 
 def test_cuda_remains_the_default_target() -> None:
     data = b"import torch\n\ntorch.cuda.empty_cache()\n"
-    assert run(data, "module.py", Settings(select=("DF",)), Project()).findings == []
+    assert analyze(data, select=("DF",)).findings == []
 
 
 def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
@@ -218,13 +217,15 @@ def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text(before)
     settings = Settings(fix=True, target="accelerator")
-    (outcome,) = runner.run([file], settings)
-    assert len(rewrite(before).fixed) == 1
+    (outcome,) = check_files([file], settings)
+    module = Module(before.encode(), "a.py", settings)
+    findings = module.find(Project())
+    assert module.devices and len(fix.fix_once(findings, module.devices, settings).fixed) == 1
     assert outcome.result.output is not None
     assert outcome.result.output.endswith(b"return x.to(device), torch.accelerator.device_count() >= n\n")
     assert [(each.code, each.line) for each in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
     file.write_bytes(outcome.result.output)
-    (again,) = runner.run([file], settings)
+    (again,) = check_files([file], settings)
     assert again.result.output is None
     assert again.result.remaining == outcome.result.remaining
 
@@ -237,9 +238,13 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
         found = [replace(each) for each in result.findings]
         return Result(path, found, found, data + b"\n") if settings.fix else Result(path, found)
 
-    monkeypatch.setattr(engine, "look_again", longer)
-    settled = engine.settle(result, data, Settings(fix=True), Project())
-    assert (settled.output, settled.fixed) == (result.output, result.fixed)
+    settings = Settings(fix=True, target="accelerator")
+    module = Module(data, "m.py", settings)
+    findings = module.find(Project())
+    assert module.devices
+    monkeypatch.setattr(fix, "recheck", longer)
+    settled = fix.fix_until_stable(data, findings, module.devices, settings, Project())
+    assert (settled.output, [each.line for each in settled.fixed]) == (result.output, [3])
     assert settled.remaining == result.findings
 
 

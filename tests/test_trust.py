@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from devicefix.cli import main
 from devicefix.files import commit
-from devicefix.files import discover as files
 from devicefix.files import write as writing
+from devicefix.files.kinds import is_python
 from devicefix.files.write import Change
 from devicefix.runner import worktree
 
@@ -102,7 +102,7 @@ def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Run) ->
     os.link("a.py", "../other")
     done = run("rewrite", "-i")
     assert done.exit_code == 0
-    assert done.stderr == "a.py: warning: it has other names (hard links), which keep the old content\n"
+    assert done.stderr == "a.py: warning: other hard links to this file keep the old content\n"
     assert Path("a.py").read_text() == FIXED
     assert Path("../other").read_text() == TIED
 
@@ -218,7 +218,7 @@ def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Run) -> None:
     others = {f".devicefix-{os.getppid()}-abc.tmp", ".devicefix-x-abc.tmp", "notes.tmp"}
     for name in (left, *others):
         Path(name).touch()
-    assert not files.is_python(str(left))
+    assert not is_python(str(left))
     run("rewrite", "-i")
     assert names() == {"a.py"} | others
 
@@ -368,7 +368,7 @@ def test_nothing_is_clean_without_git_or_a_commit(run: Run) -> None:
 
 
 def test_require_clean_goes_with_in_place(run: Run) -> None:
-    assert "--require-clean goes with --in-place" in run("rewrite", "--require-clean").stderr
+    assert "--require-clean needs --in-place" in run("rewrite", "--require-clean").stderr
 
 
 # Hostile trees
@@ -500,7 +500,7 @@ def test_a_configuration_leads_nowhere_else(run: Run, exclude: str) -> None:
 
 def test_no_key_of_the_configuration_names_what_is_written() -> None:
     """But for the cache, and the baseline, which only --write-baseline writes, and over no other file."""
-    from devicefix.config.keys import KEYS
+    from devicefix.config.settings import KEYS
 
     assert {name for name, key in KEYS.items() if key.type == "path"} == {"baseline", "cache-dir"}
     assert not {name for name in KEYS if "output" in name or "write" in name} - {"output-format"}

@@ -89,7 +89,9 @@ class Folder:
             timeout=120,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        ours = re.search(r'(File ".*devicefix/runtime/.*)|(devicefix/runtime/.*: in )', done.stderr)
+        ours = re.search(
+            r'(File ".*devicefix/verify/runtime/.*)|(devicefix/verify/runtime/.*: in )', done.stderr
+        )
         assert not ours, done.stderr
         assert {name: data for name, data in self.content().items() if name in before} == before
         return Verified(done)
@@ -315,7 +317,7 @@ def test_a_tie_that_was_left_is_explained(folder: Folder) -> None:
     assert re.search("not compiled with CUDA|NVIDIA driver", done.run["failure"]["error"])
     assert done.run["failure"]["frames"][-1]["line"] == 5
     (cause,) = done.report["causes"]
-    assert cause["finding"]["code"] == "DF101" and "switched off" in cause["advice"]
+    assert cause["finding"]["code"] == "DF101" and "is disabled" in cause["advice"]
 
 
 KINDS = """
@@ -513,7 +515,7 @@ def test_standard_input_reaches_the_program(folder: Folder) -> None:
     [
         (["missing.py"], "missing.py: no such file"),
         (["--memory", "lots", "train.py"], "no size such as 8G"),
-        (["-m", "-c", "train"], "do not go together"),
+        (["-m", "-c", "train"], "cannot be used together"),
         ([], "Missing argument"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from devicefix.config.settings import Settings
 from devicefix.verify import against_cuda, runs, session
 from devicefix.verify.program import Program
-from devicefix.verify.runs import Result, Task, Tick
+from devicefix.verify.runs import Result, Task
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import Verdict
 
@@ -50,7 +51,7 @@ WRONG = {
         "torch.randn(2, 3).to(device)",
         "torch.randn(2, 3, device=device)",
         "cuda",
-        ["program.py:7", "randn of 6 on cpu", "randn of 6 on cuda:0"],
+        ["program.py:7", "`randn` of 6 on cpu", "`randn` of 6 on cuda:0"],
     ),
     "a typed tensor turned into one on the CPU": (
         "torch.empty(2, 3, device=device).fill_(1)",
@@ -87,7 +88,7 @@ def compared(folder: Path, rewritten: str) -> Report:
         [sys.executable, "program.py"], folder, folder, (folder,), compare=True, scratch=True, copies=False
     )
     new = (str(program), (rewritten.strip() + "\n").encode(), [])
-    return session.verify(task, Settings(), lambda what, seconds: None, [new])
+    return session.verify(task, Settings(), lambda *_: None, [new])
 
 
 def test_right_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +124,9 @@ def test_from_the_command_line_with_what_devicefix_makes_of_it(tmp_path: Path) -
     """
     (tmp_path / "program.py").write_text(textwrap.dedent(tied), encoding="utf-8")
     command = [sys.executable, "-m", "devicefix", "verify", "--compare", "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
     assert done.returncode == 0, done
     assert "numbers        equal" in done.stdout and "only on CUDA" in done.stdout
     assert [file.name for file in tmp_path.iterdir()] == ["program.py"]
@@ -135,7 +138,7 @@ def test_an_original_that_fails_on_cuda_is_no_measure(
     (tmp_path / "program.py").write_text("import torch\n(torch.ones(1).cuda() + torch.ones(1)).item()\n")
     monkeypatch.chdir(tmp_path)
     task = Task([sys.executable, "program.py"], tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True)
-    report = session.verify(task, Settings(), lambda what, seconds: None)
+    report = session.verify(task, Settings(), lambda *_: None)
     assert report.verdict is Verdict.TROUBLE and "the original fails" in report.reason
 
 
@@ -146,13 +149,15 @@ def test_with_a_gpu_its_numbers_are_not_held_against_the_cpus(
     """The flow only: what stands for the GPU here is the simulation, with numbers of its own on the CPU."""
     machines = []
 
-    def run(task: Task, made: Program, folder: Path, tick: Tick, what: str, machine: str = "cpu") -> Result:
+    def run_program(
+        task: Task, program: Program, folder: Path, tick: Callable[[float], None], machine: str = "cpu"
+    ) -> Result:
         machines.append(machine)
-        return real(task, made, folder, tick, what, "simulated" if machine == "cuda" else machine)
+        return real(task, program, folder, tick, "simulated" if machine == "cuda" else machine)
 
-    real = runs.run
-    monkeypatch.setattr(runs, "run", run)
-    monkeypatch.setattr(against_cuda, "has_cuda", lambda python: True)
+    real = runs.run_program
+    monkeypatch.setattr(runs, "run_program", run_program)
+    monkeypatch.setattr(against_cuda, "has_cuda", lambda _: True)
     monkeypatch.chdir(tmp_path)
     old, new, where, words = WRONG[name]
     report = compared(tmp_path, RIGHT.replace(old, new))

@@ -1,4 +1,4 @@
-"""The command line: parse the arguments, call, print."""
+"""Parse the arguments of each command, call the rooms below, and print the result."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 import click
 
-from devicefix import __version__
-from devicefix.cli.options import Trouble, color_option, colour_of_environment
+from devicefix.cli.errors import INTERRUPTED, CommandError
+from devicefix.cli.options import color_option, colour_of_environment
 from devicefix.config.settings import ConfigError
+from devicefix.config.version import __version__
 
-INTERRUPTED = 130
-
-# Where each command is; it is imported when it is called.
+# The module of each command, imported when the command is called.
 COMMANDS = {
     "check": "devicefix.cli.check",
     "config": "devicefix.cli.config",
@@ -29,14 +28,13 @@ COMMANDS = {
 }
 
 EPILOG = """\
-Exit status: 0 nothing is left to do, 1 findings remain, 2 devicefix could not do its work.
+Exit status: 0 no findings remain, 1 findings remain, 2 error.
 
-Settings are read from the nearest devicefix.toml, or from [tool.devicefix] in the nearest pyproject.toml:
-`devicefix config` lists them, and shows what is in force. An option on the command line takes the place of
-its key.
+Settings come from the nearest devicefix.toml, or from [tool.devicefix] in the nearest pyproject.toml. Options
+on the command line override them. `devicefix config` shows the settings in force.
 
 \b
-Completion, in the start-up file of the shell:
+To enable completion, add this to the start-up file of your shell:
   bash  eval "$(_DEVICEFIX_COMPLETE=bash_source devicefix)"
   zsh   eval "$(_DEVICEFIX_COMPLETE=zsh_source devicefix)"
   fish  _DEVICEFIX_COMPLETE=fish_source devicefix | source
@@ -44,14 +42,14 @@ Completion, in the start-up file of the shell:
 
 
 class Program(click.Group):
-    """A group of commands that ends quietly on Ctrl-C, and in no case with a traceback."""
+    """A group of commands that exits quietly on Ctrl-C, and never with a traceback."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands."""
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
         return sorted(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name, None where there is none."""
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command with a name, None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
@@ -60,20 +58,20 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; where none has that name, say which was perhaps meant."""
+        """Return the command that the first argument names, or suggest one with a similar name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from devicefix.config.keys import nearest
+            from devicefix.config.values import nearest
 
-            ctx.fail(f"there is no command {name!r}{nearest(name, COMMANDS)}")
+            ctx.fail(f"unknown command {name!r}{nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that the arguments name."""
+        """Run the command, and turn every error into a message and an exit status."""
         if ctx.color is None:
             ctx.color = colour_of_environment()
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # what the terminal has no letters for
+            if isinstance(stream, TextIOWrapper):  # characters outside the terminal's encoding
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
@@ -81,16 +79,16 @@ class Program(click.Group):
             ctx.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except ConfigError as problem:
-            raise Trouble(str(problem)) from None
-        except Exception as problem:
-            if isinstance(problem, OSError) and problem.errno == errno.EPIPE:
-                raise  # who reads has seen enough; click ends the program
-            if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
-                raise Trouble(str(problem.strerror)) from None
-            from devicefix.runner.run import internal_error
+        except ConfigError as error:
+            raise CommandError(str(error)) from None
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # click ends the program quietly
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise CommandError(str(error.strerror)) from None
+            from devicefix.runner.errors import internal_error
 
-            raise Trouble(internal_error(problem)) from None
+            raise CommandError(internal_error(error)) from None
 
 
 @click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

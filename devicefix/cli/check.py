@@ -8,20 +8,22 @@ from typing import Any
 
 import click
 
-from devicefix.cli import adopting
-from devicefix.cli.diff_base import diff_base_option, limited, since
-from devicefix.cli.looking import status, survey
+from devicefix.cli import baseline, noqa
+from devicefix.cli.diff_base import changes_since, diff_base_option, hide_unchanged
+from devicefix.cli.errors import exit_status
+from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import (
     STDIN,
-    adopting_options,
-    common,
+    adoption_options,
+    common_options,
     executor_option,
     output_options,
     settings_for,
 )
 from devicefix.cli.output import Output
+from devicefix.config.settings import Settings
 
-# What ruff's `check` has, and where it is here.
+# Options of ruff's `check`, and their equivalents.
 ELSEWHERE = {
     "--fix": "rewrite --in-place",
     "--diff": "rewrite --diff",
@@ -29,24 +31,24 @@ ELSEWHERE = {
 }
 
 
-def point_elsewhere(ctx: click.Context, option: click.Parameter, given: bool) -> None:
-    """Say which command has the option."""
+def _point_elsewhere(_ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    """Name the command that has the option."""
     if given:
-        raise click.UsageError(f"check fixes nothing: use `devicefix {ELSEWHERE[option.opts[0]]}`")
+        raise click.UsageError(f"`check` does not fix: use `devicefix {ELSEWHERE[option.opts[0]]}`")
 
 
 def elsewhere_options(command: click.decorators.FC) -> click.decorators.FC:
-    """The options that a user of ruff looks for, and that another command has."""
+    """Add the options that users of ruff expect, each of which names the command that has it."""
     for name in ELSEWHERE:
-        hidden = click.option(name, is_flag=True, hidden=True, expose_value=False, callback=point_elsewhere)
+        hidden = click.option(name, is_flag=True, hidden=True, expose_value=False, callback=_point_elsewhere)
         command = hidden(command)
     return command
 
 
 @click.command(short_help="Find the ties to CUDA in files.")
-@common
+@common_options
 @output_options
-@adopting_options
+@adoption_options
 @diff_base_option
 @executor_option
 @elsewhere_options
@@ -54,6 +56,7 @@ def elsewhere_options(command: click.decorators.FC) -> click.decorators.FC:
 def check(
     ctx: click.Context,
     /,
+    *,
     paths: tuple[Path, ...],
     config_file: Path | None,
     stdin_filename: str | None,
@@ -67,29 +70,41 @@ def check(
 ) -> None:
     """Find the ties to CUDA in PATHS: files, folders, or - for the standard input.
 
-    Prints each finding, with [*] where a safe fix exists.
+    Prints each finding, with [*] if it has a safe fix.
     """
-    from devicefix.report.checked import Checked
-
-    if STDIN in paths and add_noqa:
-        raise click.UsageError("the standard input (-) is no file for --add-noqa to write")
-    if write_baseline and add_noqa:
-        raise click.UsageError("--write-baseline and --add-noqa are two ways to the same end: choose one")
     settings = settings_for(paths, config_file, stdin_filename, given)
-    if write_baseline and settings.baseline is None:
-        raise click.UsageError("--write-baseline goes with --baseline FILE, or the key `baseline`")
-    if write_baseline and diff_base:
-        raise click.UsageError("--write-baseline keeps all that is found: it does not go with --diff-base")
+    _check_usage(paths, settings, write_baseline, add_noqa, diff_base)
     output = Output.of(settings, output_file, statistics)
     if not (write_baseline or add_noqa):
         settings = replace(settings, replacements=output.needs_fixes)
-    changes = since(diff_base, paths, stdin_filename)
-    outcomes, failed = survey(paths, stdin_filename, settings)
+    changes = changes_since(diff_base, paths, stdin_filename)
+    checked = check_paths(paths, stdin_filename, settings)
+    failed = len(checked.failed)
     if write_baseline:
-        adopting.write_baseline(outcomes, paths, settings)
-        ctx.exit(status(len(failed), False))
-    outcomes = limited(adopting.new(outcomes, paths, settings), changes)
+        baseline.write(checked, paths)
+        ctx.exit(exit_status(failed, findings=False))
+    checked = hide_unchanged(baseline.hide_known(checked, paths), changes)
     if add_noqa:
-        ctx.exit(status(len(failed), adopting.add_noqa(outcomes, settings) and not exit_zero))
-    output.tell(Checked(outcomes, failed, settings))
-    ctx.exit(status(len(failed), not exit_zero and any(each.result.findings for each in outcomes)))
+        remaining = noqa.add(checked)
+    else:
+        output.print(checked)
+        remaining = any(outcome.result.findings for outcome in checked.outcomes)
+    ctx.exit(exit_status(failed, remaining and not exit_zero))
+
+
+def _check_usage(
+    paths: tuple[Path, ...], settings: Settings, write_baseline: bool, add_noqa: bool, diff_base: str | None
+) -> None:
+    """Refuse options that cannot be used together.
+
+    Raises:
+        UsageError: two of the options contradict each other.
+    """
+    if add_noqa and STDIN in paths:
+        raise click.UsageError("--add-noqa cannot write to the standard input (-)")
+    if add_noqa and write_baseline:
+        raise click.UsageError("--add-noqa and --write-baseline cannot be used together")
+    if write_baseline and settings.baseline is None:
+        raise click.UsageError("--write-baseline needs --baseline FILE or the key `baseline`")
+    if write_baseline and diff_base:
+        raise click.UsageError("--write-baseline cannot be used with --diff-base: it writes all findings")

@@ -13,9 +13,11 @@ import click
 from click.core import ParameterSource
 
 from devicefix.cli.options import baseline_option, combined, common_folder, settings_options, unsafe_option
-from devicefix.config import settings as configuration
-from devicefix.config.keys import KEYS, Exclusion, Key, PerFileIgnores
-from devicefix.config.settings import Selection, Settings, Written, nearest
+from devicefix.cli.rules import show_markdown
+from devicefix.config import load
+from devicefix.config.load import Document
+from devicefix.config.settings import KEYS, Key, Selection, Settings
+from devicefix.config.values import Exclusion, PerFileIgnores, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -25,7 +27,15 @@ _ADDING = ("extend-exclude", "extend-per-file-ignores")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The value of a key, and its origin: a file and a line, an option, a variable, or the default."""
+    """A setting in force.
+
+    Attributes:
+        key: the name of the key.
+        value: its value.
+        origin: `file`, an option, an environment variable, or `default`.
+        file: the configuration file, if that is the origin.
+        line: the line in the file, if known.
+    """
 
     key: str
     value: Any
@@ -35,11 +45,11 @@ class Setting:
 
     @property
     def where(self) -> str:
-        """The origin, for people."""
+        """The origin as text."""
         return self.origin if self.file is None else f"{self.file}:{self.line}" if self.line else self.file
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
     return [
@@ -54,14 +64,14 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     "start",
     type=click.Path(exists=True, path_type=Path),
     default=".",
-    help="The file or folder whose settings to show; by default the current folder.",
+    help="The file or folder whose settings to show. [default: the current folder]",
 )
 @click.option(
     "--output-format",
-    "form",  # its own, and not the key's, which is for findings
+    "report_format",  # not the key `output-format`, which is for findings
     type=click.Choice(["text", "json"]),
     default="text",
-    help="How to show them: for people (the default), or for programs.",
+    show_default=True,
 )
 @settings_options
 @unsafe_option
@@ -72,41 +82,39 @@ def config(
     /,
     key: str | None,
     start: Path,
-    form: str,
+    report_format: str,
     config_file: Path | None,
     **given: Any,
 ) -> None:
-    """Show every setting in force and where it comes from, or explain the one that KEY names.
+    """Show the settings in force and their origins, or explain KEY.
 
-    The options are those of the other commands: what is shown is what they would work with.
+    Accepts the options of the other commands, and shows the settings that result from them.
     """
     if key is not None and key not in KEYS:
-        raise click.BadParameter(f"there is no key {key!r}{nearest(key, KEYS)}", param_hint="KEY")
-    file = config_file or configuration.find(common_folder([start]))
-    written = configuration.read(file) if file else None
-    combined(written, dict(given))  # so that what is wrong with it is told
-    settings = [each for each in in_force(ctx, written) if key in (None, each.key)]
-    if form == "json":
-        click.echo(json.dumps(_document(key, settings), indent=2))
+        raise click.BadParameter(f"unknown key {key!r}{nearest(key, KEYS)}", param_hint="KEY")
+    file = config_file or load.find(common_folder([start]))
+    document = load.read(file) if file else None
+    combined(document, dict(given))  # raises an error if a value is invalid
+    settings = [setting for setting in in_force(ctx, document) if key in (None, setting.key)]
+    if report_format == "json":
+        click.echo(json.dumps(_as_json(key, settings), indent=2))
     elif key is not None:
-        from devicefix.cli.rules import show
-
-        show(page(KEYS[key], settings))
+        show_markdown(page(KEYS[key], settings))
     else:
         click.echo(f"# configuration: {file or 'none'}")
-        lines = [f"{each.key} = {toml(each.value)}" for each in settings]
+        lines = [f"{setting.key} = {toml(setting.value)}" for setting in settings]
         width = min(max(map(len, lines)), 60)
-        for line, each in zip(lines, settings, strict=True):
-            click.echo(f"{line:{width}}  # {click.style(each.where, dim=each.origin == 'default')}")
+        for line, setting in zip(lines, settings, strict=True):
+            click.echo(f"{line:{width}}  # {click.style(setting.where, dim=setting.origin == 'default')}")
 
 
-def in_force(ctx: click.Context, written: Written | None) -> Iterator[Setting]:
-    """The settings, key by key; a key to which the command line adds comes twice."""
-    table = written.table if written else {}
+def in_force(ctx: click.Context, document: Document | None) -> Iterator[Setting]:
+    """Yield the settings; a key that the command line extends comes twice."""
+    table = document.table if document else {}
     replaced = Selection._fields if ctx.params["select"] else ()
     for key in KEYS.values():
         given = ctx.params.get(key.field)
-        if given is None and key.variable:  # the option may be another command's
+        if given is None and key.variable:  # the command may lack the option
             given = os.environ.get(key.variable)
         option = _plain(given) if given not in (None, (), "") else None
         if key.field == "cache_dir" and ctx.params["no_cache"]:
@@ -114,8 +122,8 @@ def in_force(ctx: click.Context, written: Written | None) -> Iterator[Setting]:
             continue
         adds = key.name in _ADDING or (key.field in Selection._fields and not replaced)
         in_file = key.name in table and key.field not in replaced and (option is None or adds)
-        if in_file and written:
-            yield Setting(key.name, table[key.name], "file", str(written.file), written.line(key.name))
+        if in_file and document:
+            yield Setting(key.name, table[key.name], "file", str(document.file), document.line(key.name))
         if option is not None:
             yield Setting(key.name, option, _origin(ctx, key, option))
         elif not in_file:
@@ -130,7 +138,7 @@ def _origin(ctx: click.Context, key: Key, value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value of `Settings` as a configuration would hold it."""
+    """Return a value of `Settings` as a configuration holds it."""
     if isinstance(value, Path):
         return str(value)
     if not isinstance(value, tuple):
@@ -143,7 +151,7 @@ def _plain(value: Any) -> Any:
 
 
 def toml(value: Any) -> str:
-    """A value as TOML; what there is not is a word in angle brackets."""
+    """Return a value as TOML, or `<none>`."""
     if value is None:
         return "<none>"
     if isinstance(value, dict):
@@ -156,21 +164,21 @@ def toml(value: Any) -> str:
 
 
 def page(key: Key, settings: list[Setting]) -> str:
-    """What there is to know of a key, as Markdown."""
-    now = "".join(f"- `{toml(each.value)}`, from: {each.where}\n" for each in settings)
+    """Return the page of a key, as Markdown."""
+    lines = "".join(f"- `{toml(setting.value)}`, from: {setting.where}\n" for setting in settings)
     details = f"\n{key.details}\n" if key.details else ""
     return (
         f"# {key.name}\n\n{key.summary}\n{details}\n"
         f"- Type: `{key.type}`\n- Default: `{key.default}`\n\n"
-        f"## Example\n\n```toml\n{key.example}\n```\n\n## In force\n\n{now}"
+        f"## Example\n\n```toml\n{key.example}\n```\n\n## In force\n\n{lines}"
     )
 
 
-def _document(key: str | None, settings: list[Setting]) -> Any:
+def _as_json(key: str | None, settings: list[Setting]) -> Any:
     if key is None:
-        return [asdict(each) for each in settings]
+        return [asdict(setting) for setting in settings]
     known = KEYS[key]
     about = {
         name: getattr(known, name) for name in ("name", "type", "default", "summary", "details", "example")
     }
-    return about | {"in_force": [asdict(each) for each in settings]}
+    return about | {"in_force": [asdict(setting) for setting in settings]}

@@ -1,4 +1,4 @@
-"""`devicefix check --diff-base`: only what is on lines that have changed."""
+"""`devicefix check --diff-base`: only the findings on changed lines."""
 
 from __future__ import annotations
 
@@ -9,29 +9,36 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from devicefix.cli.options import STDIN, Trouble
+from devicefix.cli.errors import CommandError, os_error
+from devicefix.cli.options import STDIN
 
 if TYPE_CHECKING:
-    from devicefix.model import Outcome
+    from devicefix.report.checked import Checked
     from devicefix.runner.git import Since
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def diff_base_option(command: Command) -> Command:
-    """The option that names the revision."""
+    """Add the option --diff-base."""
     return click.option(
         "--diff-base",
         metavar="REV",
-        help="Report only what is on lines changed since this branch, tag or commit was left.",
+        help="Report only findings on lines changed since the merge base with this branch, tag or commit.",
     )(command)
 
 
-def since(revision: str | None, paths: tuple[Path, ...], stdin_filename: str | None) -> Since | None:
-    """What has changed since a revision; asked before anything is looked at.
+def changes_since(revision: str | None, paths: tuple[Path, ...], stdin_filename: str | None) -> Since | None:
+    """Return the changes since a revision, None without one.
+
+    Args:
+        revision: the value of --diff-base.
+        paths: the paths that the command line names.
+        stdin_filename: the file name of the standard input.
 
     Raises:
-        Trouble: git does not know a path or the revision.
+        CommandError: git does not know a path or the revision.
+        UsageError: the standard input has no file name.
     """
     if revision is None:
         return None
@@ -43,28 +50,32 @@ def since(revision: str | None, paths: tuple[Path, ...], stdin_filename: str | N
         paths = (Path(stdin_filename),)
     try:
         return Since(revision, paths)
-    except DiffBaseError as problem:
-        raise Trouble(f"--diff-base: {problem}") from None
+    except DiffBaseError as error:
+        raise CommandError(f"--diff-base: {error}") from None
 
 
-def limited(outcomes: list[Outcome], changes: Since | None) -> list[Outcome]:
-    """What became of files, less what is on lines that have not changed.
+def hide_unchanged(checked: Checked, changes: Since | None) -> Checked:
+    """Return the results without the findings on unchanged lines.
+
+    Args:
+        checked: the results of the run.
+        changes: the changes since a revision; None keeps all findings.
 
     Raises:
-        Trouble: git does not know a file's work tree, or the revision in it.
+        CommandError: git does not know a file's work tree, or the revision in it.
     """
     if changes is None:
-        return outcomes
+        return checked
     from devicefix.runner.git import DiffBaseError
 
+    outcomes = list(checked.outcomes)
     try:
-        return [
-            replace(each, result=changes.limited(each.result, each.before or Path(each.path).read_bytes()))
-            if each.result.findings
-            else each
-            for each in outcomes
-        ]
-    except DiffBaseError as problem:
-        raise Trouble(f"--diff-base: {problem}") from None
-    except OSError as problem:
-        raise Trouble(f"{problem.filename}: {problem.strerror or problem}") from None
+        for index, outcome in enumerate(outcomes):
+            if outcome.result.findings:
+                data = outcome.before or Path(outcome.path).read_bytes()
+                outcomes[index] = replace(outcome, result=changes.limited(outcome.result, data))
+    except DiffBaseError as error:
+        raise CommandError(f"--diff-base: {error}") from None
+    except OSError as error:
+        raise os_error(error.filename, error) from None
+    return replace(checked, outcomes=outcomes)

@@ -1,16 +1,16 @@
-"""How `devicefix check` tells what it has found, and where."""
+"""Where and how `devicefix check` writes its findings."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from devicefix.cli.options import STDIN, Trouble
+from devicefix.cli.errors import CommandError, missing_package, os_error
+from devicefix.cli.options import STDIN
 from devicefix.config.settings import Settings
 from devicefix.report import FORMATS, Format, Renderer
 
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 
 class Output(NamedTuple):
-    """What to write, how, and where: a file, or None for the standard output."""
+    """The output of a run.
+
+    Attributes:
+        format: the output format.
+        render: makes the text.
+        file: the file to write, None for the standard output.
+        needs_fixes: whether the text shows fixes.
+    """
 
     format: Format
     render: Renderer
@@ -28,59 +35,78 @@ class Output(NamedTuple):
 
     @staticmethod
     def of(settings: Settings, file: Path | None, statistics: bool) -> Output:
-        """What the settings and options say.
+        """Return the output that the settings and options ask for.
+
+        Args:
+            settings: the settings of the run.
+            file: the value of --output-file.
+            statistics: whether to write only the counts.
 
         Raises:
             UsageError: the format has no statistics.
-            Trouble: there is no folder for the file, or a library is missing.
+            CommandError: the file's folder does not exist, or a package is missing.
         """
         file = None if file == STDIN else file
         name = settings.output_format or ("full" if file is None and sys.stdout.isatty() else "concise")
-        form = FORMATS[name]
-        if statistics and not (form.for_people or name == "json"):
-            raise click.UsageError(f"--statistics does not go with --output-format {name}: use json")
-        if file is not None and not file.parent.is_dir():
-            raise Trouble(f"{file}: there is no folder {str(file.parent)!r}")
+        chosen = FORMATS[name]
+        if statistics and not (chosen.for_people or name == "json"):
+            raise click.UsageError(f"--statistics cannot be used with --output-format {name}; use json")
+        if file is not None:
+            check_folder(file)
         try:
-            render = _statistics(form) if statistics else form.renderer()
-        except ImportError as problem:
-            raise Trouble(
-                f"{problem.name} is missing; install it with: pip install 'devicefix[report]'"
-            ) from None
-        return Output(form, render, file, form.fixes and not statistics)
+            render = _statistics(chosen) if statistics else chosen.renderer()
+        except ImportError as error:
+            raise missing_package(f"--output-format {name}", error.name, "report") from None
+        return Output(chosen, render, file, chosen.fixes and not statistics)
 
-    def tell(self, checked: Checked) -> None:
-        """Write what was found, and a summary to the terminal.
+    def print(self, checked: Checked) -> None:
+        """Write the findings, and print a summary.
+
+        Args:
+            checked: the results of the run.
 
         Raises:
-            Trouble: the file can't be written.
+            CommandError: the file cannot be written.
         """
         from devicefix.report import totals
 
-        self._write(self.render(checked))
+        if self.file is not None:
+            text = click.unstyle("".join(self.render(checked)))
+            write_file(self.file, text.encode(errors="replace"))
+        else:
+            for piece in self.render(checked):
+                # Programs read UTF-8, whatever the terminal's encoding is.
+                click.echo(piece if self.format.for_people else piece.encode(errors="replace"), nl=False)
         if (self.file or self.format.for_people) and not checked.settings.quiet:
             results = [outcome.result for outcome in checked.outcomes]
             click.echo(totals.checked(results, len(checked.failed)))
 
-    def _write(self, pieces: Iterator[str]) -> None:
-        if self.file is not None:
-            _write_file(self.file, click.unstyle("".join(pieces)))
-            return
-        for piece in pieces:
-            # What a program reads is UTF-8, whatever the terminal's encoding is.
-            click.echo(piece if self.format.for_people else piece.encode(errors="replace"), nl=False)
 
-
-def _statistics(form: Format) -> Renderer:
+def _statistics(chosen: Format) -> Renderer:
     from devicefix.report import statistics
 
-    return statistics.text if form.for_people else statistics.as_json
+    return statistics.text if chosen.for_people else statistics.as_json
 
 
-def _write_file(file: Path, text: str) -> None:
-    from devicefix.files import write as writing
+def check_folder(file: Path) -> None:
+    """Refuse a file whose folder does not exist, before any work is done.
+
+    Raises:
+        CommandError: the folder does not exist.
+    """
+    if not file.parent.is_dir():
+        raise CommandError(f"{file}: the folder {str(file.parent)!r} does not exist")
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """Write a file atomically.
+
+    Raises:
+        CommandError: the file cannot be written.
+    """
+    from devicefix.files.write import put
 
     try:
-        writing.put(os.fspath(file), text.encode(errors="replace"))
-    except OSError as problem:
-        raise Trouble(f"{file}: {problem.strerror or problem}") from None
+        put(os.fspath(file), data)
+    except OSError as error:
+        raise os_error(file, error) from None

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.looking import look, status
-from devicefix.cli.options import STDIN, Trouble, common, common_folder, settings_for
+from devicefix.cli.errors import exit_status, missing_package
+from devicefix.cli.inputs import check_paths
+from devicefix.cli.options import STDIN, common_folder, common_options, settings_for
+from devicefix.cli.output import check_folder, write_file
 
 if TYPE_CHECKING:
-    from devicefix.model import Outcome
+    from devicefix.report.checked import Checked
 
-BY_DEFAULT = Path("devicefix-report.html")
+DEFAULT_OUTPUT = Path("devicefix-report.html")
 
 
-@click.command(short_help="Write a page about what a migration has before it.")
-@common
+@click.command(short_help="Write a migration report.")
+@common_options
 @click.option(
     "--output",
     "-o",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    default=BY_DEFAULT,
+    default=DEFAULT_OUTPUT,
     show_default=True,
-    help="The page to write; - for the standard output.",
+    help="The file to write; - for the standard output.",
 )
-@click.option("--title", help="The title of the page; by default the name of the folder.")
-@click.option("--timestamp", is_flag=True, help="Say on the page when it was made.")
+@click.option("--title", help="The title of the page. [default: the name of the folder]")
+@click.option("--timestamp", is_flag=True, help="Show on the page when it was written.")
 @click.pass_context
 def report(
     ctx: click.Context,
     /,
+    *,
     paths: tuple[Path, ...],
     config_file: Path | None,
     stdin_filename: str | None,
@@ -44,71 +46,52 @@ def report(
     timestamp: bool,
     **given: Any,
 ) -> None:
-    """Write an HTML page about the ties to CUDA in PATHS: how many, where, what a rewrite would fix.
+    """Write a migration report about PATHS: the ties to CUDA, and which of them a rewrite fixes.
 
-    The page needs no network and no server. The exit status is 0 also when there are findings.
+    The report is one HTML file that needs no network and no server. The exit status is 0 even if there are
+    findings.
     """
     try:
-        from devicefix.report import page
-    except ImportError as problem:
-        raise Trouble(f"report needs {problem.name}: pip install 'devicefix[report]'") from None
+        from devicefix.report import migration_page
+    except ImportError as error:
+        raise missing_package("report", error.name, "report") from None
     from devicefix.report.migration import migration
 
-    if output != STDIN and not output.parent.is_dir():
-        raise Trouble(f"{output}: there is no folder {str(output.parent)!r}")
+    if output != STDIN:
+        check_folder(output)
     settings = replace(settings_for(paths, config_file, stdin_filename, given), replacements=True)
-    outcomes, failed = look(paths, stdin_filename, settings)
-    tied = [outcome for outcome in outcomes if outcome.result.findings]
-    contents = [(outcome.path, _content(outcome), outcome.result.findings) for outcome in tied]
-    about = page.About(
-        title or common_folder(paths).resolve().name,
-        _revision(common_folder(paths), contents),
-        _now() if timestamp else "",
+    checked = check_paths(paths, stdin_filename, settings)
+    folder = common_folder(paths)
+    about = migration_page.About(
+        title or folder.resolve().name, _revision(folder, checked), _now() if timestamp else ""
     )
-    data = page.html(migration(contents, len(outcomes), failed), about).encode()
+    page = migration_page.html(migration(checked), about).encode()
     if output == STDIN:
-        click.echo(data, nl=False)
+        click.echo(page, nl=False)
     else:
-        _write(output, data)
+        write_file(output, page)
         if not settings.quiet:
             click.echo(f"Wrote the report to {output}")
-    ctx.exit(status(failed, findings=False))
+    ctx.exit(exit_status(len(checked.failed), findings=False))
 
 
-def _content(outcome: Outcome) -> bytes:
-    """What the findings of a file are about."""
-    if outcome.before:
-        return outcome.before
-    try:
-        return Path(outcome.path).read_bytes()
-    except OSError:  # gone since it was looked at
-        return b""
-
-
-def _revision(folder: Path, contents: Iterable[tuple[str, bytes, object]]) -> str:
-    """The commit that the code is of, empty where there is none."""
-    from devicefix.files import discover as files
+def _revision(folder: Path, checked: Checked) -> str:
+    """Return the commit of the checked code, and whether files with findings differ from it."""
+    from devicefix.files.discover import git
     from devicefix.files.write import Change
     from devicefix.runner import worktree
 
-    head = files.git(os.fspath(folder), "rev-parse", "--short=12", "HEAD")
+    head = git(os.fspath(folder), "rev-parse", "--short=12", "HEAD")
     if head is None:
         return ""
-    kept = (Change(path, data, data) for path, data, _ in contents if os.path.exists(path))
-    changed, _ = worktree.uncommitted(kept)
-    return head.decode().strip() + (", with changes that are not committed" if changed else "")
+    contents = (
+        Change(file.path, file.data, file.data) for file in checked.files if os.path.exists(file.path)
+    )
+    changed, _ = worktree.uncommitted(contents)
+    return head.decode().strip() + (", with uncommitted changes" if changed else "")
 
 
 def _now() -> str:
     from datetime import datetime, timezone
 
     return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _write(output: Path, data: bytes) -> None:
-    from devicefix.files import write as writing
-
-    try:
-        writing.put(os.fspath(output), data)
-    except OSError as problem:
-        raise Trouble(f"{output}: {problem.strerror or problem}") from None

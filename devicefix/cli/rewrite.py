@@ -11,42 +11,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.looking import complain, look, status, warn
-from devicefix.cli.options import STDIN, Trouble, common, common_folder, settings_for, unsafe_option
-from devicefix.cli.verify import limit_options
-from devicefix.config.settings import Settings
+from devicefix.cli.errors import CommandError, exit_status, print_error, print_warning
+from devicefix.cli.inputs import check_paths
+from devicefix.cli.options import STDIN, common_folder, common_options, settings_for, unsafe_option
+from devicefix.cli.verify import Limits, limit_options
 
 if TYPE_CHECKING:
+    from devicefix.config.settings import Settings
     from devicefix.files.write import Change
     from devicefix.model import Outcome
 
+UNCHANGED = "Nothing was written; all files are unchanged."
 
-@click.command(short_help="Rewrite files, or print what would change.")
-@common
-@click.option("--in-place", "-i", is_flag=True, help="Write the files rather than print a patch.")
-@click.option("--diff", is_flag=True, help="Print the patch, also with --in-place or -.")
+
+@click.command(short_help="Rewrite files, or print a patch.")
+@common_options
+@click.option("--in-place", "-i", is_flag=True, help="Write the files instead of printing a patch.")
+@click.option("--diff", is_flag=True, help="Print the patch also with --in-place or -.")
 @unsafe_option
 @click.option(
     "--verify",
-    "verification",
+    "command",
     metavar="COMMAND",
-    help="With --in-place: run this first, as `devicefix verify -c`, and write only if it passes.",
+    help="With --in-place: first run this as `devicefix verify -c` does, and write only if it passes.",
 )
 @limit_options
 @click.option(
-    "--require-clean", is_flag=True, help="With --in-place: only write files that are committed in git."
+    "--require-clean", is_flag=True, help="With --in-place: write nothing if a file is not committed in git."
 )
 @click.pass_context
 def rewrite(
     ctx: click.Context,
     /,
+    *,
     paths: tuple[Path, ...],
     config_file: Path | None,
     stdin_filename: str | None,
     in_place: bool,
     diff: bool,
     exit_zero: bool,
-    verification: str | None,
+    command: str | None,
     timeout: float,
     memory: int | None,
     steps: int | None,
@@ -55,18 +59,15 @@ def rewrite(
 ) -> None:
     """Rewrite PATHS to run on any device: files, folders, or - for the standard input.
 
-    Prints a patch for `git apply` and writes nothing, unless told --in-place. What comes from the
-    standard input goes to the standard output.
+    Prints a patch for `git apply`, unless --in-place is given. The rewritten standard input goes to the
+    standard output.
     """
     from devicefix.report import totals
 
-    if STDIN in paths and in_place:
-        raise click.UsageError("the standard input (-) is no file to write --in-place")
-    for option, wanted in (("--verify", verification is not None), ("--require-clean", require_clean)):
-        if wanted and not in_place:
-            raise click.UsageError(f"{option} goes with --in-place")
+    _check_usage(paths, in_place, {"--verify": command is not None, "--require-clean": require_clean})
     settings = replace(settings_for(paths, config_file, stdin_filename, given), fix=True)
-    outcomes, failed = look(paths, stdin_filename, settings)
+    checked = check_paths(paths, stdin_filename, settings)
+    outcomes, failed = list(checked.outcomes), len(checked.failed)
     piped = STDIN in paths and not diff
     if piped:
         for outcome in outcomes:
@@ -74,25 +75,45 @@ def rewrite(
     elif diff or not in_place:
         print_patch(outcomes, common_folder(paths))
     if in_place:
-        warn_of(outcomes, require_clean)
-    if in_place and verification is not None:
-        written_if_verified(outcomes, verification, settings, (timeout, memory, steps))
-    elif in_place:
-        unwritten = write(outcomes)
+        changes = changes_of(outcomes)
+        check_changes(changes, require_clean)
+        unwritten = set()
+        if command is not None:
+            write_if_verified(outcomes, changes, command, settings, Limits(timeout, memory, steps))
+        else:
+            unwritten = write_changes(changes)
         failed += len(unwritten)
         outcomes = [outcome for outcome in outcomes if outcome.path not in unwritten]
     if in_place or piped:
-        tell(outcomes, settings, err=piped)
+        print_findings(outcomes, settings.quiet, err=piped)
     results = [outcome.result for outcome in outcomes]
     if not settings.quiet:
         click.echo(totals.rewritten(results, failed, written=in_place or piped), err=not in_place)
     pending = not (in_place or piped) and any(result.output is not None for result in results)
-    left = pending or any(result.remaining for result in results)
-    ctx.exit(status(failed, left and not exit_zero))
+    remaining = pending or any(result.remaining for result in results)
+    ctx.exit(exit_status(failed, remaining and not exit_zero))
+
+
+def _check_usage(paths: tuple[Path, ...], in_place: bool, needing: dict[str, bool]) -> None:
+    """Refuse options that cannot be used together.
+
+    Args:
+        paths: the paths that the command line names.
+        in_place: whether --in-place is given.
+        needing: the options that need --in-place, with whether they are given.
+
+    Raises:
+        UsageError: an option is used without one that it needs.
+    """
+    if STDIN in paths and in_place:
+        raise click.UsageError("--in-place cannot write to the standard input (-)")
+    for option, given in needing.items():
+        if given and not in_place:
+            raise click.UsageError(f"{option} needs --in-place")
 
 
 def changes_of(outcomes: Iterable[Outcome]) -> list[Change]:
-    """What is to be written."""
+    """Return the changes to write."""
     from devicefix.files.write import Change
 
     return [
@@ -102,84 +123,100 @@ def changes_of(outcomes: Iterable[Outcome]) -> list[Change]:
     ]
 
 
-def warn_of(outcomes: Iterable[Outcome], require_clean: bool) -> None:
-    """Tell which files can't be had back from git, or end the program; and which have other names."""
-    from devicefix.files import write as writing
+def check_changes(changes: list[Change], require_clean: bool) -> None:
+    """Warn about files that git cannot restore, and about hard links.
+
+    Args:
+        changes: the changes to write.
+        require_clean: whether files that git cannot restore are an error.
+
+    Raises:
+        CommandError: git cannot restore a file, and `require_clean` is set.
+    """
+    from devicefix.files.write import other_names
     from devicefix.runner import worktree
 
-    changes = changes_of(outcomes)
-    dirty, outside = worktree.uncommitted(changes)
-    if require_clean and (unsafe := dirty + outside):
-        raise Trouble(f"nothing was written: {some(unsafe)} not committed in git (--require-clean)")
-    if dirty:
-        click.echo(f"Warning: {some(dirty)} not committed in git", err=True)
+    uncommitted, outside = worktree.uncommitted(changes)
+    if require_clean and (unsafe := uncommitted + outside):
+        raise CommandError(f"nothing was written: {_subject(unsafe)} not committed in git (--require-clean)")
+    if uncommitted:
+        click.echo(f"Warning: {_subject(uncommitted)} not committed in git", err=True)
     for change in changes:
-        if writing.other_names(change.path):
-            warn(change.path, "it has other names (hard links), which keep the old content")
+        if other_names(change.path):
+            print_warning(change.path, "other hard links to this file keep the old content")
 
 
-def some(paths: list[str]) -> str:
-    """Some paths as the subject of a sentence."""
-    from devicefix.report.concise import printable
+def _subject(paths: list[str]) -> str:
+    """Return the number of paths and the first ones, as the beginning of a sentence."""
+    from devicefix.report.wording import count, printable
 
     names = ", ".join(map(printable, paths[:3])) + (", …" if len(paths) > 3 else "")
-    return f"{len(paths)} files ({names}) are" if len(paths) > 1 else f"1 file ({names}) is"
+    return f"{count(len(paths), 'file')} ({names}) {'is' if len(paths) == 1 else 'are'}"
 
 
-def write(outcomes: Iterable[Outcome]) -> set[str]:
-    """Write the new sources of files; tell which can't be written, and return them."""
-    from devicefix.files import write as writing
+def write_changes(changes: list[Change]) -> set[str]:
+    """Write the changes, print an error for each file that cannot be written, and return those files."""
+    from devicefix.files.write import write_each
 
     unwritten: set[str] = set()
 
-    def onerror(path: str, problem: OSError) -> None:
-        complain(path, problem.strerror or str(problem))
+    def onerror(path: str, error: OSError) -> None:
+        print_error(path, error.strerror or str(error))
         unwritten.add(path)
 
-    writing.write_each(changes_of(outcomes), onerror)
+    write_each(changes, onerror)
     return unwritten
 
 
-def written_if_verified(
-    outcomes: Iterable[Outcome],
-    command: str,
-    settings: Settings,
-    limits: tuple[float, int | None, int | None],
+def write_if_verified(
+    outcomes: list[Outcome], changes: list[Change], command: str, settings: Settings, limits: Limits
 ) -> None:
-    """Write the new sources, all of them together, if a command passes with them; end the program if not.
+    """Write all changes if a command passes with them; otherwise write none and end the program.
 
-    The command runs before anything is written, so that there is nothing to restore, whenever it ends.
+    The command runs with the changes in memory, so that nothing has to be restored if it is interrupted.
+
+    Args:
+        outcomes: the rewritten files.
+        changes: the changes to write.
+        command: a command line that starts Python.
+        settings: the settings of the rewrite.
+        limits: the limits of the run.
+
+    Raises:
+        CommandError: the changes cannot be written.
     """
-    from devicefix.cli.verify import STATUSES, perform_for, show
-    from devicefix.files import commit
+    from devicefix.cli.verify import STATUSES, show_report, verify_outcomes
+    from devicefix.files.commit import CommitError, commit
 
-    changed = [outcome for outcome in outcomes if outcome.result.output is not None]
-    if not changed:
+    if not changes:
         return
     try:
-        report, passed = perform_for(changed, command, settings, *limits)
+        report, passed = verify_outcomes(outcomes, command, settings, limits)
     except KeyboardInterrupt:
-        click.echo("Interrupted. Nothing was written: all files are as they were.", err=True)
+        click.echo(f"Interrupted. {UNCHANGED}", err=True)
         raise
-    show(report)
+    show_report(report)
     if not passed:
-        click.echo("Nothing was written: all files are as they were.")
+        click.echo(UNCHANGED)
         click.get_current_context().exit(STATUSES[report.verdict.value])
     try:
-        commit.commit(changes_of(changed))
-    except commit.CommitError as problem:
-        raise Trouble(f"{problem}\nNothing was written: all files are as they were.") from None
+        commit(changes)
+    except CommitError as error:
+        raise CommandError(f"{error}\n{UNCHANGED}") from None
 
 
 def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
-    """Print what would change below a folder, as a patch.
+    """Print the changes as a patch.
 
-    As in git's own patches, paths are relative to the top of the work tree, wherever in it the patch
-    is made and applied. Without git they are relative to the current folder, and for files outside of
-    it to `folder`.
+    As in git's own patches, paths are relative to the top of the work tree. Without git they are relative
+    to the current folder, or to `folder` if that is outside the current folder.
+
+    Args:
+        outcomes: the rewritten files.
+        folder: the folder that holds them all.
     """
     from devicefix.files.discover import work_tree
-    from devicefix.report import diff
+    from devicefix.report.diff import coloured, unified
 
     here = Path.cwd()
     folder = folder.resolve()
@@ -188,16 +225,22 @@ def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
     for outcome in outcomes:
         if outcome.result.output is not None:
             name = os.path.relpath(os.path.realpath(outcome.path), top)
-            patch = diff.unified(name, outcome.before, outcome.result.output)
-            click.echo(diff.coloured(patch) if colour else patch, nl=False)
+            patch = unified(name, outcome.before, outcome.result.output)
+            click.echo(coloured(patch) if colour else patch, nl=False)
 
 
-def tell(outcomes: Iterable[Outcome], settings: Settings, err: bool) -> None:
-    """Print what was fixed and what remains."""
+def print_findings(outcomes: Iterable[Outcome], quiet: bool, err: bool) -> None:
+    """Print the fixed findings, unless `quiet`, and the remaining ones.
+
+    Args:
+        outcomes: the rewritten files.
+        quiet: whether to leave out the fixed findings.
+        err: whether to print to the standard error.
+    """
     from devicefix.report import concise
 
     for outcome in outcomes:
-        if not settings.quiet:
+        if not quiet:
             for finding in outcome.result.fixed:
                 click.echo(concise.fixed(outcome.path, finding), err=err)
         for finding in outcome.result.remaining:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import click
 
-from devicefix.cli.options import Trouble
+from devicefix.cli.errors import missing_package
 
 
-@click.command(short_help="Serve an editor, by the language server protocol.")
+@click.command(short_help="Run the language server.")
 def server() -> None:
-    """Serve an editor by the language server protocol, over the standard input and output.
+    """Run the language server on the standard input and output.
 
-    Editors start it themselves; docs/editors.md says how to set them up.
+    Editors start it themselves; docs/editors.md describes the setup.
     """
     try:
         from devicefix.server.app import serve
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").startswith("devicefix"):
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("devicefix"):
             raise
-        raise Trouble(f"server needs {problem.name}: pip install 'devicefix[server]'") from None
+        raise missing_package("server", error.name, "server") from None
     serve()

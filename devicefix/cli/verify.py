@@ -1,4 +1,4 @@
-"""`devicefix verify`: the arguments, and the runs that they ask for."""
+"""`devicefix verify`, and the verification of `devicefix rewrite --verify`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import importlib.util
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from devicefix.cli.options import Trouble, common_folder, rule_options, settings_for, unsafe_option
+from devicefix.cli.errors import missing_package, os_error
+from devicefix.cli.options import common_folder, rule_options, settings_for, unsafe_option
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -23,43 +23,63 @@ if TYPE_CHECKING:
     from devicefix.verify.session import Report
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
+PROGRESS_INTERVAL = 30  # seconds
+
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 EPILOG = """\
-It runs your own program: what that does to files, networks and databases it does here too. Put devicefix's
-options before SCRIPT; what follows belongs to the program.
+`verify` runs your own program, with all its effects on files, networks and databases. Put the options of
+devicefix before SCRIPT; what follows SCRIPT is passed to the program.
 
-Exit status: 0 pass, 1 fail, 2 devicefix could not do its work, 3 stopped at a limit without an error.
+Exit status: 0 pass, 1 fail, 2 error, 3 stopped at a limit without a failure.
 """
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 
-def _size(ctx: click.Context, param: click.Parameter, word: str | None) -> int | None:
-    """The bytes that "8G" means."""
-    if word is None:
+
+class Limits(NamedTuple):
+    """The limits of a run.
+
+    Attributes:
+        timeout: in seconds.
+        memory: in bytes, None for no limit.
+        steps: the number of optimizer steps, None for no limit.
+    """
+
+    timeout: float
+    memory: int | None
+    steps: int | None
+
+
+def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Return the number of bytes that a value such as "8G" means."""
+    if value is None:
         return None
-    number, unit = word.upper().rstrip("IB"), ""
+    number, unit = value.upper().rstrip("IB"), ""
     if number[-1:] in _UNITS:
         number, unit = number[:-1], number[-1]
     try:
         return int(float(number) * _UNITS[unit])
     except ValueError:
-        raise click.BadParameter(f"{word!r} is no size such as 8G or 500M") from None
+        raise click.BadParameter(f"{value!r} is not a size such as 8G or 500M") from None
 
 
-def limit_options(command: Any) -> Any:
-    """The options that limit a run."""
+def limit_options(command: Command) -> Command:
+    """Add the options that limit a run."""
     for option in (
         click.option(
             "--steps", type=click.IntRange(min=1), metavar="N", help="Stop after N optimizer steps."
         ),
-        click.option("--memory", metavar="SIZE", callback=_size, help="Stop at so much memory, such as 8G."),
+        click.option(
+            "--memory", metavar="SIZE", callback=_size, help="Stop at this memory usage, such as 8G."
+        ),
         click.option(
             "--timeout",
             type=click.FloatRange(min=0, min_open=True),
             default=600,
             show_default=True,
             metavar="SECONDS",
-            help="Stop after so many seconds.",
+            help="Stop after this time.",
         ),
     ):
         command = option(command)
@@ -67,35 +87,48 @@ def limit_options(command: Any) -> Any:
 
 
 @click.command(
-    short_help="Run a program, rewritten in memory, on a CPU.",
+    short_help="Run a rewritten program on a CPU.",
     epilog=EPILOG,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("program", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
-@click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module, as for `python -m`.")
-@click.option("-c", "as_command", is_flag=True, help="SCRIPT is a command line that starts Python.")
+@click.option("-m", "as_module", is_flag=True, help="Run SCRIPT as a module, like `python -m`.")
+@click.option("-c", "as_command", is_flag=True, help="Run SCRIPT as a command line that starts Python.")
 @limit_options
 @click.option(
-    "--compare", is_flag=True, help="Compare the numbers with the original's on CUDA, or a simulated one."
+    "--compare", is_flag=True, help="Compare the results with the original's on real or simulated CUDA."
 )
 @click.option(
-    "--tolerance", type=click.FloatRange(min=0), default=1e-5, show_default=True, help="Of --compare."
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=1e-5,
+    show_default=True,
+    help="With --compare: the largest relative difference of two numbers.",
 )
-@click.option("--gpus", type=click.IntRange(min=1), help="Of the simulated CUDA machine; by default one.")
-@click.option("--keep-going", is_flag=True, help="Answer requests for CUDA with the CPU, and list them all.")
-@click.option("--copies/--no-copies", default=True, help="Watch memory that only CUDA copies (on).")
 @click.option(
-    "--scratch/--no-scratch", default=None, help="Run in a copy of the folder (with --compare: on)."
+    "--gpus",
+    type=click.IntRange(min=1),
+    help="The number of GPUs of the simulated CUDA machine. [default: 1]",
+)
+@click.option("--keep-going", is_flag=True, help="Run CUDA requests on the CPU, and list them all.")
+@click.option(
+    "--copies/--no-copies",
+    default=True,
+    show_default=True,
+    help="Detect code that relies on the copies that CUDA makes.",
+)
+@click.option(
+    "--scratch/--no-scratch", default=None, help="Run in a copy of the folder. [default: with --compare]"
 )
 @click.option(
     "--source",
     "sources",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="Rewrite what is here.",
+    help="Rewrite this file or folder. [default: the program's folder or repository]",
 )
-@click.option("--python", default=sys.executable, help="The Python to run it with.")
+@click.option("--python", default=sys.executable, help="The Python interpreter to use.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @rule_options
 @unsafe_option
@@ -103,6 +136,7 @@ def limit_options(command: Any) -> Any:
 def verify(
     ctx: click.Context,
     /,
+    *,
     program: str,
     arguments: tuple[str, ...],
     as_module: bool,
@@ -122,26 +156,29 @@ def verify(
     scratch: bool | None,
     **given: Any,
 ) -> None:
-    """Run SCRIPT with its modules rewritten in memory, on a CPU, and tell whether that works.
+    """Run SCRIPT with its modules rewritten in memory, on a CPU, and report whether it works.
 
-    No file is changed but by the program itself. The verdict is pass, fail or stopped; every request for
-    CUDA that is left is listed, and so is memory that CUDA would have copied.
+    devicefix changes no files. The verdict is pass, fail or stopped; the report lists the remaining requests
+    for CUDA, and code that relies on copies that only CUDA makes.
     """
-    _need(python)
-    from devicefix.verify import session
-    from devicefix.verify.launch import Limits
+    _check_packages(python)
+    from devicefix.verify import launch, session
     from devicefix.verify.runs import Task
 
     if as_module and as_command:
-        raise click.UsageError("-m and -c do not go together")
+        raise click.UsageError("-m and -c cannot be used together")
     script = None if as_module or as_command else _script(program)
+    if as_command:
+        command = _shell_command(" ".join([program, *map(shlex.quote, arguments)]))
+    else:
+        command = [python, *(["-m", program] if as_module else [str(script)]), *arguments]
     root = session.root_of(script)
     task = Task(
-        command=_command(program, arguments, script, python, as_module, as_command),
+        command=command,
         folder=Path.cwd(),
         root=root,
         sources=sources or (root,),
-        limits=Limits(timeout, memory),
+        limits=launch.Limits(timeout, memory),
         steps=steps,
         keep_going=keep_going,
         copies=copies,
@@ -152,110 +189,117 @@ def verify(
         to_stderr=output_format == "json",
     )
     settings = settings_for(task.sources, config_file, None, given)
-    report = perform(task, settings)
-    show(report, output_format)
+    report = run_task(task, settings)
+    show_report(report, output_format)
     ctx.exit(STATUSES[report.verdict.value])
 
 
-def perform_for(
-    changed: Iterable[Outcome],
-    command: str,
-    settings: Settings,
-    timeout: float,
-    memory: int | None,
-    steps: int | None,
+def verify_outcomes(
+    outcomes: Iterable[Outcome], command: str, settings: Settings, limits: Limits
 ) -> tuple[Report, bool]:
-    """Run a command with files as they are to become.
+    """Run a command with the results of a rewrite, before they are written.
 
     Args:
-        changed: what has become of the files.
+        outcomes: the rewritten files.
         command: a command line that starts Python.
-        settings: those that they were rewritten with.
-        timeout: in seconds; with `memory` in bytes and the optimizer `steps`, the limits of the run.
+        settings: the settings of the rewrite.
+        limits: the limits of the run.
 
     Returns:
-        What has come of it, and whether it counts: it has passed, or taken the steps asked for.
+        The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
-    _need(sys.executable)
-    from devicefix.verify import session
-    from devicefix.verify.launch import Limits
+    _check_packages(sys.executable)
+    from devicefix.verify import launch, session
     from devicefix.verify.runs import Task
 
-    changed = list(changed)
-    task = Task(
-        command=_command(command, (), None, sys.executable, False, True),
-        folder=Path.cwd(),
-        root=session.root_of(None),
-        sources=(common_folder(Path(each.path) for each in changed), session.root_of(None)),
-        limits=Limits(timeout, memory),
-        steps=steps,
-    )
     rewritten = [
-        (each.path, each.result.output or b"", [finding.line for finding in each.result.fixed])
-        for each in changed
+        (outcome.path, outcome.result.output, [finding.line for finding in outcome.result.fixed])
+        for outcome in outcomes
+        if outcome.result.output is not None
     ]
-    report = perform(task, settings, rewritten=rewritten)
-    return report, report.verdict.value == "pass" or (
-        report.verdict.value == "stopped" and report.run.limit == "steps"
+    root = session.root_of(None)
+    task = Task(
+        command=_shell_command(command),
+        folder=Path.cwd(),
+        root=root,
+        sources=(common_folder(Path(path) for path, _, _ in rewritten), root),
+        limits=launch.Limits(limits.timeout, limits.memory),
+        steps=limits.steps,
     )
+    report = run_task(task, settings, rewritten)
+    took_steps = report.verdict.value == "stopped" and report.run.limit == "steps"
+    return report, report.verdict.value == "pass" or took_steps
 
 
-def perform(task: Task, settings: Settings, rewritten: list[New] | None = None) -> Report:
-    """Do what a task asks for, with a word now and then of how far it is."""
-    from devicefix.report.concise import printable
+def run_task(task: Task, settings: Settings, rewritten: list[New] | None = None) -> Report:
+    """Verify a program, and print the progress of long runs.
+
+    Args:
+        task: the program and the conditions of its run.
+        settings: the settings of the rewrite.
+        rewritten: the rewritten modules; None to rewrite the task's sources.
+
+    Raises:
+        CommandError: the program cannot be started.
+    """
     from devicefix.verify import session
 
     try:
-        with progress(task) as tick:
-            return session.verify(task, settings, tick, rewritten)
-    except OSError as problem:
-        what = problem.filename or task.command[0]
-        raise Trouble(f"{printable(str(what))}: {problem.strerror or problem}") from None
+        return session.verify(task, settings, _progress(), rewritten)
+    except OSError as error:
+        raise os_error(error.filename or task.command[0], error) from None
 
 
-def show(report: Report, output_format: str = "text") -> None:
-    """Print what has come of a verification."""
-    from devicefix.verify import report as verification
+def show_report(report: Report, output_format: str = "text") -> None:
+    """Print the report of a verification.
 
-    click.echo(
-        verification.as_json(report) if output_format == "json" else verification.text(report), nl=False
-    )
+    Args:
+        report: the report.
+        output_format: `text` or `json`.
+    """
+    from devicefix.verify.report import as_json, text
+
+    click.echo(as_json(report) if output_format == "json" else text(report), nl=False)
 
 
 def _script(program: str) -> Path:
+    """Return the file that a script or a folder with a `__main__.py` runs.
+
+    Raises:
+        UsageError: the file does not exist.
+    """
     path = Path(program)
     if path.is_dir() and (path / "__main__.py").is_file():
         return path / "__main__.py"
     if not path.is_file():
-        raise click.UsageError(f"{program}: no such file; a module needs -m, a command line -c")
+        raise click.UsageError(f"{program}: no such file; use -m for a module, -c for a command line")
     return path
 
 
-def _command(
-    program: str, arguments: tuple[str, ...], script: Path | None, python: str, module: bool, line: bool
-) -> list[str]:
-    if line:
-        text = " ".join([program, *map(shlex.quote, arguments)])
-        return ["cmd", "/c", text] if os.name == "nt" else ["/bin/sh", "-c", text]
-    return [python, *(["-m", program] if module else [str(script)]), *arguments]
+def _shell_command(line: str) -> list[str]:
+    """Return the command that runs a command line in a shell."""
+    return ["cmd", "/c", line] if os.name == "nt" else ["/bin/sh", "-c", line]
 
 
-def _need(python: str) -> None:
-    """End the program where a package is missing that only verify needs."""
+def _check_packages(python: str) -> None:
+    """Refuse to run without a package that only `verify` needs.
+
+    Raises:
+        CommandError: a package is not installed.
+    """
     for package in ("psutil", "torch") if python == sys.executable else ("psutil",):
         if importlib.util.find_spec(package) is None:
-            raise Trouble(f"verify needs {package}: pip install 'devicefix[verify]'")
+            raise missing_package("verify", package, "verify")
 
 
-@contextmanager
-def progress(task: Task) -> Iterator[Any]:
-    """A line on the terminal every half a minute, so that it does not mix with the program's own output."""
-    told = 0.0
+def _progress() -> Callable[[str, float], None]:
+    """Return a function that prints the time of a run at intervals, on its own line on a terminal."""
+    last = 0.0
 
-    def tick(what: str, seconds: float) -> None:
-        nonlocal told
-        if sys.stderr.isatty() and seconds - told >= 30:
-            told = seconds
-            click.echo(f"devicefix: {what} has been running for {seconds:.0f} s", err=True)
+    def tick(run: str, seconds: float) -> None:
+        nonlocal last
+        if sys.stderr.isatty() and seconds - last >= PROGRESS_INTERVAL:
+            last = seconds
+            click.echo(f"devicefix: {run} has been running for {seconds:.0f} s", err=True)
 
-    yield tick
+    return tick

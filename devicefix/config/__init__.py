@@ -1,1 +1,1 @@
-"""config."""
+"""Read the settings; one table defines every key."""

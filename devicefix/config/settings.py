@@ -1,38 +1,38 @@
-"""What to look for, where, and how: the settings, and the file that holds them."""
+"""The settings: one table, from which keys, options, API parameters and documentation are made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from devicefix.config.keys import KEYS, Exclusion, PerFileIgnores
-from devicefix.config.keys import TARGETS as TARGETS
-from devicefix.config.keys import codes as codes
-from devicefix.config.keys import nearest as nearest
-from devicefix.config.keys import version as version
+from devicefix.config import values
+from devicefix.config.values import Exclusion, Kind, PerFileIgnores
 
-ACCELERATOR_SINCE = (2, 6)
-TABLE = "[tool.devicefix]"
-# The files that may hold the configuration of a folder; the first that does is read.
-NAMES = (".devicefix.toml", "devicefix.toml", "pyproject.toml")
+ACCELERATOR_SINCE = (2, 6)  # the first torch with torch.accelerator
+
+_GLOBS = (
+    "A pattern is matched against the path, where `*` also matches `/`, and against the file name: `tests/*`"
+    " is every file below `tests`, `setup.py` every file of that name. `?`, `[a-z]`, `{a,b}` and `**/` work"
+    " as in a shell. A pattern that starts with `!` matches all files that the rest does not match."
+)
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message says why, and in which file."""
+    """A configuration cannot be used; the message says why, and in which file."""
 
 
 class Selection(NamedTuple):
-    """Codes of rules, or beginnings of them, that one place says to select and to ignore."""
+    """Codes of rules, or beginnings of codes, that one source selects and ignores."""
 
     select: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
     def enables(self, code: str, before: bool) -> bool:
-        """Whether a rule is on that was, or was not, before anything is said here."""
+        """Return whether a rule is on, given whether it was on before this selection."""
         chosen = _longest(self.select + self.extend_select, code)
         dropped = _longest(self.ignore, code)
         if self.select or chosen > dropped:
@@ -41,58 +41,280 @@ class Selection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How one run goes about its work.
+class RuleOptions:
+    """The settings that rules may ask for.
 
-    `select` and `ignore` hold codes of rules or beginnings of them: `DF1` is every rule whose code
-    begins so. Nothing selected means the rules that are on by default; `extend_select` adds to them. The
-    command line changes what the configuration `below` it selects. `per_file_ignores` and
-    `extend_per_file_ignores` are rules that are off in some files; `off` are those in the file at hand.
-    `exclude` holds patterns as in .gitignore, relative to the folder `root`, and `extend_exclude` more of
-    them. `baseline` is the file that holds what is not new. `fix` asks the engine for the new source,
-    `replacements` for that of each fix by itself.
-    `config_files` looks for configuration files and scripts in folders, too, and `docs` for code in Markdown
-    and reStructuredText. `target` is what the
-    result is to run on besides the CPU, and `torch_version` the oldest torch that it is to run with;
-    None is the newest that devicefix knows. `cache_dir` keeps what was found; None for no cache.
-    `ignore_noqa` keeps what a comment silences, and `executor` is the address of a cluster that does the
-    work.
-    `output_format` is a name in `devicefix.report.FORMATS`, None for what suits the place that it goes to.
+    Attributes:
+        target: what the rewritten program runs on besides the CPU, one of `values.TARGETS`.
+        torch_version: the oldest torch that the rewritten program must run with; None for the newest.
+        enabled: the codes of the rules that are on.
     """
 
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    root: Path = field(default_factory=Path)
-    unsafe_fixes: bool = False
-    fix: bool = False
-    replacements: bool = False
-    jobs: int | None = None
-    verbose: bool = False
-    quiet: bool = False
-    config_files: bool = False
-    docs: bool = False
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
-    cache_dir: Path | None = None
-    extend_select: tuple[str, ...] = ()
+    enabled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of the configuration; the command line's option is `--name`.
+
+    Attributes:
+        name: the name in the configuration.
+        kind: the kind of its value.
+        default: the value where nothing is set, as TOML or in words.
+        summary: one line, which is also the option's help.
+        details: further documentation, as Markdown; may be empty.
+        example: a line of TOML, as in `devicefix.toml`.
+        variable: an environment variable that overrides the key; the option overrides both.
+        short: the option's short form.
+    """
+
+    name: str
+    kind: Kind
+    default: str
+    summary: str
+    example: str
+    details: str = ""
+    variable: str | None = None
+    short: str | None = None
+
+    @property
+    def field(self) -> str:
+        """The name in `Settings` and in the Python API."""
+        return self.name.replace("-", "_")
+
+    @property
+    def type(self) -> str:
+        """The Python type of the value in a configuration file."""
+        return self.kind.type
+
+
+def _key(kind: Kind, default: str, summary: str, example: str, **more: str) -> dict[str, Any]:
+    """Return the metadata of a field of `Settings` that is a key of the configuration."""
+    return {"key": {"kind": kind, "default": default, "summary": summary, "example": example, **more}}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one run.
+
+    The fields with metadata are the keys of the configuration, in the order of their documentation. The
+    others are set by the commands.
+
+    Attributes:
+        root: the folder that `exclude` is relative to.
+        below: the selection of the configuration, which the command line's selection changes.
+        off: codes of rules that are off in the file at hand.
+        fix: make the new source.
+        replacements: spell out every fix as plain text.
+        ignore_noqa: keep findings that a comment silences.
+        executor: the address of a cluster that does the work.
+    """
+
+    select: tuple[str, ...] = field(
+        default=(),
+        metadata=_key(
+            values.CODES,
+            "the rules that are on by default",
+            "Enable only the rules with these codes: DF101,DF2 and so on.",
+            'select = ["DF1", "DF201"]',
+            details="A code, or the beginning of one: `DF1` is every rule whose code starts with it, `DF` is"
+            " every rule, including those that are off by default. Where `select` and `ignore` both"
+            " name a rule, the longer name wins; where they are equally long, `ignore` wins. On the"
+            " command line, `--select` overrides `select`, `extend-select` and `ignore` in the"
+            " configuration.",
+        ),
+    )
+    extend_select: tuple[str, ...] = field(
+        default=(),
+        metadata=_key(
+            values.CODES,
+            "[]",
+            "Enable these rules as well, besides those that are selected or on by default.",
+            'extend-select = ["DF001"]',
+            details="On the command line, `--extend-select` adds to what the configuration selects.",
+        ),
+    )
+    ignore: tuple[str, ...] = field(
+        default=(),
+        metadata=_key(
+            values.CODES,
+            "[]",
+            "Disable the rules with these codes: DF101,DF2 and so on.",
+            'ignore = ["DF702"]',
+            details="On the command line, `--ignore` adds to what the configuration ignores.",
+        ),
+    )
+    per_file_ignores: tuple[PerFileIgnores, ...] = field(
+        default=(),
+        metadata=_key(
+            values.PER_FILE,
+            "{}",
+            "Disable rules in some files: tests/*:DF101 and so on.",
+            'per-file-ignores = { "tests/*" = ["DF201"], "!src/*" = ["DF7"] }',
+            details=f"A rule that is ignored for a file stays off there, whatever selects it. {_GLOBS}",
+        ),
+    )
+    extend_per_file_ignores: tuple[PerFileIgnores, ...] = field(
+        default=(),
+        metadata=_key(
+            values.PER_FILE,
+            "{}",
+            "Like --per-file-ignores, but adds to what the configuration ignores.",
+            'extend-per-file-ignores = { "scripts/*" = ["DF101"] }',
+        ),
+    )
+    exclude: tuple[str, ...] = field(
+        default=(),
+        metadata=_key(
+            values.PATTERNS,
+            "[]",
+            "Exclude files that match a pattern, as in .gitignore.",
+            'exclude = ["third_party/", "*_pb2.py"]',
+            details="Patterns are relative to the folder of the configuration, on the command line to the"
+            " current folder, where `--exclude` overrides this key. Files that git ignores and"
+            " folders such as `.venv` and `node_modules` are always excluded. A file that is named on"
+            " the command line is never excluded.",
+        ),
+    )
+    extend_exclude: tuple[Exclusion, ...] = field(
+        default=(),
+        metadata=_key(
+            values.EXCLUSIONS,
+            "[]",
+            "Exclude these files as well; a pattern as in .gitignore.",
+            'extend-exclude = ["legacy/"]',
+            details="On the command line, `--extend-exclude` adds to what the configuration excludes.",
+        ),
+    )
+    baseline: Path | None = field(
+        default=None,
+        metadata=_key(
+            values.FILE,
+            "none",
+            "Report only findings that are not in this file, which --write-baseline creates.",
+            'baseline = "devicefix-baseline.json"',
+            details="The path is relative to the folder of the configuration.",
+        ),
+    )
+    unsafe_fixes: bool = field(
+        default=False,
+        metadata=_key(
+            values.SWITCH,
+            "false",
+            "Also apply fixes that may change a run on CUDA.",
+            "unsafe-fixes = true",
+        ),
+    )
+    config_files: bool = field(
+        default=False,
+        metadata=_key(
+            values.SWITCH,
+            "false",
+            "Also check YAML, JSON, TOML and shell scripts in folders; they are never changed.",
+            "config-files = true",
+        ),
+    )
+    docs: bool = field(
+        default=False,
+        metadata=_key(
+            values.SWITCH,
+            "false",
+            "Also check blocks of Python in Markdown and reStructuredText in folders.",
+            "docs = true",
+            details="Each block is a module by itself, and is rewritten like one. A file that is named on"
+            " the command line is always checked.",
+        ),
+    )
+    target: str = field(
+        default="cuda",
+        metadata=_key(
+            values.TARGET,
+            '"cuda"',
+            "What to run on besides the CPU: CUDA (the default), or whatever torch.accelerator finds.",
+            'target = "accelerator"',
+        ),
+    )
+    torch_version: tuple[int, int] | None = field(
+        default=None,
+        metadata=_key(
+            values.VERSION,
+            "the newest that devicefix knows",
+            "The oldest torch that the result must run with; it limits what --target accelerator may use.",
+            'torch-version = "2.6"',
+        ),
+    )
+    output_format: str | None = field(
+        default=None,
+        metadata=_key(
+            values.FORMAT,
+            "full on a terminal, else concise",
+            "The output format; by default full on a terminal, and concise elsewhere.",
+            'output-format = "grouped"',
+            details="For `devicefix check`. The environment variable `DEVICEFIX_OUTPUT_FORMAT` overrides it,"
+            " and the option overrides both.",
+            variable="DEVICEFIX_OUTPUT_FORMAT",
+        ),
+    )
+    cache_dir: Path | None = field(
+        default=None,
+        metadata=_key(
+            values.FOLDER_INSIDE,
+            ".devicefix_cache beside the configuration",
+            "The folder for the cache; by default .devicefix_cache beside the configuration.",
+            'cache-dir = ".cache/devicefix"',
+            details="The path is relative to the folder of the configuration, and inside it. The environment"
+            " variable `DEVICEFIX_CACHE_DIR` overrides it, and the option overrides both."
+            " `--no-cache` neither reads nor writes a cache.",
+            variable="DEVICEFIX_CACHE_DIR",
+        ),
+    )
+    jobs: int | None = field(
+        default=None,
+        metadata=_key(
+            values.COUNT,
+            "one process a core",
+            "The number of processes; by default one a core.",
+            "jobs = 4",
+            short="-j",
+        ),
+    )
+    verbose: bool = field(
+        default=False,
+        metadata=_key(
+            values.FLAG,
+            "false",
+            "List the files that are checked.",
+            "verbose = true",
+            short="-v",
+        ),
+    )
+    quiet: bool = field(
+        default=False,
+        metadata=_key(
+            values.FLAG,
+            "false",
+            "Print only findings and errors.",
+            "quiet = true",
+            short="-q",
+        ),
+    )
+    root: Path = field(default_factory=Path)
     below: Selection = field(default_factory=Selection)
-    per_file_ignores: tuple[PerFileIgnores, ...] = ()
-    extend_per_file_ignores: tuple[PerFileIgnores, ...] = ()
     off: tuple[str, ...] = ()
-    extend_exclude: tuple[Exclusion, ...] = ()
-    baseline: Path | None = None
+    fix: bool = False
+    replacements: bool = False
     ignore_noqa: bool = False
     executor: str | None = None
-    output_format: str | None = None
 
     @property
     def selection(self) -> Selection:
-        """What these settings themselves say of rules."""
+        """The selection of these settings alone, without the configuration below them."""
         return Selection(self.select, self.extend_select, self.ignore)
 
     def enabled(self, code: str, default: bool = True) -> bool:
-        """Whether a rule is on: where `select` and `ignore` both name it, the longer name wins.
+        """Return whether a rule is on: where `select` and `ignore` both name it, the longer name wins.
 
         Args:
             code: the rule's code.
@@ -101,14 +323,33 @@ class Settings:
         return _enabled(self.selection, self.below, code, default) and not code.startswith(self.off)
 
     def for_file(self, path: str) -> Settings:
-        """The settings for one file, with what is ignored in it."""
+        """Return the settings for one file, with the rules that are off in it."""
         listed = self.per_file_ignores + self.extend_per_file_ignores
         if not listed:
             return self
         from devicefix.config.globs import matches
 
-        off = tuple(code for each in listed if matches(path, each.pattern, each.root) for code in each.codes)
+        off = tuple(code for item in listed if matches(path, item.pattern, item.root) for code in item.codes)
         return replace(self, off=off) if off else self
+
+    def checked(self) -> Settings:
+        """Return these settings if they go together.
+
+        Raises:
+            ConfigError: they don't; the message says why.
+        """
+        if self.target == "accelerator" and self.torch_version and self.torch_version < ACCELERATOR_SINCE:
+            given = "{}.{}".format(*self.torch_version)
+            raise ConfigError(f"target accelerator needs torch 2.6 or newer, and torch-version is {given}")
+        return self
+
+
+KEYS: dict[str, Key] = {
+    key.name: key
+    for each in fields(Settings)
+    if "key" in each.metadata
+    for key in [Key(each.name.replace("_", "-"), **each.metadata["key"])]
+}
 
 
 @cache  # asked for each rule and file
@@ -118,193 +359,3 @@ def _enabled(selection: Selection, below: Selection, code: str, default: bool) -
 
 def _longest(prefixes: Iterable[str], code: str) -> int:
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
-
-
-class Written(NamedTuple):
-    """What a configuration file says.
-
-    Attributes:
-        file: where it stands.
-        text: all of it.
-        table: the keys for devicefix, and what they hold.
-        within: the tables that these keys are in.
-    """
-
-    file: Path
-    text: str
-    table: Mapping[str, Any]
-    within: tuple[str, ...]
-
-    def place(self, *keys: str) -> str:
-        """Where a key stands, for a message: `file:line:column`, or less where that is not known."""
-        from devicefix.config.toml import position
-
-        found = position(self.text, (*self.within, *keys)) if keys or self.within else None
-        return ":".join(map(str, (self.file, *(found or ()))))
-
-    def line(self, key: str) -> int | None:
-        """The line of a key."""
-        from devicefix.config.toml import position
-
-        found = position(self.text, (*self.within, key))
-        return found[0] if found else None
-
-
-def read(file: Path) -> Written:
-    """Read a configuration: `[tool.devicefix]` in pyproject.toml, the whole of any other file.
-
-    A file of another name that has such a table is read like pyproject.toml.
-
-    Raises:
-        ConfigError: the file cannot be read, or is no TOML.
-    """
-    from devicefix.config.toml import TomlError, parse
-
-    try:
-        text, document = parse(file.read_bytes())
-    except OSError as problem:
-        raise ConfigError(f"{file}: {problem.strerror or problem}") from None
-    except TomlError as problem:
-        raise ConfigError("{}:{}:{}: {}".format(file, *problem.position, problem)) from None
-    if file.name != "pyproject.toml" and (file.name in NAMES or "tool" not in document):
-        return Written(file, text, document, ())
-    tools = document.get("tool", {})
-    table = tools.get("devicefix", {}) if isinstance(tools, dict) else {}
-    written = Written(file, text, table, ("tool", "devicefix"))
-    if not isinstance(table, dict):
-        raise ConfigError(f"{written.place()}: {TABLE} must be a table")
-    return written
-
-
-def load(settings: Settings, file: Path) -> Settings:
-    """Put what a configuration file says into the settings.
-
-    Args:
-        settings: what holds where the file says nothing.
-        file: the file to read.
-
-    Raises:
-        ConfigError: the file cannot be read, is no TOML, or holds an unknown key or a wrong value.
-    """
-    return applied(settings, read(file))
-
-
-def applied(settings: Settings, written: Written) -> Settings:
-    """The settings with what a configuration says in the place of theirs.
-
-    Raises:
-        ConfigError: it holds an unknown key or a wrong value.
-    """
-    values: dict[str, Any] = {}
-    where = f"{TABLE} " if written.within else ""
-    for name, value in written.table.items():
-        key = KEYS.get(name)
-        if key is None:
-            hint = nearest(name, KEYS)
-            if name == "tool":
-                hint = f": in a {written.file.name} the keys stand at the top, without {TABLE}"
-            unknown = f"{where or 'the configuration '}has no key {name!r}{hint}"
-            raise ConfigError(f"{written.place(name)}: {unknown}")
-        try:
-            values[key.field] = key.read(value, written.file.parent)
-        except ValueError as problem:
-            raise ConfigError(f"{written.place(name)}: {where}{name}: {problem}") from None
-    return replace(settings, root=written.file.parent, **values)
-
-
-def combined(settings: Settings, options: Mapping[str, Any]) -> Settings:
-    """The settings with the command line's options, which take the place of theirs or add to them.
-
-    As with ruff, `--select` says all about which rules are on; without it, the options change what is on
-    below them.
-
-    Args:
-        settings: those of the configuration.
-        options: what was given, by the names of `Settings`.
-    """
-    values = dict(options)
-    for name in ("extend_exclude", "extend_per_file_ignores"):
-        if name in values:
-            values[name] = getattr(settings, name) + values[name]
-    if "exclude" in values:
-        values["root"] = Path()
-    selection = Selection(**{name: values.pop(name, ()) for name in Selection._fields})
-    if any(selection):
-        values |= selection._asdict() | {"below": settings.selection}
-    return checked(replace(settings, **values))
-
-
-def with_values(settings: Settings, values: Mapping[str, Any], folder: Path | None = None) -> Settings:
-    """The settings with values that a program gives, which go before theirs as the command line's do.
-
-    Args:
-        settings: those of the configuration.
-        values: values as in the configuration, by its names; None is as good as nothing.
-        folder: what paths and patterns are relative to, by default the current folder.
-
-    Raises:
-        ConfigError: a value makes no sense, or there is no such name.
-    """
-    options: dict[str, Any] = {}
-    root = folder or Path()
-    for name, value in values.items():
-        key = KEYS.get(name)
-        if key is None:
-            raise ConfigError(f"no setting is called {name!r}{nearest(name, KEYS)}")
-        try:
-            if value is not None:
-                options[key.field] = key.read(_as_in_toml(value), root)
-        except ValueError as problem:
-            raise ConfigError(f"{name}: {problem}") from None
-    settings = combined(settings, options)
-    return replace(settings, root=root) if "exclude" in options else settings
-
-
-def _as_in_toml(value: Any) -> Any:
-    """A value with lists and tables for all that is like them."""
-    if isinstance(value, Mapping):
-        return {name: _as_in_toml(each) for name, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return list(value)
-    return value
-
-
-def checked(settings: Settings) -> Settings:
-    """Settings that go together.
-
-    Raises:
-        ConfigError: they don't; the message says why.
-    """
-    version = settings.torch_version
-    if settings.target == "accelerator" and version and version < ACCELERATOR_SINCE:
-        given = "{}.{}".format(*version)
-        raise ConfigError(f"target accelerator needs torch 2.6 or newer, and torch-version is {given}")
-    return settings
-
-
-def find(start: Path) -> Path | None:
-    """The nearest configuration at or above a folder, if there is one.
-
-    That is a .devicefix.toml, a devicefix.toml, or a pyproject.toml that speaks of devicefix.
-    """
-    start = start.absolute()
-    for folder in (start, *start.parents):
-        for name in NAMES:
-            file = folder / name
-            if file.is_file() and (name != "pyproject.toml" or _speaks_of_us(file)):
-                return file
-    return None
-
-
-def _speaks_of_us(file: Path) -> bool:
-    from devicefix.config.toml import TomlError, parse
-
-    try:
-        if b"devicefix" not in (data := file.read_bytes()):
-            return False
-        tools = parse(data)[1].get("tool")
-        return isinstance(tools, dict) and "devicefix" in tools
-    except TomlError:
-        return True  # broken, and perhaps meant for us: `read` says what is wrong with it
-    except OSError:
-        return False

@@ -1,15 +1,17 @@
-"""What the device that a call is given becomes: one that there is on every machine."""
+"""The device arguments of calls such as `.cuda(1)`, and the portable devices that replace them."""
 
 from __future__ import annotations
 
 import ast
 import re
 
-from devicefix.devices.accelerator import references
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, dotted
 from devicefix.facts.values import (
+    choice,
+    cpu,
+    cuda_device,
     cuda_literal,
     cuda_string,
     current_device,
@@ -21,19 +23,26 @@ from devicefix.facts.values import (
 )
 from devicefix.model import Fix
 
+_GPU_LIST = re.compile(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", re.I)
+
 
 def device_argument(node: ast.Call) -> ast.expr | None:
-    """What a call of `.cuda(...)` or `.to(...)` says about the device, None for nothing."""
+    """Return the device argument of a call of `.cuda(...)` or `.to(...)`, None if it has none."""
     if node.args:
         return node.args[0]
-    return next((each.value for each in node.keywords if each.arg == "device"), None)
+    return next((keyword.value for keyword in node.keywords if keyword.arg == "device"), None)
 
 
 def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> DeviceExpr | None:
-    """The device that a call of `.cuda(target)` moves to, or the CPU.
+    """Return the device that a call of `.cuda(target)` moves to, or the CPU.
+
+    Args:
+        context: The context of the module.
+        node: The call.
+        target: Its device argument.
 
     Returns:
-        None where the target may be anything, and is more than a name or an attribute.
+        The new argument, None where it is not known whether the target is an index or a device.
     """
     facts, devices = context.facts, context.devices
     if target is None or (isinstance(target, ast.Constant) and target.value is None):
@@ -41,80 +50,84 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
     index = literal_index(target)
     if index is not None:
         return devices.indexed(node, index)
+    if (device := device_of_tensor(context, target)) is not None:
+        return device
     code = context.source.code(target)
-    place = tensors_place(context, target)
-    if place is not None:
-        return place
-    if _device(facts, target):
+    if isinstance(target, ast.Name) and current_device(facts, target):
         return DeviceExpr(code)
-    if context.accelerator and any(references(context.accelerator, target)):
+    if context.accelerator and any(context.accelerator.references(target)):
         return devices.current(node) if facts.call(target, "torch.cuda.current_device") else None
-    return devices.numbered(target, code) if index_or_none(facts, target) else None
+    return devices.computed(target, code) if index_or_none(facts, target) else None
 
 
-def any_device(context: Context, node: ast.Call, target: ast.expr) -> DeviceExpr | None:
-    """The device for `.cuda(target)` whatever the target is: a number, None, a device or its name.
+def runtime_device(context: Context, node: ast.Call, target: ast.expr) -> DeviceExpr | None:
+    """Return the device of `.cuda(target)` for a target that may be an index, None, a device or its name.
 
     Returns:
-        None where the target can't be named twice.
+        An expression that finds it out at run time, None where the target can't be evaluated twice.
     """
     if dotted(target) is None:
         return None
     code = context.source.code(target)
-    kind = context.devices.kind(node)
-    given = f"({kind} if {code} is None else {code})"
-    return context.devices.either(target, given)
+    device_type = context.devices.device_type(node)
+    return context.devices.either(target, f"({device_type} if {code} is None else {code})")
 
 
-def _device(facts: Facts, target: ast.expr) -> bool:
-    """Whether a name is bound to a device that is the CPU where there is no CUDA."""
-    return isinstance(target, ast.Name) and current_device(facts, target)
+def device_of_tensor(context: Context, target: ast.expr) -> DeviceExpr | None:
+    """Return `y.device` for `y.get_device()`, which is -1 on the CPU; None for any other expression."""
+    match target:
+        case ast.Call(func=ast.Attribute(value=tensor, attr="get_device") as method, args=[], keywords=[]):
+            if last_name(tensor) != "self":
+                return DeviceExpr(context.source.code(method).removesuffix("get_device") + "device")
+    return None
 
 
-def named_device(context: Context, target: ast.expr) -> Fix | None:
-    """The fix for an expression that names a CUDA device where a device object will do."""
-    use = _definite(context, target)
-    if use is not None:
-        return context.replace(target, use)
-    if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device") or gpu_number(target):
+def device_fix(context: Context, target: ast.expr) -> Fix | None:
+    """Return the fix of an expression that names a CUDA device, where code accepts a device object."""
+    device = _literal_device(context, target)
+    if device is not None:
+        return context.replace(target, device)
+    if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device") or is_gpu_index(target):
         return context.when_cuda(target, '"cpu"')
     return None
 
 
-def gpu_number(target: ast.expr) -> bool:
-    """Whether an expression is called what a GPU's number is: `gpu`, `args.rank`, `gpu_ids[0]`."""
+def is_gpu_index(target: ast.expr) -> bool:
+    """Return whether an expression has the name of a GPU's index: `gpu`, `args.rank`, `gpu_ids[0]`."""
     if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
-        return bool(re.search(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", last_name(target.value), re.I))
+        return bool(_GPU_LIST.search(last_name(target.value)))
     name = last_name(target)
     return index_name(name) and not device_name(name)
 
 
-def _definite(context: Context, target: ast.expr) -> DeviceExpr | None:
-    place = tensors_place(context, target)
-    if place is not None:
-        return place
+def is_cuda_target(facts: Facts, target: ast.expr | None) -> bool:
+    """Return whether an argument of `.to(...)` is certainly a device, and not the CPU."""
+    if target is None or cpu(facts, target):
+        return False
+    match target:
+        case ast.Call(func=ast.Attribute(attr="get_device"), args=[]):
+            return True
+    return (
+        cuda_device(facts, target)
+        or literal_index(target) is not None
+        or is_gpu_index(target)
+        or device_name(last_name(target))
+        or current_device(facts, target)
+        or choice(facts, target) is not None
+    )
+
+
+def _literal_device(context: Context, target: ast.expr) -> DeviceExpr | None:
+    """Return the device for a literal such as `"cuda:1"`, or for a tensor's device; else None."""
+    if (device := device_of_tensor(context, target)) is not None:
+        return device
     number = literal_index(target)
     if number is not None:
         return context.devices.indexed(target, number)
     index = cuda_literal(target)
-    if context.facts.call(target, "torch.device"):
-        assert isinstance(target, ast.Call)
+    if isinstance(target, ast.Call) and context.facts.call(target, "torch.device"):
         if len(target.args) == 1 and not target.keywords:
             index = cuda_literal(target.args[0])
     if index is None:
         return context.devices.current(target)
     return context.devices.indexed(target, index) if isinstance(index, int) else None
-
-
-def tensors_place(context: Context, target: ast.expr) -> DeviceExpr | None:
-    """`y.device` for `y.get_device()`, which is the number of the same place on a GPU, but -1 on a CPU."""
-    if not (isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute)):
-        return None
-    if (
-        target.func.attr != "get_device"
-        or target.args
-        or target.keywords
-        or last_name(target.func.value) == "self"
-    ):
-        return None
-    return DeviceExpr(context.source.code(target.func).removesuffix("get_device") + "device")

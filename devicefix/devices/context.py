@@ -1,4 +1,4 @@
-"""Everything that a rule may ask about the module it looks at."""
+"""The context of a rule: what it can ask about the module, and the fixes that it can make."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from devicefix.facts import Facts
 from devicefix.facts.project import Project
 from devicefix.files.text import Source
 from devicefix.model import Edit, Fix, Safety
-from devicefix.rewrite import blocks as statements
+from devicefix.rewrite import blocks
 
-_INNER = (ast.expr, ast.keyword, ast.arguments, ast.Assert)  # what holds no statements
-# Where `a if b else c` may stand without parentheses, by parent and field.
-_ROOMY = (
+_WITHOUT_STATEMENTS = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
+# The parents of an expression that accept `a if b else c` without parentheses.
+_NO_PARENTHESES = (
     ast.Call, ast.keyword, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.List,
     ast.Tuple, ast.Set, ast.Dict, ast.arguments, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
@@ -24,9 +24,19 @@ _ROOMY = (
 
 
 class Context:
-    """Everything that a rule may ask about the module it looks at.
+    """The facts of a module, and the fixes that several rules make.
 
-    `accelerator` is None unless the target is any accelerator.
+    Args:
+        source: The module's text.
+        facts: The module's facts.
+        project: The facts of all files.
+        path: The module's path.
+        settings: The settings for the file.
+
+    Attributes:
+        accelerator: What any accelerator supports; None where the target is CUDA.
+        devices: The devices of the module.
+        handled: The nodes that only rules with `sees_handled` visit.
     """
 
     def __init__(self, source: Source, facts: Facts, project: Project, path: str, settings: Settings) -> None:
@@ -40,16 +50,14 @@ class Context:
         self.handled: set[ast.AST] = set()
 
     def mark_handled(self, *nodes: ast.AST) -> None:
-        """Keep the other rules from looking at nodes, and at the expressions inside them."""
+        """Hide nodes, and the expressions inside them, from other rules."""
         for node in nodes:
-            self.handled.update(ast.walk(node) if isinstance(node, _INNER) else (node,))
+            self.handled.update(ast.walk(node) if isinstance(node, _WITHOUT_STATEMENTS) else (node,))
 
-    def replace(self, node: ast.expr, use: DeviceExpr, safety: Safety = Safety.SAFE) -> Fix:
-        """A fix that puts another expression in a node's place, in parentheses where it needs them."""
-        text = use.text
-        if " if " in text and not self._roomy(node):
-            text = f"({text})"
-        return Fix((Edit(*self.source.span(node), text),), safety, use.needs)
+    def replace(self, node: ast.expr, new: DeviceExpr, safety: Safety = Safety.SAFE) -> Fix:
+        """Return a fix that replaces an expression, with parentheses where the new one needs them."""
+        needs_parentheses = " if " in new.text and not self._accepts_conditional(node)
+        return self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, safety)
 
     def when_cuda(
         self,
@@ -59,44 +67,52 @@ class Context:
         *,
         of_cuda: bool = False,
     ) -> Fix:
-        """A fix that makes an expression `expression if torch.cuda.is_available() else otherwise`.
+        """Return a fix that makes an expression `expression if torch.cuda.is_available() else otherwise`.
 
-        `otherwise` may be made from the text of the expression.
-
-        With any accelerator as the target, a device becomes the accelerator's, unless it is `of_cuda`, such
-        as the place that a checkpoint was saved from.
+        Args:
+            node: The expression. If the target is any accelerator, a device becomes the accelerator's.
+            otherwise: The code for a machine without CUDA, or a function that makes it from the expression's.
+            safety: How safe the fix is.
+            of_cuda: Whether the expression needs CUDA whatever the target, as a checkpoint's device does.
         """
-        named = None if of_cuda else self.devices.accelerated(node)
-        use = named[0] if named else self.devices.available(node, of_cuda=of_cuda)
-        roomy = self._roomy(node)
+        accelerated = None if of_cuda else self.devices.accelerated(node)
+        question = accelerated[0] if accelerated else self.devices.available(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
-
-        loose = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+        binds_weaker = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+        accepts_conditional = self._accepts_conditional(node)
 
         def new(text: str) -> str:
-            text = named[1](text) if named else f"({text})" if loose else text
+            text = accelerated[1](text) if accelerated else f"({text})" if binds_weaker else text
             instead = otherwise if isinstance(otherwise, str) else otherwise(text)
-            text = f"{text} if {use.text} else {instead}"
-            return text if roomy else f"({text})"
+            text = f"{text} if {question.text} else {instead}"
+            return text if accepts_conditional else f"({text})"
 
-        return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
+        return self.edit(node, new, question, safety)
 
     def edit(
         self, node: ast.expr, new: str | Callable[[str], str], use: DeviceExpr, safety: Safety = Safety.SAFE
     ) -> Fix:
-        """A fix that changes a node's text and needs the definitions of `use`."""
+        """Return a fix that changes the code of a node.
+
+        Args:
+            node: The node.
+            new: The new code, or a function that makes it from the old code.
+            use: The expression that the new code uses, for what it needs.
+            safety: How safe the fix is.
+        """
         return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
 
     def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
-        """A fix that puts a statement under `if torch.cuda.is_available():`."""
-        use = self.devices.available(statement)
-        return Fix((statements.under_guard(self.source, statement, use.text),), safety, use.needs)
+        """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
+        question = self.devices.available(statement)
+        return Fix((blocks.under_guard(self.source, statement, question.text),), safety, question.needs)
 
-    def _roomy(self, node: ast.expr) -> bool:
+    def _accepts_conditional(self, node: ast.expr) -> bool:
+        """Return whether `a if b else c` can replace an expression without parentheses."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node:
             return False
         if isinstance(parent, ast.Dict) and node not in parent.keys:
             return parent.keys[parent.values.index(node)] is not None  # `{**node}`
-        return isinstance(parent, _ROOMY)
+        return isinstance(parent, _NO_PARENTHESES)

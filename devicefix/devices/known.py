@@ -1,4 +1,4 @@
-"""The devices that a module has already: names bound to one, and where they can be used."""
+"""The devices that a module has already: the names bound to one, and where they can be used."""
 
 from __future__ import annotations
 
@@ -9,79 +9,110 @@ from functools import cached_property
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.values import cpu, cuda_string, current_device, device_name
 
+_NEVER = 1 << 30  # behind the last line of any module
 
-class BoundDevices:
-    """Names that are the current device where there is one, and the CPU where there is none.
+
+class KnownDevices:
+    """The names that are bound to the current device, or to the CPU where there is none.
 
     Args:
-        facts: the module's facts.
-        star_names: the names that star imports bring, true for those that are such a device.
+        facts: The module's facts.
+        star_names: The names that star imports bind, each with whether it is such a device.
     """
 
     def __init__(self, facts: Facts, star_names: Mapping[str, bool]) -> None:
-        self.facts = facts
         self.star_names = star_names
+        self._facts = facts
         self._named: dict[Scope, list[str]] = {}
-        self._sorted: dict[Scope, list[str]] = {}
+        self._preferred: dict[Scope, list[str]] = {}
 
     def current(self, site: ast.AST) -> str | None:
-        """The name of such a device that can be used at a place, `device` before any other."""
-        scope = self.facts.tree.scope(site)
+        """Return the name of such a device that a site can use, `device` before any other."""
+        scope = self._facts.tree.scope(site)
         for outer in scope.chain():
-            found = next((name for name in self._preferred(outer) if self._visible(name, outer, site)), None)
-            if found is not None:
-                return found
-        for name, is_device in self.star_names.items():
-            if is_device and self.facts.tree.scope(site).lookup(name) is None:
-                return name
-        return None
+            for name in self._by_preference(outer):
+                if self._is_visible(name, outer, site):
+                    return name
+        imported = (name for name, is_device in self.star_names.items() if is_device)
+        return next((name for name in imported if scope.lookup(name) is None), None)
 
     def named(self, scope: Scope) -> list[str]:
-        """The names of a scope that are the current device, or the CPU, whenever they are bound."""
+        """Return the names of a scope all of whose bindings are the current device, or the CPU."""
         if scope not in self._named:
-            self._named[scope] = list(self._find(scope))
+            self._named[scope] = [name for name in tuple(scope.bindings) if self._is_device(name, scope)]
         return self._named[scope]
 
-    def _preferred(self, scope: Scope) -> list[str]:
-        if scope not in self._sorted:
-            self._sorted[scope] = sorted(self.named(scope), key=lambda name: name.lower() != "device")
-        return self._sorted[scope]
+    def chosen_by_flag(self, site: ast.AST) -> Iterator[tuple[str, str]]:
+        """Yield the devices that a site can use and a flag chooses: the name, and the code of the flag."""
+        for scope in self._facts.tree.scope(site).chain():
+            for name in self.named(scope):
+                value = scope.bindings[name][0].value
+                if isinstance(value, ast.Call) and value.args:
+                    value = value.args[0]
+                if isinstance(value, ast.IfExp) and self._is_visible(name, scope, site):
+                    yield name, ast.unparse(value.test)
 
-    def _find(self, scope: Scope) -> Iterator[str]:
-        for name, bindings in tuple(scope.bindings.items()):
-            values = [binding.value for binding in bindings]
-            if any(value is None for value in values):
-                continue
-            if any(value and cuda_string(value) for value in values) and not device_name(name):
-                continue  # a string that may never become a device
-            if (len(values) == 1 and current_device(self.facts, values[0])) or (
-                len(values) == 2 and self._arms(bindings) is not None
-            ):
-                yield name
+    def precedes(self, statement: ast.stmt, site: ast.AST) -> bool:
+        """Return whether a statement always runs before a site: it is above it, in a block around it."""
+        last = self._facts.tree.block(statement)[-1]
+        reached = self._facts.tree.statement(site)
+        return _end(statement) <= (reached.lineno, reached.col_offset) < _end(last)
 
-    def _arms(self, bindings: list[Binding]) -> ast.If | None:
-        """The `if` statement whose two arms set a name to the current device and to the CPU."""
-        parents = {self.facts.tree.parents.get(binding.node) for binding in bindings}
+    @cached_property
+    def first_local_call(self) -> int:
+        """The line on which the module first uses a function or class of its own during import."""
+        body = self._facts.tree.module.body
+        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        local = {each.name for each in body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
+        for statement in body:
+            if not isinstance(statement, definitions):
+                if any(isinstance(node, ast.Name) and node.id in local for node in ast.walk(statement)):
+                    return statement.lineno
+        return _NEVER
+
+    def _by_preference(self, scope: Scope) -> list[str]:
+        if scope not in self._preferred:
+            self._preferred[scope] = sorted(self.named(scope), key=lambda name: name.lower() != "device")
+        return self._preferred[scope]
+
+    def _is_device(self, name: str, scope: Scope) -> bool:
+        """Return whether all bindings of a name are the current device, or the CPU."""
+        bindings = scope.bindings[name]
+        values = [binding.value for binding in bindings]
+        if any(value is None for value in values):
+            return False
+        if any(value and cuda_string(value) for value in values) and not device_name(name):
+            return False  # a string that may never become a device
+        if len(values) == 1:
+            return current_device(self._facts, values[0])
+        return len(values) == 2 and self._if_statement(bindings) is not None
+
+    def _if_statement(self, bindings: list[Binding]) -> ast.If | None:
+        """Return the `if` statement whose two branches bind a name to the current device and to the CPU."""
+        tree = self._facts.tree
+        parents = {tree.parents.get(binding.node) for binding in bindings}
         parent = parents.pop()
         if parents or not isinstance(parent, ast.If):
             return None
-        blocks = [self.facts.tree.block(each.node) for each in bindings if isinstance(each.node, ast.stmt)]
-        if not all(any(each is arm for each in blocks) for arm in (parent.body, parent.orelse)):
+        blocks = [tree.block(each.node) for each in bindings if isinstance(each.node, ast.stmt)]
+        if not all(any(block is branch for block in blocks) for branch in (parent.body, parent.orelse)):
             return None
-        values = [binding.value for binding in bindings if binding.value is not None]
-        kinds = {
-            ("cpu" if cpu(self.facts, v) else "cuda" if current_device(self.facts, v) else "") for v in values
-        }
+        kinds = {self._kind(binding.value) for binding in bindings if binding.value is not None}
         return parent if kinds == {"cpu", "cuda"} else None
 
-    def _visible(self, name: str, scope: Scope, site: ast.AST) -> bool:
-        """Whether a name of `scope` is bound when the site is reached, and means the same there."""
-        tree = self.facts.tree
+    def _kind(self, value: ast.expr) -> str:
+        if cpu(self._facts, value):
+            return "cpu"
+        return "cuda" if current_device(self._facts, value) else ""
+
+    def _is_visible(self, name: str, scope: Scope, site: ast.AST) -> bool:
+        """Return whether a name of a scope is bound when a site is reached, and means the same there."""
+        tree = self._facts.tree
         found = tree.scope(site).lookup(name)
         if found is None or found[0] is not scope or name in tree.declared_elsewhere:
             return False
         bindings = found[1]
-        node = bindings[0].node if len(bindings) == 1 else self._arms(bindings)
+        node = bindings[0].node if len(bindings) == 1 else self._if_statement(bindings)
         if not isinstance(node, ast.stmt):
             return False
         if scope is tree.scope(site) or scope.is_class:
@@ -91,35 +122,6 @@ class BoundDevices:
                 return False
             return self.precedes(node, site) or node.lineno < self.first_local_call
         return node.lineno < tree.statement(site).lineno and tree.parents.get(node) is scope.node
-
-    def precedes(self, statement: ast.stmt, site: ast.AST) -> bool:
-        """Whether a statement has always run when the site is reached: earlier, in a block around it."""
-        last = self.facts.tree.block(statement)[-1]
-        reached = self.facts.tree.statement(site)
-        return _end(statement) <= (reached.lineno, reached.col_offset) < _end(last)
-
-    @cached_property
-    def first_local_call(self) -> int:
-        """The line at which the module first calls something of its own while it is imported."""
-        tree = self.facts.tree
-        own = {each.name for each in tree.module.body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
-        for statement in tree.module.body:
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                continue
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name) and node.id in own:
-                    return statement.lineno
-        return 1 << 30
-
-    def chosen_by_flag(self, site: ast.AST) -> Iterator[tuple[str, str]]:
-        """The devices that can be used at a place, each with the test that chooses it."""
-        for scope in self.facts.tree.scope(site).chain():
-            for name in self.named(scope):
-                value = scope.bindings[name][0].value
-                if isinstance(value, ast.Call) and value.args:
-                    value = value.args[0]
-                if isinstance(value, ast.IfExp) and self._visible(name, scope, site):
-                    yield name, ast.unparse(value.test)
 
 
 def _end(statement: ast.stmt) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Whose `cuda` method a call reaches: torch's, or one that the project has written itself."""
+"""The `cuda` method that a call reaches: torch's, or one that the project defines."""
 
 from __future__ import annotations
 
@@ -12,53 +12,51 @@ from devicefix.facts import Binding, Facts, dotted
 from devicefix.facts.project import Project
 from devicefix.facts.values import last_name
 
+_MODULE_NAME = re.compile(r"model|net(work)?\Z", re.I)
+
 
 class CustomCuda(Enum):
-    """Whether `x.cuda()` reaches a method that the project has written itself."""
+    """Whether `x.cuda()` reaches a method that the project defines."""
 
     NEVER = 0
     MAYBE = 1
     ALWAYS = 2
 
 
-def own_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
-    """Whether an object is of a class that defines or inherits a `cuda` method of the project's own."""
-    own = _own_cuda(context, receiver)
-    return own if own is not CustomCuda.NEVER and context.project.has_own_cuda() else CustomCuda.NEVER
+def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
+    """Return whether the class of a receiver defines or inherits a `cuda` method of the project."""
+    answer = _if_any_class_has_one(context, receiver)
+    return answer if answer is not CustomCuda.NEVER and context.project.has_own_cuda() else CustomCuda.NEVER
 
 
-def _own_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
-    """The same, if there is a class with such a method somewhere."""
+def _if_any_class_has_one(context: Context, receiver: ast.expr) -> CustomCuda:
+    """Return the same, if any class of the project defines such a method."""
+    facts, project = context.facts, context.project
     if isinstance(receiver, ast.Call):
-        made = _made_by(context.facts, context.project, receiver)
-        if made is not None:
-            return made
-        return (
-            CustomCuda.MAYBE if _by_function(context.facts, context.project, receiver) else CustomCuda.NEVER
-        )
+        created = _created_by(facts, project, receiver)
+        if created is not None:
+            return created
+        return CustomCuda.MAYBE if _may_create_anything(facts, project, receiver) else CustomCuda.NEVER
     if isinstance(receiver, ast.Name) and receiver.id == "self":
-        parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
-        owner = next((each for each in parents if isinstance(each, ast.ClassDef)), None)
-        return (
-            CustomCuda.ALWAYS
-            if owner is not None and context.project.is_cuda_class(owner.name)
-            else CustomCuda.NEVER
-        )
-    own = context.facts.once(_of_bindings, context.facts.bindings(receiver), context.project)
-    if own is not None:
-        return own
-    held = context.project.holds_cuda_object(last_name(receiver))
-    return CustomCuda.MAYBE if held or _module(context, receiver) else CustomCuda.NEVER
+        parents = (parent for _, parent in facts.tree.ancestors(receiver))
+        owner = next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
+        inherits = owner is not None and project.is_cuda_class(owner.name)
+        return CustomCuda.ALWAYS if inherits else CustomCuda.NEVER
+    answer = facts.once(_by_bindings, facts.bindings(receiver), project)
+    if answer is not None:
+        return answer
+    held = project.holds_cuda_object(last_name(receiver))
+    return CustomCuda.MAYBE if held or _may_be_module(context, receiver) else CustomCuda.NEVER
 
 
-def _of_bindings(facts: Facts, bindings: Sequence[Binding], project: Project) -> CustomCuda | None:
-    """What is known of an object by what its name is bound to, None for nothing."""
-    # `x = x.cuda()` says nothing of what x is.
-    values = [each.value for each in bindings if not _moves(each.value)]
-    answers = {_made_by(facts, project, value) if isinstance(value, ast.Call) else None for value in values}
+def _by_bindings(facts: Facts, bindings: Sequence[Binding], project: Project) -> CustomCuda | None:
+    """Return the answer for a name by the values that it is bound to, None where they don't show it."""
+    # `x = x.cuda()` doesn't show the class of x.
+    values = [binding.value for binding in bindings if not _moves(binding.value)]
+    answers = {_created_by(facts, project, v) if isinstance(v, ast.Call) else None for v in values}
     if len(answers) == 1 and None not in answers:
         return answers.pop()
-    if any(isinstance(value, ast.Call) and _by_function(facts, project, value) for value in values):
+    if any(isinstance(value, ast.Call) and _may_create_anything(facts, project, value) for value in values):
         return CustomCuda.MAYBE
     return CustomCuda.MAYBE if CustomCuda.ALWAYS in answers else None
 
@@ -67,8 +65,8 @@ def _moves(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and last_name(value.func) in ("cuda", "to")
 
 
-def _made_by(facts: Facts, project: Project, call: ast.Call) -> CustomCuda | None:
-    """Whether a call makes an object of a class with a `cuda` of its own; None where that is not known."""
+def _created_by(facts: Facts, project: Project, call: ast.Call) -> CustomCuda | None:
+    """Return the answer for the object that a call creates, None where its class is not known."""
     names = (dotted(call.func) or "").split(".")
     if any(map(project.is_cuda_class, names)):
         return CustomCuda.ALWAYS  # also by a method of the class, such as `Model.load(path)`
@@ -77,18 +75,19 @@ def _made_by(facts: Facts, project: Project, call: ast.Call) -> CustomCuda | Non
     return None
 
 
-def _by_function(facts: Facts, project: Project, call: ast.Call) -> bool:
-    """Whether an object comes from a function that may make anything: none of torch's, no method."""
-    if _made_by(facts, project, call) is not None:
+def _may_create_anything(facts: Facts, project: Project, call: ast.Call) -> bool:
+    """Return whether a call may create an object of any class: no class, method, or function of torch."""
+    if _created_by(facts, project, call) is not None:
         return False
     name = facts.resolve(call.func)
     return isinstance(call.func, ast.Name) if name is None else not name.startswith(("torch.", "numpy."))
 
 
-def _module(context: Context, receiver: ast.expr) -> bool:
-    """Whether an object of unknown class is a module: by its name, or as it is moved in place."""
+def _may_be_module(context: Context, receiver: ast.expr) -> bool:
+    """Return whether an object may be a `torch.nn.Module`: by its name, or since it is moved in place."""
     if dotted(receiver) is None:
         return False
-    call = context.facts.tree.parents.get(context.facts.tree.parents[receiver])
-    moved_in_place = isinstance(context.facts.tree.parents.get(call), ast.Expr) if call is not None else False
-    return moved_in_place or bool(re.search(r"model|net(work)?\Z", last_name(receiver), re.I))
+    parents = context.facts.tree.parents
+    call = parents.get(parents[receiver])
+    moved_in_place = call is not None and isinstance(parents.get(call), ast.Expr)
+    return moved_in_place or bool(_MODULE_NAME.search(last_name(receiver)))

@@ -1,18 +1,15 @@
-"""One file in, one result out: gate, parse, rules, findings and the new source. Pure."""
+"""Prefilter a file, and run the rules over a module."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from devicefix.facts.comments import UNUSED, may_be_unused, silenced, unused
+from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import lines_that_matter, may_matter
-from devicefix.files.text import DecodeError, Source
-from devicefix.model import Finding, Result
+from devicefix.model import Finding, Import
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -21,41 +18,8 @@ if TYPE_CHECKING:
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
 
-SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
-UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
-
-ROUNDS = 10  # of fixes that let others become possible; three have been seen
-
-
-def run(data: bytes, path: str, settings: Settings, project: Project) -> Result:
-    """Check one file, and fix it where `settings.fix` says so.
-
-    Args:
-        data: the file's bytes.
-        path: where it is, for its place in the project and for messages.
-        settings: which rules are on, and which fixes are wanted.
-        project: the facts of all files.
-
-    Returns:
-        The findings, those of them that are fixed, and the new bytes where any change.
-    """
-    result = Result(path)
-    settings = settings.for_file(path)
-    if not matters(data, settings):
-        return result
-    from devicefix.facts import Facts
-
-    try:
-        facts = Facts.read(data)
-    except UNREADABLE as problem:
-        from devicefix.rules.unparsable import explain
-
-        finding = explain(data, problem)
-        result.findings = [finding] if settings.enabled(finding.code) else []
-        return result
-    return examine(facts, path, settings, project)
 
 
 def matters(data: bytes, settings: Settings) -> bool:
@@ -78,33 +42,22 @@ def _words(settings: Settings) -> tuple[bytes, ...]:
     return tuple(word for rule in on for word in rule.words)
 
 
-def examine(facts: Facts, path: str, settings: Settings, project: Project) -> Result:
-    """Check a module whose facts are known, and fix it where `settings.fix` says so; else as `run`."""
-    findings, devices = look(facts, path, settings, project)
-    if devices is None:
-        return Result(path, findings)
-    if settings.replacements:
-        from devicefix.rewrite.preview import suggested
-
-        findings = [suggested(finding, facts.source, devices) for finding in findings]
-    if not settings.fix:
-        return Result(path, findings)
-    from devicefix.engine.fix import fixed
-
-    return fixed(findings, devices, path, settings)
-
-
-def look(
+def check_module(
     facts: Facts, path: str, settings: Settings, project: Project
 ) -> tuple[list[Finding], Devices | None]:
-    """The findings of a module whose facts are known, and what their fixes rely on: None if it is too deep.
+    """Return the findings in a module, and the devices that their fixes rely on.
 
     Args:
-        facts: the module's.
-        path: as for `run`, like the rest.
+        facts: the module's facts.
+        path: the path of its file.
+        settings: those for the file.
+        project: the facts of all files.
+
+    Returns:
+        The findings in the order of the file, without those that a comment silences. The devices are None if
+        the module is nested too deeply to be checked.
     """
     source, module = facts.source, facts.tree.module
-    settings = settings.for_file(path)
     try:
         found, devices = _find(facts, path, settings, project)
     except RecursionError as problem:
@@ -127,66 +80,6 @@ def _rules(settings: Settings) -> dict[str, bool]:
         code: settings.target in rule.targets and settings.enabled(code, rule.default)
         for code, rule in RULES.items()
     }
-
-
-def settle(result: Result, data: bytes, settings: Settings, project: Project) -> Result:
-    """Fix what the fixes of a file have let become possible, until nothing does.
-
-    Args:
-        result: what `run` has made of the file.
-        data: the file's bytes.
-        settings: as for `run`.
-        project: as for `run`.
-
-    Returns:
-        The same for a file that was not changed. Else the findings that remain stand where they are in the
-        new source, and those that are fixed in the old one.
-    """
-    if result.output is None:
-        return result
-    fixed, output = list(result.fixed), result.output
-    for _ in range(ROUNDS):
-        after = look_again(output, result.path, settings, project)
-        if after.output is None:
-            return Result(result.path, fixed + after.findings, fixed, output)
-        fixed += _where_they_were(after.fixed, data, output)
-        output = after.output
-    # They undo each other, or one its own work: no better than the first.
-    after = look_again(result.output, result.path, replace(settings, fix=False), project)
-    return Result(result.path, result.fixed + after.findings, result.fixed, result.output)
-
-
-def look_again(data: bytes, path: str, settings: Settings, project: Project) -> Result:
-    """As `run`, of what has been rewritten: the words of CUDA may be gone from it, and something remain."""
-    from devicefix.facts import Facts
-
-    return examine(Facts.read(data), path, settings, project)
-
-
-def _where_they_were(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]:
-    """Findings in a new text, at the lines of the old one that theirs have come of."""
-    from difflib import SequenceMatcher
-
-    lines, others = (re.split("\r\n|\r|\n", Source(data).text) for data in (old, new))
-    origin: list[int] = []
-    for _, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
-        most = min(max(first, last - 1), len(lines) - 1)
-        origin += (min(first + at, most) for at in range(end - start))
-
-    def place(line: int, column: int) -> tuple[int, int]:
-        was = origin[line - 1]
-        return was + 1, min(column, len(lines[was]) + 1)
-
-    return [
-        Finding(
-            each.code,
-            each.message,
-            *place(each.line, each.column),
-            *place(each.end_line, each.end_column),
-            each.fix,
-        )
-        for each in findings
-    ]
 
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
@@ -225,7 +118,7 @@ def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]
 
 def _in_data(finding: Finding) -> Finding:
     """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
-    if finding.fix is None or "import torch" not in finding.fix.needs:
+    if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
 

@@ -2,32 +2,81 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from devicefix.model import Edit, Finding, Fix, Result, Safety
+from devicefix.files.text import Source
+from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError
+
+ROUNDS = 10  # of fixes that make others possible; three have been seen
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
     from devicefix.devices.choose import Devices
-    from devicefix.files.text import Source
+    from devicefix.facts.project import Project
 
 
-def fixed(findings: list[Finding], devices: Devices, path: str, settings: Settings) -> Result:
-    """Make the fixes of findings that go together, in one round.
+def fix_until_stable(
+    data: bytes, findings: list[Finding], devices: Devices, settings: Settings, project: Project
+) -> Result:
+    """Make the fixes of a module, and those that they make possible, until nothing changes.
+
+    Args:
+        data: the module's bytes.
+        findings: its findings.
+        devices: what their fixes rely on.
+        settings: which fixes are wanted.
+        project: the facts of all files.
+
+    Returns:
+        The remaining findings at their places in the new source, the fixed ones at theirs in the old source.
+
+    Raises:
+        SelfCheckError: a fix would break the module.
+    """
+    first = fix_once(findings, devices, settings)
+    if first.output is None:
+        return first
+    path = devices.path
+    fixed, output = list(first.fixed), first.output
+    for _ in range(ROUNDS):
+        after = recheck(output, path, settings, project)
+        if after.output is None:
+            return Result(path, fixed + after.findings, fixed, output)
+        fixed += _at_origin(after.fixed, data, output)
+        output = after.output
+    # The fixes undo each other: the first round is as good as any.
+    after = recheck(first.output, path, replace(settings, fix=False), project)
+    return Result(path, first.fixed + after.findings, first.fixed, first.output)
+
+
+def recheck(data: bytes, path: str, settings: Settings, project: Project) -> Result:
+    """Check rewritten code without the prefilter: its words may be gone while findings remain."""
+    from devicefix.engine.check import check_module
+    from devicefix.facts import Facts
+
+    findings, devices = check_module(Facts.read(data), path, settings, project)
+    if devices is None or not settings.fix:
+        return Result(path, findings)
+    return fix_once(findings, devices, settings)
+
+
+def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> Result:
+    """Make the fixes that go together, in one round.
 
     Args:
         findings: all that there are to fix.
         devices: what their fixes rely on.
-        path: as for `run`.
         settings: which fixes are wanted.
 
     Raises:
         SelfCheckError: a fix would break the module.
     """
-    result = Result(path, findings)
+    result = Result(devices.path, findings)
     source = devices.facts.source
     chosen: list[tuple[Finding, Fix]] = []
     taken = _Taken()
@@ -40,8 +89,6 @@ def fixed(findings: list[Finding], devices: Devices, path: str, settings: Settin
             taken.add(fix.edits)
     if not any(fix.edits for _, fix in chosen):
         return result
-    from devicefix.rewrite.selfcheck import SelfCheckError
-
     try:
         result.output = _rewritten(source, devices, chosen)
     except RecursionError:
@@ -51,6 +98,32 @@ def fixed(findings: list[Finding], devices: Devices, path: str, settings: Settin
         raise SelfCheckError(_told(source, devices, settings, result.path, chosen, problem)) from problem
     result.fixed = [finding for finding, fix in chosen if fix.edits or taken.hold(source, finding)]
     return result
+
+
+def _at_origin(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]:
+    """Return findings in a new text at the lines of the old text that theirs correspond to."""
+    from difflib import SequenceMatcher
+
+    lines, others = (re.split("\r\n|\r|\n", Source(data).text) for data in (old, new))
+    origin: list[int] = []
+    for _, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
+        most = min(max(first, last - 1), len(lines) - 1)
+        origin += (min(first + at, most) for at in range(end - start))
+
+    def place(line: int, column: int) -> tuple[int, int]:
+        was = origin[line - 1]
+        return was + 1, min(column, len(lines[was]) + 1)
+
+    return [
+        Finding(
+            each.code,
+            each.message,
+            *place(each.line, each.column),
+            *place(each.end_line, each.end_column),
+            each.fix,
+        )
+        for each in findings
+    ]
 
 
 def _rewritten(source: Source, devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
@@ -79,8 +152,6 @@ def _told(
 ) -> str:
     """What to say of fixes that fail: why, which of them do, and how to see it again."""
     import shlex
-
-    from devicefix.rewrite.selfcheck import SelfCheckError
 
     size = len(fixes)
     while size := size // 2:  # ever smaller parts are left out, if it fails without them

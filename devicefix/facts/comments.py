@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from devicefix.config.keys import nearest
-from devicefix.facts.module import parse
-from devicefix.files.text import Source
+from devicefix.config.values import nearest
+from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Finding, Fix
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
 
+SKIP_FILE = re.compile(rb"^[ \t]*#\s*devicefix:\s*skip-file\b", re.M)
 UNUSED = "DF001"
 
 _CODE = r"[A-Z]+[0-9]+\b"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from devicefix.facts.guards import Guards
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.tree import Tree
-from devicefix.files.text import Source
+from devicefix.files.text import Source, parse
 
 Question = Callable[[str], bool]
 Answer = TypeVar("Answer")
@@ -237,10 +236,3 @@ def option_names(call: ast.Call) -> list[str]:
         if each.arg == "dest" and isinstance(each.value, ast.Constant)
     ]
     return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]
-
-
-def parse(text: str) -> ast.Module:
-    """Return the syntax tree of a module, without warnings about its string literals."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import cached_property, wraps
 from typing import Any, TypeVar, cast
 
@@ -98,6 +99,12 @@ class Project:
                 turns out to be wrong, the file is checked again.
         """
         return cls([summary], supposed_own_cuda=among > 500)
+
+    def fresh(self) -> Project:
+        """Return the same project with no answers yet."""
+        project = copy(self)
+        project.answers = {}
+        return project
 
     def agrees(self, answers: Answers) -> bool:
         """Return whether this project gives the same answers as another did."""

@@ -1,1 +1,1 @@
-"""files."""
+"""Find, read and write files, and extract the modules in notebooks and documentation."""

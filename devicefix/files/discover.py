@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-SUFFIXES = (".py", ".pyi")
+from devicefix.files.kinds import is_python
+
 EXCLUDED = frozenset(
     {
         ".devicefix_cache",
@@ -40,11 +41,6 @@ OnError = Callable[[OSError], None]
 
 def _raise(problem: OSError) -> None:
     raise problem
-
-
-def is_python(path: str) -> bool:
-    """Whether a path is that of a Python file, by its name."""
-    return path.endswith(SUFFIXES)
 
 
 def find(

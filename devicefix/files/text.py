@@ -7,6 +7,7 @@ import codecs
 import io
 import re
 import tokenize
+import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
@@ -138,3 +139,14 @@ class Source:
         start = self.line_starts[bisect_right(self.line_starts, offset) - 1]
         match = re.compile(r"[ \t\f]*").match(self.text, start)
         return match.group() if match else ""
+
+
+def parse(text: str) -> ast.Module:
+    """Parse a module, without warnings about its string literals.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: the text is not a module.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)

@@ -1,4 +1,4 @@
-"""What a run tells, one format a module."""
+"""Render findings, one module per output format."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Renderer: TypeAlias = "Callable[[Checked], Iterator[str]]"
 
 
 class Format(NamedTuple):
-    """A way for `devicefix check` to tell what it has found.
+    """An output format of `devicefix check`.
 
     Attributes:
-        module: the module of this package that writes it, by a function `render(checked) -> Iterator[str]`.
-        fixes: whether it shows fixes, or hands them on.
-        for_people: whether it may have colours, and a summary at its end.
+        module: the module of this package with its `render(checked) -> Iterator[str]`.
+        fixes: whether the output contains fixes.
+        for_people: whether the output may have colours, and is followed by a summary.
     """
 
     module: str
@@ -27,10 +27,10 @@ class Format(NamedTuple):
     for_people: bool = False
 
     def renderer(self) -> Renderer:
-        """What makes the text, in pieces.
+        """Import the module and return its `render`.
 
         Raises:
-            ImportError: a library that it is made with is not installed.
+            ImportError: a library that the format needs is not installed.
         """
         render: Renderer = import_module(f"devicefix.report.{self.module}").render
         return render

@@ -1,4 +1,4 @@
-"""What the output formats of `devicefix check` are handed, and what several of them make of it."""
+"""The findings of a run, as the output formats read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.files.documents import text_of
-from devicefix.model import Finding, Outcome
+from devicefix.model import Outcome
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 STDIN = "-"
@@ -22,12 +22,12 @@ STDIN = "-"
 
 @dataclass(frozen=True)
 class Checked:
-    """What a look at files has come to.
+    """The results of a run.
 
     Attributes:
-        outcomes: the files that were looked at, with what was found in them.
-        failed: those that could not be, each with its error.
-        settings: what was looked for.
+        outcomes: the files that were checked.
+        failed: the files that could not be checked, each with its error.
+        settings: the settings of the run.
     """
 
     outcomes: Sequence[Outcome]
@@ -36,12 +36,16 @@ class Checked:
 
     @property
     def files(self) -> Iterator[File]:
-        """The files in which something was found."""
+        """The files with findings."""
         return (File(outcome) for outcome in self.outcomes if outcome.result.findings)
 
 
 class File:
-    """A file in which something was found."""
+    """A file with findings.
+
+    Args:
+        outcome: the result of checking the file.
+    """
 
     def __init__(self, outcome: Outcome) -> None:
         self.path = outcome.path
@@ -51,7 +55,7 @@ class File:
 
     @cached_property
     def data(self) -> bytes:
-        """What is in it; nothing where it has gone since it was looked at."""
+        """The file's content; empty if it has been removed since it was checked."""
         if self._before or self.path == STDIN:
             return self._before
         with suppress(OSError):
@@ -59,39 +63,37 @@ class File:
         return b""
 
     def lines(self, cell: int | None = None) -> list[str]:
-        """The lines of the text, or of a notebook's cell, without their ends."""
+        """Return the lines, without line ends, of the text or of a notebook's cell.
+
+        Args:
+            cell: the number of the cell, None for the whole text.
+        """
         if cell not in self._lines:
             self._lines[cell] = LINE_END.split(text_of(self.data, cell))
         return self._lines[cell]
 
     def fingerprints(self, name: str) -> list[str]:
-        """For each finding what tells it from all others, and stays as it is where only lines move.
+        """Return a fingerprint of each finding: unique, and stable when lines move.
 
         Args:
-            name: of the file, the same wherever the project is.
+            name: the file's name, which must not depend on where the project is.
         """
         seen: Counter[tuple[str, ...]] = Counter()
         made = []
         for finding in self.findings:
             lines = self.lines(finding.cell)[finding.line - 1 : finding.end_line]
-            what = (name, finding.code, *(line.strip() for line in lines))
-            seen[what] += 1
-            text = "\0".join((*what, str(seen[what])))
+            key = (name, finding.code, *(line.strip() for line in lines))
+            seen[key] += 1
+            text = "\0".join((*key, str(seen[key])))
             made.append(hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32])
         return made
 
 
 def absolute(path: str) -> str:
-    """A path for programs that run elsewhere, as text: bytes that are none are replaced, as ruff does."""
+    """Return the absolute path, as `as_text` does; the standard input keeps its name."""
     return as_text(path if path == STDIN else os.path.abspath(path))
 
 
 def as_text(path: str) -> str:
-    """A path, in which bytes that are no text are replaced."""
+    """Return the path with undecodable bytes replaced, as in ruff's output."""
     return path.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
-
-
-def place(finding: Finding) -> str:
-    """Where a finding is in its file: `12:3`, in a notebook `cell 4:12:3`."""
-    cell = f"cell {finding.cell}:" if finding.cell else ""
-    return f"{cell}{finding.line}:{finding.column}"

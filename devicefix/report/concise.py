@@ -1,4 +1,4 @@
-"""One line a finding: `path:line:col: CODE [*] message`, in a notebook `path:cell 3:line:col: ...`."""
+"""One line per finding: `path:line:col: CODE [*] message`, or `path:cell 3:line:col: ...` in notebooks."""
 
 from __future__ import annotations
 
@@ -8,47 +8,40 @@ from typing import TYPE_CHECKING
 import click
 
 from devicefix.model import Finding, Safety
+from devicefix.report.wording import place, printable
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     for outcome in checked.outcomes:
         for finding in outcome.result.findings:
             yield f"{line(outcome.path, finding)}\n"
 
 
 def line(path: str, finding: Finding) -> str:
-    """A finding in one line; `[*]` says that it has a safe fix."""
-    return f"{_place(path, finding)} {mark(finding)}{printable(finding.message)}"
+    """Return a finding as one line, with `[*]` if it has a safe fix."""
+    return f"{_location(path, finding)} {mark(finding)}{printable(finding.message)}"
 
 
 def mark(finding: Finding) -> str:
-    """What goes before the message of a finding that has a safe fix."""
+    """Return the mark before the message of a finding with a safe fix; empty for other findings."""
     return click.style("[*] ", fg="cyan") if finding.safety is Safety.SAFE else ""
 
 
 def fixed(path: str, finding: Finding) -> str:
-    """A finding that is no more, with the place where it was."""
-    return f"{_place(path, finding)} {click.style('fixed:', fg='green')} {printable(finding.message)}"
+    """Return a fixed finding as one line, with its former position."""
+    return f"{_location(path, finding)} {click.style('fixed:', fg='green')} {printable(finding.message)}"
 
 
 def remaining(path: str, finding: Finding) -> str:
-    """A finding that a rewrite left, with what would fix it if anything does."""
+    """Return a finding that a rewrite has left as one line, with a hint if it has an unsafe fix."""
     hint = " (fixable with --unsafe-fixes)" if finding.safety is Safety.UNSAFE else ""
     return line(path, finding) + hint
 
 
-def printable(text: str) -> str:
-    """The text with what would not stay on its line, or could play with the terminal, escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _place(path: str, finding: Finding) -> str:
-    cell = f"cell {finding.cell}:" if finding.cell else ""
-    where = f"{click.style(printable(path), bold=True)}:{cell}{finding.line}:{finding.column}:"
+def _location(path: str, finding: Finding) -> str:
+    where = f"{click.style(printable(path), bold=True)}:{place(finding)}:"
     return f"{where} {click.style(finding.code, fg='red', bold=True)}"

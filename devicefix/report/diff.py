@@ -1,4 +1,4 @@
-"""A file's change as a patch that `git apply` takes, byte for byte."""
+"""The change of a file as a patch that `git apply` accepts, byte for byte."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ _PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
 
 
 def unified(name: str, before: bytes, after: bytes) -> bytes:
-    """The patch.
+    """Return the change of a file as a patch.
 
     Args:
-        name: the file's path relative to where the patch is to be applied.
-        before: the content that the patch applies to.
-        after: the content that it makes.
+        name: the file's path, relative to the folder in which the patch will be applied.
+        before: the old content.
+        after: the new content.
     """
     old, new = _quoted(f"a/{name}"), _quoted(f"b/{name}")
     lines = [f"diff --git {old} {new}\n", f"--- {old}\n", f"+++ {new}\n"]
-    # Latin-1 gives each byte a character of its own, so that `difflib` can work on any bytes.
+    # Latin-1 maps each byte to one character, so that `difflib` can compare any bytes.
     hunks = list(unified_diff(_lines(before), _lines(after)))[2:]
     lines += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in hunks)
     return "".join(lines).encode("latin-1")
 
 
 def coloured(patch: bytes) -> bytes:
-    """The patch as git shows it on a terminal."""
+    """Return the patch with the colours that git uses on a terminal."""
     colours = {b"+": b"32", b"-": b"31", b"@": b"36", b"d": b"1"}
     return b"".join(
         b"\x1b[%sm%s\x1b[m\n" % (colours[line[:1]], line.rstrip(b"\n")) if line[:1] in colours else line
@@ -34,13 +34,13 @@ def coloured(patch: bytes) -> bytes:
 
 
 def _lines(data: bytes) -> list[str]:
-    """The lines as git counts them: only a line feed ends one."""
+    """Return the lines as git counts them: only a line feed ends one."""
     *whole, rest = data.decode("latin-1").split("\n")
     return [f"{line}\n" for line in whole] + [rest] * bool(rest)
 
 
 def _quoted(name: str) -> str:
-    """A path as git writes it in a patch: with anything unusual in it, a C string."""
+    """Return a path as git writes it in a patch: as a C string if it holds special characters."""
     data = os.fsencode(name.replace(os.sep, "/"))
     if _PLAIN.issuperset(data):
         return name.replace(os.sep, "/")

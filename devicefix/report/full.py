@@ -1,4 +1,4 @@
-"""Each finding with its lines, carets below them, and what its fix makes of them; laid out as ruff does."""
+"""Each finding with its lines, carets below them, and the diff of its fix, laid out as in ruff."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import NamedTuple
 import click
 
 from devicefix.model import Finding, Replacement, Safety
-from devicefix.report.checked import Checked, File, place
-from devicefix.report.concise import mark, printable
-from devicefix.report.excerpt import WIDEST, Row, hunks, shortened
+from devicefix.report.changes import MAX_WIDTH, shortened
+from devicefix.report.checked import Checked, File
+from devicefix.report.concise import mark
+from devicefix.report.hunks import Row, hunks
+from devicefix.report.wording import place, printable
 from devicefix.rewrite.preview import title
 
 CONTEXT = 2  # lines around a finding
-MOST = 8  # lines of a finding; of more, the middle is left out
+MAX_LINES = 8  # lines of a finding; the middle of a longer one is left out
 TAB = "    "
 SEPARATOR = "-" * 80
 UNSAFE = "This is an unsafe fix and may change what happens with CUDA"
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     from devicefix.rules.registry import RULES
 
     for file in checked.files:
@@ -31,12 +33,12 @@ def render(checked: Checked) -> Iterator[str]:
 
 
 def _block(file: File, finding: Finding, name: str) -> Iterator[str]:
-    """What there is to say of a finding."""
+    """Yield the lines of the output for one finding."""
     message = click.style(printable(finding.message), bold=True)
     label = click.style(f"({name})", dim=True) if name else ""
     yield f"{click.style(finding.code, fg='red', bold=True)} {mark(finding)}{message} {label}"
     lines = file.lines(finding.cell)
-    first, last = _around(lines, finding)
+    first, last = _line_range(lines, finding)
     margin = _Margin(len(str(last)))
     yield f"{'':{margin.width}}{_blue('-->')} {printable(file.path)}:{place(finding)}"
     if finding.line <= len(lines):
@@ -54,7 +56,11 @@ def _remark(kind: str, colour: str, text: str) -> str:
 
 
 class _Margin(NamedTuple):
-    """The left margin, with the numbers of lines of so many digits."""
+    """The left margin, with line numbers.
+
+    Attributes:
+        width: the number of digits.
+    """
 
     width: int
 
@@ -75,8 +81,8 @@ def _blue(text: str) -> str:
 # -- the lines of a finding ----------------------------------------------------------------------------
 
 
-def _around(lines: list[str], finding: Finding) -> tuple[int, int]:
-    """The first and the last line to show, without empty ones at the ends."""
+def _line_range(lines: list[str], finding: Finding) -> tuple[int, int]:
+    """Return the numbers of the first and the last line to show, without blank lines at the ends."""
     first, last = max(finding.line - CONTEXT, 1), min(finding.end_line + CONTEXT, len(lines))
     while first < finding.line and not lines[first - 1].strip():
         first += 1
@@ -86,39 +92,39 @@ def _around(lines: list[str], finding: Finding) -> tuple[int, int]:
 
 
 def _snippet(lines: list[str], finding: Finding, first: int, last: int, margin: _Margin) -> Iterator[str]:
-    """The lines of a finding, and some around it."""
+    """Yield the lines of a finding and its context."""
     one_line = finding.line >= finding.end_line
     for number in range(first, last + 1):
         text = lines[number - 1]
         if one_line:
             yield from (
-                _only_line(text, number, finding, margin)
+                _single_line(text, number, finding, margin)
                 if number == finding.line
-                else (margin.line(number, _shown(text[:WIDEST])),)
+                else (margin.line(number, _shown(text[:MAX_WIDTH])),)
             )
         elif not _left_out(number, finding):
-            yield from _one_of_lines(text, number, finding, margin)
+            yield from _multiline(text, number, finding, margin)
         elif not _left_out(number - 1, finding):
             yield "..."
     if last > finding.end_line:
         yield margin.empty()
 
 
-def _only_line(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
-    """The line that a finding is in, and carets below it."""
+def _single_line(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
+    """Yield the line of a finding, and carets below it."""
     start = min(finding.column - 1, len(text))
     end = max(min(finding.end_column - 1, len(text)), start)
-    cut = max(min(start - WIDEST // 2, len(text) - WIDEST), 0)
-    before, within = text[cut:start], text[start : min(end, cut + WIDEST)]
+    cut = max(min(start - MAX_WIDTH // 2, len(text) - MAX_WIDTH), 0)
+    before, within = text[cut:start], text[start : min(end, cut + MAX_WIDTH)]
     dots = "…" if cut else ""
-    yield margin.line(number, f"{dots}{_shown(text[cut : cut + WIDEST])}")
+    yield margin.line(number, f"{dots}{_shown(text[cut : cut + MAX_WIDTH])}")
     carets = "^" * max(_width(_shown(within)), 1)
     yield margin.line(0, " " * _width(dots + _shown(before)) + _red(carets))
 
 
-def _one_of_lines(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
-    """A line of a finding that is in several, or around it, with a bar from its start to its end."""
-    shown = _shown(text[:WIDEST])
+def _multiline(text: str, number: int, finding: Finding, margin: _Margin) -> Iterator[str]:
+    """Yield one line of a finding that spans several, or of its context, with a bar along the finding."""
+    shown = _shown(text[:MAX_WIDTH])
     bar = "|" if finding.line < number <= finding.end_line else " "
     start = text[: finding.column - 1]
     if number == finding.line and not start.strip():
@@ -126,17 +132,18 @@ def _one_of_lines(text: str, number: int, finding: Finding, margin: _Margin) -> 
         return
     yield margin.line(number, f"{_red(bar)} {shown}")
     if number == finding.line:
-        yield margin.line(0, _red(f" {'_' * (_width(_shown(start[:WIDEST])) + 1)}^"))
+        yield margin.line(0, _red(f" {'_' * (_width(_shown(start[:MAX_WIDTH])) + 1)}^"))
     elif number == finding.end_line:
-        within = _shown(text[: max(finding.end_column - 2, 0)][:WIDEST])
+        within = _shown(text[: max(finding.end_column - 2, 0)][:MAX_WIDTH])
         yield margin.line(0, _red(f"|{'_' * (_width(within) + 1)}^"))
 
 
 def _left_out(number: int, finding: Finding) -> bool:
-    """Whether a line is in the middle of a finding that is too long to show."""
-    half = MOST // 2
+    """Return whether a line is in the middle of a finding that is too long to show."""
+    half = MAX_LINES // 2
     return (
-        finding.end_line - finding.line >= MOST and finding.line + half <= number <= finding.end_line - half
+        finding.end_line - finding.line >= MAX_LINES
+        and finding.line + half <= number <= finding.end_line - half
     )
 
 
@@ -145,12 +152,12 @@ def _red(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """A part of a line as it is printed."""
+    """Return a part of a line as it is printed."""
     return printable(text.replace("\t", TAB))
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return the number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -158,11 +165,11 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-# -- what a fix makes of them --------------------------------------------------------------------------
+# -- the diff of a fix ---------------------------------------------------------------------------------
 
 
 def _difference(file: File, replacements: tuple[Replacement, ...]) -> Iterator[str]:
-    """The lines that a fix changes."""
+    """Yield the lines that a fix changes."""
     cells = sorted({each.cell for each in replacements}, key=lambda cell: cell or 0)
     found = {
         cell: list(hunks(file.lines(cell), [each for each in replacements if each.cell == cell]))
@@ -182,7 +189,7 @@ def _difference(file: File, replacements: tuple[Replacement, ...]) -> Iterator[s
 
 
 def _row(row: Row, margin: _Margin) -> str:
-    """A line of a difference."""
+    """Return a line of the diff."""
     parts = [_shown(shortened(part)) for part in row.parts]
     if row.sign == " ":
         return margin.line(row.number, "".join(parts))

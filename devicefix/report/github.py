@@ -1,7 +1,7 @@
-"""Annotations in a run of GitHub Actions.
+"""Annotations of a GitHub Actions run.
 
-https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands, escaped as GitHub's own
-toolkit does: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts.
+See https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands. Values are escaped
+as in GitHub's own toolkit: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from devicefix.model import Finding
-from devicefix.report.checked import Checked, absolute, as_text, place
+from devicefix.report.checked import Checked, absolute, as_text
+from devicefix.report.wording import place
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     for outcome in checked.failed:
         yield _command({"title": "devicefix", "file": absolute(outcome.path)}, outcome.error or "")
     for file in checked.files:
@@ -24,7 +25,10 @@ def render(checked: Checked) -> Iterator[str]:
 
 
 def _lines(finding: Finding) -> dict[str, object]:
-    """The place of a finding: GitHub takes columns within one line only, and no lines of a cell."""
+    """Return the lines and columns of a finding.
+
+    GitHub accepts columns only within one line, and has no lines inside a notebook's cell.
+    """
     if finding.cell is not None:
         return {"line": 1}
     if finding.line != finding.end_line:

@@ -1,4 +1,7 @@
-"""A report for GitLab's Code Quality: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format."""
+"""A GitLab Code Quality report.
+
+See https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from devicefix.report.checked import STDIN, Checked, as_text
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     issues = []
     for file in checked.files:
         path = _in_project(file.path)
@@ -24,7 +27,7 @@ def render(checked: Checked) -> Iterator[str]:
 
 def _issue(finding: Finding, path: str, fingerprint: str) -> dict[str, Any]:
     start, end = _position(finding.line, finding.column), _position(finding.end_line, finding.end_column)
-    if finding.cell is not None:  # GitLab knows no lines of a cell
+    if finding.cell is not None:  # GitLab has no lines inside a notebook's cell
         start = end = _position(1, 1)
     return {
         "check_name": finding.code,
@@ -40,7 +43,7 @@ def _position(line: int, column: int) -> dict[str, int]:
 
 
 def _in_project(path: str) -> str:
-    """A path relative to the project, which is the current folder where GitLab does not say."""
+    """Return a path relative to GitLab's project folder, or else to the current folder."""
     if path != STDIN:
         with suppress(ValueError):  # on another drive
             path = os.path.relpath(path, os.environ.get("CI_PROJECT_DIR") or os.curdir)

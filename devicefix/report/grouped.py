@@ -1,4 +1,4 @@
-"""The findings below the name of their file."""
+"""Findings grouped by file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import click
 
-from devicefix.report.checked import Checked, File, place
-from devicefix.report.concise import mark, printable
+from devicefix.report.checked import Checked, File
+from devicefix.report.concise import mark
+from devicefix.report.wording import place, printable
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     for file in checked.files:
         yield f"{click.style(printable(file.path), bold=True, underline=True)}:\n{''.join(_lines(file))}\n"
 

@@ -1,26 +1,34 @@
-"""A page with the findings, which needs nothing but itself."""
+"""The findings as one self-contained HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from devicefix import __version__
+from devicefix.config.version import __version__
 from devicefix.model import Finding, Safety
 from devicefix.report import statistics
-from devicefix.report.checked import Checked, File, place
-from devicefix.report.concise import printable
-from devicefix.report.excerpt import Row, hunks, shortened
+from devicefix.report.changes import mark_finding, shortened
+from devicefix.report.checked import Checked, File
+from devicefix.report.environment import environment
+from devicefix.report.hunks import Row, hunks
+from devicefix.report.wording import count, place, printable
 from devicefix.rewrite.preview import title
 
-CONTEXT = 1  # lines around a finding that has no fix
-MOST = 20  # lines of one
+CONTEXT = 1  # lines around a finding without a fix
+MAX_LINES = 20  # lines of such a finding
 
 
 class Shown(NamedTuple):
-    """A finding as the page shows it."""
+    """A finding as the page shows it.
+
+    Attributes:
+        finding: the finding.
+        place: its position in the file.
+        safety: the label of its fix, empty without one.
+        title: the summary of its fix, empty without one.
+        groups: the hunks of its fix, or its own lines.
+    """
 
     finding: Finding
     place: str
@@ -30,28 +38,21 @@ class Shown(NamedTuple):
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     from devicefix.rules.pages import url
     from devicefix.rules.registry import RULES
 
-    environment = Environment(
-        loader=PackageLoader("devicefix.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    template = environment(printable=printable, shortened=shortened, count=count).get_template(
+        "findings.html.jinja"
     )
-    environment.filters |= {"printable": printable, "shortened": shortened}
-    urls = {code: url(rule) for code, rule in RULES.items()}
-    page = environment.get_template("findings.html.jinja")
     values: dict[str, Any] = {
         "checked": checked,
         "files": ((file, [_shown(file, finding) for finding in file.findings]) for file in checked.files),
         "counts": statistics.counts(checked),
-        "urls": urls,
+        "urls": {code: url(rule) for code, rule in RULES.items()},
         "version": __version__,
     }
-    yield from page.generate(values)
+    yield from template.generate(values)
 
 
 def _shown(file: File, finding: Finding) -> Shown:
@@ -69,19 +70,11 @@ def _shown(file: File, finding: Finding) -> Shown:
 
 
 def _place(file: File, finding: Finding) -> list[Row]:
-    """The lines of a finding, with its place marked, and some around it."""
+    """Return the lines of a finding and its context, with the finding marked."""
     lines = file.lines(finding.cell)
     first = max(finding.line - CONTEXT, 1)
-    last = min(finding.end_line + CONTEXT, finding.line + MOST, len(lines))
+    last = min(finding.end_line + CONTEXT, finding.line + MAX_LINES, len(lines))
     return [
-        Row(" ", number, _marked(lines[number - 1], number, finding)) for number in range(first, last + 1)
+        Row(" ", number, mark_finding(lines[number - 1], number, finding))
+        for number in range(first, last + 1)
     ]
-
-
-def _marked(text: str, number: int, finding: Finding) -> list[str]:
-    """A line in parts, the second of which belongs to the finding."""
-    if not finding.line <= number <= finding.end_line:
-        return [text]
-    start = finding.column - 1 if number == finding.line else len(text) - len(text.lstrip())
-    end = finding.end_column - 1 if number == finding.end_line else len(text)
-    return [text[:start], text[start:end], text[end:]]

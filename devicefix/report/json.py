@@ -1,4 +1,4 @@
-"""JSON with the names of ruff's: an array with an object for each finding."""
+"""JSON with ruff's field names: an array with an object for each finding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicefix.rewrite.preview import title
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     before = "["
     for each in objects(checked):
         yield before + "\n  " + json.dumps(each, indent=2, ensure_ascii=False).replace("\n", "\n  ")
@@ -24,7 +24,7 @@ def render(checked: Checked) -> Iterator[str]:
 
 
 def objects(checked: Checked) -> Iterator[dict[str, Any]]:
-    """What there is to know of each finding; docs/output.md says what the names mean."""
+    """Yield an object for each finding; docs/output.md explains its fields."""
     from devicefix.rules.pages import url
     from devicefix.rules.registry import RULES
 
@@ -68,7 +68,7 @@ def _location(line: int, column: int) -> dict[str, int]:
 
 
 class _NoqaRows:
-    """The lines at whose ends a comment silences the findings of a file."""
+    """The lines on which a `noqa` comment suppresses a file's findings."""
 
     def __init__(self, file: File) -> None:
         self._parsed: tuple[Source, ast.Module] | None = None
@@ -77,8 +77,8 @@ class _NoqaRows:
         try:
             source = Source(file.data)
             self._parsed = source, ast.parse(source.encode(source.text))
-        except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):  # it is no Python
-            return
+        except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return  # not valid Python
 
     def of(self, finding: Finding) -> int | None:
         if finding.code == "DF901":

@@ -1,4 +1,4 @@
-"""JSON Lines: the objects of `json`, one a line."""
+"""JSON Lines: the objects of the `json` format, one per line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from devicefix.report.json import objects
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     for each in objects(checked):
         yield json.dumps(each, separators=(",", ":"), ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""JUnit's XML: a suite for each file, a failed test for each finding."""
+"""JUnit XML: a suite for each file, a failed test for each finding."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as xml
 
 from devicefix.model import Finding, Outcome
-from devicefix.report.checked import Checked, File, absolute, place
-from devicefix.report.concise import printable
+from devicefix.report.checked import Checked, File, absolute
+from devicefix.report.wording import place, printable
 
 PACKAGE = "org.devicefix"
 COUNTED = ("tests", "skipped", "failures", "errors")
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     root = xml.Element("testsuites", name="devicefix")
     for outcome in checked.failed:
         _error(root, outcome)
     for file in checked.files:
         _failures(root, file)
-    if not len(root):  # some take a report without a test for one that went wrong
+    if not len(root):  # some readers take a report without tests for a failed run
         suite = _suite(root, "devicefix", tests=1)
         xml.SubElement(suite, "testcase", name="No errors found", classname="devicefix")
     _count(root, list(root))
@@ -30,7 +30,7 @@ def render(checked: Checked) -> Iterator[str]:
 
 
 def _failures(root: xml.Element, file: File) -> None:
-    """The findings of a file."""
+    """Add the suite of a file with findings."""
     suite = _suite(root, _name(file.path), tests=len(file.findings), failures=len(file.findings))
     for finding in file.findings:
         test = _test(suite, file.path, f"{PACKAGE}.{finding.code}")
@@ -42,13 +42,13 @@ def _failures(root: xml.Element, file: File) -> None:
 
 
 def _error(root: xml.Element, outcome: Outcome) -> None:
-    """A file that could not be looked at."""
+    """Add the suite of a file that could not be checked."""
     test = _test(_suite(root, _name(outcome.path), tests=1, errors=1), outcome.path, f"{PACKAGE}.error")
     xml.SubElement(test, "error", message=printable(outcome.error or ""), type="error")
 
 
 def _suite(root: xml.Element, name: str, **counts: int) -> xml.Element:
-    numbers = {what: str(counts.get(what, 0)) for what in COUNTED}
+    numbers = {kind: str(counts.get(kind, 0)) for kind in COUNTED}
     return xml.SubElement(root, "testsuite", {"name": name, "package": PACKAGE, **numbers})
 
 
@@ -58,12 +58,12 @@ def _test(suite: xml.Element, path: str, name: str) -> xml.Element:
 
 
 def _count(root: xml.Element, suites: Sequence[xml.Element]) -> None:
-    for what in COUNTED:
-        root.set(what, str(sum(int(suite.get(what, "0")) for suite in suites)))
+    for kind in COUNTED:
+        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in suites)))
 
 
 def _name(path: str) -> str:
-    """A path; what XML has no way to write is escaped."""
+    """Return the absolute path, with the characters escaped that XML cannot hold."""
     return printable(absolute(path))
 
 

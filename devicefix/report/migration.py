@@ -1,28 +1,33 @@
-"""What a migration has before it, in figures: by family, package and file, and what is left to people."""
+"""The figures of the migration report: ties by family, package, file and rule, and the manual work left."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from itertools import accumulate, count
 from pathlib import Path
 from typing import NamedTuple
 
-from devicefix.files.documents import text_of
-from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding, Safety
-from devicefix.report import before_after
-from devicefix.report.before_after import Row
+from devicefix.report import side_by_side
+from devicefix.report.checked import Checked
+from devicefix.report.side_by_side import Row
+from devicefix.report.wording import place
 from devicefix.rules.categories import Family, family
 
-PACKAGES = 24  # as many as can be taken in at a glance
+MAX_PACKAGES = 24  # more than that are hard to take in
 
 
 class Kind(NamedTuple):
-    """What can become of a tie: a word for it, and a few."""
+    """A kind of tie, by how it can be fixed.
+
+    Attributes:
+        key: its name in the page's data.
+        name: its name for people.
+    """
 
     key: str
     name: str
@@ -36,7 +41,7 @@ KINDS = (SAFE, UNSAFE, LEFT)
 
 @dataclass(slots=True)
 class Tie:
-    """A finding, its number on the page, and its code as rows."""
+    """A finding, with its number on the page and its code as rows."""
 
     number: int
     finding: Finding
@@ -44,7 +49,7 @@ class Tie:
 
     @property
     def kind(self) -> Kind:
-        """What can become of it."""
+        """How it can be fixed."""
         return {None: LEFT, Safety.SAFE: SAFE, Safety.UNSAFE: UNSAFE}[self.finding.safety]
 
     @property
@@ -54,32 +59,31 @@ class Tie:
 
     @property
     def place(self) -> str:
-        """Where it is in its file."""
-        place = f"{self.finding.line}:{self.finding.column}"
-        return f"cell {self.finding.cell}:{place}" if self.finding.cell else place
+        """Its position in the file."""
+        return place(self.finding)
 
 
 @dataclass
 class Ties:
-    """Some ties, and how many of them are of each kind."""
+    """A collection of ties, with their counts."""
 
     ties: list[Tie] = field(default_factory=list)
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """How many are of each kind, by its key."""
+        """The number of ties of each kind, by the kind's key."""
         counted = Counter(tie.kind.key for tie in self.ties)
         return {kind.key: counted[kind.key] for kind in KINDS}
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of ties."""
         return len(self.ties)
 
 
 @dataclass
 class File(Ties):
-    """A file with ties, and the definitions that a rewrite adds to it."""
+    """The ties of a file, and the definitions that a rewrite adds to it."""
 
     path: str = ""
     number: int = 0
@@ -89,7 +93,7 @@ class File(Ties):
 
 @dataclass
 class Group(Ties):
-    """Ties that have something in common: a family, a package, a rule, a message."""
+    """The ties of one family, package, rule or message."""
 
     key: str = ""
     name: str = ""
@@ -99,7 +103,7 @@ class Group(Ties):
 
 @dataclass
 class Rule(Group):
-    """Ties of one rule that are of one kind, and what its page says."""
+    """The ties of one rule and one kind, by message, and the sections of the rule's page."""
 
     messages: list[Group] = field(default_factory=list)
     page: dict[str, str] = field(default_factory=dict)
@@ -107,20 +111,21 @@ class Rule(Group):
 
 @dataclass
 class Migration(Ties):
-    """Everything that the report shows of the code.
+    """Everything that the report shows.
 
     Attributes:
-        files: those with ties, by their paths.
-        looked_at: how many files were looked at, and `failed` how many could not be.
+        files: the files with ties, ordered by path.
+        checked: the number of files that were checked.
+        failed: the number of files that could not be checked.
     """
 
     files: list[File] = field(default_factory=list)
-    looked_at: int = 0
+    checked: int = 0
     failed: int = 0
 
     @property
     def families(self) -> list[Group]:
-        """The ties by the family of their rule."""
+        """The ties by family of their rules."""
 
         def made(key: str, name: str) -> Group:
             return Group(key=key, name=name, summary=family(key).summary)
@@ -129,7 +134,7 @@ class Migration(Ties):
 
     @property
     def packages(self) -> list[Group]:
-        """The ties by package, those with most first."""
+        """The ties by package, largest first."""
         groups = self._groups(lambda file, _: (file.package, file.package), _group)
         return sorted(groups, key=lambda group: (-group.total, group.key))
 
@@ -145,7 +150,7 @@ class Migration(Ties):
         return sorted(self._groups(named, _group), key=lambda group: group.key)
 
     def by_rule(self, kind: Kind) -> list[Rule]:
-        """The ties of one kind by rule and message, those with most first."""
+        """Return the ties of one kind by rule and message, largest first."""
         chosen = Migration()
         for file in self.files:
             ties = [tie for tie in file.ties if tie.kind == kind]
@@ -154,7 +159,7 @@ class Migration(Ties):
         return sorted(made, key=lambda rule: (-rule.total, rule.key))
 
     def amount(self, kind: Kind) -> dict[str, int]:
-        """How many ties of one kind there are, in how many files, of how many rules and messages."""
+        """Return the number of ties of one kind, and of their files, rules and messages."""
         ties = [tie.finding for tie in self.ties if tie.kind == kind]
         return {
             "ties": len(ties),
@@ -165,24 +170,24 @@ class Migration(Ties):
 
     @property
     def most_left(self) -> list[File]:
-        """The files with something left, those with most first."""
+        """The files with manual work left, those with most first."""
         left = [file for file in self.files if file.counts["left"] or file.counts["unsafe"]]
         return sorted(left, key=lambda file: (-file.counts["left"], -file.counts["unsafe"], file.path))
 
     @property
     def half(self) -> int:
-        """The fewest files that hold at least half of what is left for people."""
+        """The smallest number of files that hold at least half of the ties left for people."""
         left = sorted((file.counts["left"] for file in self.files), reverse=True)
         return sum(2 * before < sum(left) for before in accumulate(left, initial=0)) if sum(left) else 0
 
     @property
     def by_effort(self) -> list[tuple[str, int]]:
-        """How many files need how much of a person."""
+        """The number of files by the amount of manual work."""
         left = [file.counts["left"] for file in self.files]
         reviewed = sum(bool(file.counts["unsafe"]) and not file.counts["left"] for file in self.files)
         return [
-            ("the rewrite, and nothing else", left.count(0) - reviewed),
-            ("a look at unsafe fixes", reviewed),
+            ("only the rewrite", left.count(0) - reviewed),
+            ("a review of unsafe fixes", reviewed),
             ("1 or 2 places by hand", sum(1 <= many <= 2 for many in left)),
             ("3 to 9 places by hand", sum(3 <= many <= 9 for many in left)),
             ("10 or more places by hand", sum(many >= 10 for many in left)),
@@ -203,46 +208,36 @@ class Migration(Ties):
         return list(groups.values())
 
 
-def migration(contents: Iterable[tuple[str, bytes, list[Finding]]], looked_at: int, failed: int) -> Migration:
-    """What a look at files has found, arranged.
+def migration(checked: Checked) -> Migration:
+    """Return the figures of a run.
 
     Args:
-        contents: the files with findings: the path, the content, and the findings, whose fixes hold
-            replacements.
-        looked_at: how many files were looked at.
-        failed: how many could not be.
+        checked: the results of the run, in which the fixes hold replacements.
     """
     files: list[File] = []
     numbers = count(1)
-    for path, data, findings in sorted(contents, key=lambda each: each[0]):
-        texts = lru_cache(maxsize=None)(partial(_text, data))
-        file = File(path=path, number=len(files) + 1, definitions=before_after.definitions(findings, texts))
-        for finding in findings:
-            file.ties.append(Tie(next(numbers), finding, before_after.rows(finding, texts)))
+    for found in sorted(checked.files, key=lambda each: each.path):
+        definitions = side_by_side.definitions(found.findings, found.lines)
+        file = File(path=found.path, number=len(files) + 1, definitions=definitions)
+        for finding in found.findings:
+            file.ties.append(Tie(next(numbers), finding, side_by_side.rows(finding, found.lines)))
         files.append(file)
     for file, package in zip(files, _packages([file.path for file in files]), strict=True):
         file.package = package
-    return Migration([tie for file in files for tie in file.ties], files, looked_at, failed)
-
-
-def _text(data: bytes, cell: int | None) -> Source | None:
-    """The text of a file, or of a cell of a notebook; None where there is none that can be read."""
-    try:
-        return Source(data if cell is None else text_of(data, cell).encode())
-    except DecodeError:
-        return None
+    ties = [tie for file in files for tie in file.ties]
+    return Migration(ties, files, len(checked.outcomes), len(checked.failed))
 
 
 def _packages(paths: list[str]) -> list[str]:
-    """The package of each file: its folder, but no deeper than gives a number that can be taken in."""
+    """Return the package of each file: its folder, cut at the depth that keeps their number small."""
     folders = [Path(os.path.abspath(path)).parent for path in paths]
     try:
         above = len(Path(os.path.commonpath(folders)).parts)
-    except ValueError:  # none, or on several drives
+    except ValueError:  # no folders, or folders on several drives
         above = 0
     within = [folder.parts[above:] for folder in folders]
     depths = range(max(map(len, within), default=0), 1, -1)
-    depth = next((each for each in depths if len({parts[:each] for parts in within}) <= PACKAGES), 1)
+    depth = next((each for each in depths if len({parts[:each] for parts in within}) <= MAX_PACKAGES), 1)
     return ["/".join(parts[:depth]) or "." for parts in within]
 
 
@@ -251,7 +246,7 @@ def _group(key: str, name: str) -> Group:
 
 
 def _rule(group: Group) -> Rule:
-    """A rule with its messages and its page."""
+    """Return a rule with its messages and its page."""
     from devicefix.rules.registry import RULES
 
     messages: dict[str, Group] = {}
@@ -261,12 +256,12 @@ def _rule(group: Group) -> Rule:
     found = sorted(messages.values(), key=lambda each: (-each.total, each.key))
     rule = RULES.get(group.key)
     summary = rule.summary if rule else ""
-    page = _page(rule.__doc__ or "") if rule else {}
-    return Rule(group.ties, group.key, group.name, summary, group.files, found, page)
+    sections = _sections(rule.__doc__ or "") if rule else {}
+    return Rule(group.ties, group.key, group.name, summary, group.files, found, sections)
 
 
-def _page(docstring: str) -> dict[str, str]:
-    """The sections of a rule's page, in Markdown, by their titles."""
+def _sections(docstring: str) -> dict[str, str]:
+    """Return the sections of a rule's page, as Markdown, by title."""
     from inspect import cleandoc
 
     sections = f"\n{cleandoc(docstring)}".split("\n## ")[1:]

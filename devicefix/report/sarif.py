@@ -1,4 +1,7 @@
-"""SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html."""
+"""SARIF 2.1.0.
+
+See https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from devicefix import __version__
+from devicefix.config.version import __version__
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
 from devicefix.report.checked import STDIN, Checked, File
 from devicefix.rewrite.preview import title
 from devicefix.rules.categories import family
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-ROOT = "%SRCROOT%"  # what GitHub takes for the top of the repository
+ROOT = "%SRCROOT%"  # GitHub resolves it to the top of the repository
 LEVEL = "error"
 
 
 def render(checked: Checked) -> Iterator[str]:
-    """The text, in pieces."""
+    """Yield the text in pieces."""
     root = _root()
     rules = _rules(checked)
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
@@ -46,7 +49,7 @@ def render(checked: Checked) -> Iterator[str]:
 
 
 def _root() -> Path:
-    """What paths are relative to: the top of the work tree, or the current folder."""
+    """Return the folder that paths are relative to: the top of the work tree, or the current folder."""
     from devicefix.files.discover import work_tree
 
     here = Path.cwd()
@@ -57,7 +60,7 @@ def _root() -> Path:
 
 
 def _rules(checked: Checked) -> list[dict[str, Any]]:
-    """The rules that were on, and those of what was found."""
+    """Return the rules that were enabled, and those with findings."""
     from devicefix.rules.registry import RULES
 
     settings = checked.settings
@@ -92,7 +95,7 @@ def _rule(code: str) -> dict[str, Any]:
 
 
 def _first_section(page: str) -> str:
-    """What a page says below its first heading, on one line."""
+    """Return the first section of a page on one line."""
     _, _, below = page.partition("\n## ")
     body = below.partition("\n")[2].partition("\n## ")[0]
     return " ".join(body.split())
@@ -106,7 +109,7 @@ def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[s
     for finding, fingerprint in zip(file.findings, file.fingerprints(artifact["uri"]), strict=True):
         cell = "" if finding.cell is None else f" (cell {finding.cell}, line {finding.line})"
         location: dict[str, Any] = {"artifactLocation": artifact}
-        if finding.cell is None:  # a region is one of the file, and not of a cell in it
+        if finding.cell is None:  # SARIF has no regions inside a notebook's cell
             location["region"] = _region(finding)
         result: dict[str, Any] = {
             "ruleId": finding.code,
@@ -144,7 +147,7 @@ def _region(span: Finding | Replacement) -> dict[str, int]:
 
 
 def _artifact(path: str, root: Path) -> dict[str, str]:
-    """Where a file is: relative to the root where it is below it."""
+    """Return the location of a file, relative to the root if the file is below it."""
     if path == STDIN:
         return {"uri": STDIN}
     whole = Path(os.path.abspath(path))
@@ -158,7 +161,7 @@ def _artifact(path: str, root: Path) -> dict[str, str]:
 
 
 def _invocation(failed: Sequence[Outcome], root: Path) -> dict[str, Any]:
-    """How the run went, with the files that could not be looked at."""
+    """Return the status of the run, with the files that could not be checked."""
     notifications = [
         {
             "level": "error",

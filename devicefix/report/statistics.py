@@ -1,4 +1,4 @@
-"""How much each rule has found, as `ruff check --statistics` tells it."""
+"""The number of findings of each rule, laid out as in `ruff check --statistics`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicefix.report.checked import Checked
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a rule has found, and how much of it has a safe fix."""
+    """The number of findings of a rule, and of those with a safe fix."""
 
     code: str
     name: str
@@ -24,33 +24,33 @@ class Count:
 
 
 def text(checked: Checked) -> Iterator[str]:
-    """A line for each rule, in pieces."""
+    """Yield a line for each rule."""
     found = counts(checked)
-    number = max((len(str(each.count)) for each in found), default=0)
-    code = max((len(each.code) for each in found), default=0)
-    any_fixable = any(each.fixable_count for each in found)
-    for each in found:
-        shown = click.style(f"{each.code:{code}}", fg="red", bold=True)
-        yield f"{each.count:{number}}\t{shown}\t{_mark(each) if any_fixable else ''}{each.name}\n"
+    count_width = max((len(str(rule.count)) for rule in found), default=0)
+    code_width = max((len(rule.code) for rule in found), default=0)
+    any_fixable = any(rule.fixable_count for rule in found)
+    for rule in found:
+        code = click.style(f"{rule.code:{code_width}}", fg="red", bold=True)
+        yield f"{rule.count:{count_width}}\t{code}\t{_mark(rule) if any_fixable else ''}{rule.name}\n"
 
 
 def as_json(checked: Checked) -> Iterator[str]:
-    """An array with an object for each rule, in pieces."""
+    """Yield a JSON array with an object for each rule."""
     found = [
         {
-            "code": each.code,
-            "name": each.name,
-            "count": each.count,
-            "fixable": each.count == each.fixable_count,
-            "fixable_count": each.fixable_count,
+            "code": rule.code,
+            "name": rule.name,
+            "count": rule.count,
+            "fixable": rule.count == rule.fixable_count,
+            "fixable_count": rule.fixable_count,
         }
-        for each in counts(checked)
+        for rule in counts(checked)
     ]
     yield json.dumps(found, indent=2) + "\n"
 
 
 def counts(checked: Checked) -> list[Count]:
-    """What each rule has found, most first."""
+    """Return the count of each rule, highest first."""
     from devicefix.rules.registry import RULES
 
     findings = [finding for outcome in checked.outcomes for finding in outcome.result.findings]
@@ -59,11 +59,11 @@ def counts(checked: Checked) -> list[Count]:
         Count(code, RULES[code].name if code in RULES else code, count, fixable[code])
         for code, count in Counter(finding.code for finding in findings).items()
     ]
-    return sorted(found, key=lambda each: (-each.count, each.code))
+    return sorted(found, key=lambda rule: (-rule.count, rule.code))
 
 
 def _mark(count: Count) -> str:
-    """Whether all of it has a safe fix, or a part."""
+    """Return a mark for whether all, some or none of the findings have a safe fix."""
     if not count.fixable_count:
         return "[ ] "
     return click.style("[*] " if count.fixable_count == count.count else "[-] ", fg="cyan")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from devicefix.files.notebook.markers import CELL_END
 from devicefix.files.text import Source
 from devicefix.model import Edit
 
@@ -13,8 +14,6 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 # In the text that a notebook is looked at as, a call of this name stands where a cell ends, and of the other
 # for what only IPython understands: `%matplotlib inline`, `!pip install torch`.
-CELL_END = "__cell_"
-MAGIC = "__magic_"
 _AT_CELL_END = re.compile(rf"(?:\s|#[^\r\n]*)*{CELL_END}")
 _SAYS_NOTHING = ("set_", "reset_", "synchronize", "init", "ipc_collect", "empty_cache", "manual_seed")
 

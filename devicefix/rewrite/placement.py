@@ -7,9 +7,10 @@ import re
 from functools import cached_property
 
 from devicefix.facts import Facts, dotted
-from devicefix.rewrite.blocks import CELL_END, MAGIC, alone
+from devicefix.files.notebook.markers import CELL_END, MAGIC
+from devicefix.model import Import
+from devicefix.rewrite.blocks import alone
 
-IMPORT = "import torch"
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
 _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
@@ -88,9 +89,9 @@ class Layout:
         bindings = self.facts.tree.root.bindings.values()
         return {each.node for found in bindings for each in found if each.imported == "torch"}
 
-    def import_line(self, line: str) -> tuple[int, str]:
+    def import_line(self, needed: Import) -> tuple[int, str]:
         """Where and how an import is inserted: before the first of the same package, else of any."""
-        package = "torch" if line.startswith(IMPORT) else ""
+        package = "torch" if needed.module == "torch" else ""
         for statement in self.facts.tree.module.body:
             if isinstance(statement, ast.Import):
                 name = statement.names[0].name
@@ -101,8 +102,8 @@ class Layout:
             if len(self._cells) > 1 and statement.lineno > getattr(self.leading_imports, "lineno", 0):
                 break  # what is defined behind the first imports would come before it
             if name.startswith(package) and alone(self.facts.source, statement):
-                return self.facts.source.span(statement)[0], f"{line}{self.facts.source.newline}"
-        return self.line_after(self.leading_imports, line, group=False)
+                return self.facts.source.span(statement)[0], f"{needed.line}{self.facts.source.newline}"
+        return self.line_after(self.leading_imports, needed.line, group=False)
 
     def line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
         """Where and how a line is inserted behind a statement; a group is set off by blank lines."""

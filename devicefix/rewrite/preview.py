@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from devicefix.model import Finding, Replacement
-
-if TYPE_CHECKING:
-    from devicefix.devices.choose import Devices
-    from devicefix.files.text import Source
+from devicefix.files.text import Source
+from devicefix.model import Edit, Finding, Need, Replacement
 
 _SHORT = 100  # characters of code that fit into a title
 
 
-def suggested(finding: Finding, source: Source, devices: Devices) -> Finding:
-    """A finding whose fix is spelled out, with the definitions and imports that it needs.
+def suggested(
+    finding: Finding, source: Source, insertions: Callable[[frozenset[Need]], list[Edit]]
+) -> Finding:
+    """Return a finding whose fix is spelled out, with the definitions and imports that it needs.
 
     Args:
-        finding: what was found.
-        source: the module's text.
-        devices: what the fixes of the module rely on.
+        finding: The finding; it may have no fix.
+        source: The module's text.
+        insertions: A function that returns the edits that insert what a fix needs.
     """
     fix = finding.fix
     if fix is None or not fix.edits:
         return finding
     from devicefix.rewrite.edits import resolved
 
-    edits = [*fix.edits, *devices.insertions(fix.needs)]
+    edits = [*fix.edits, *insertions(fix.needs)]
     replacements = (
         Replacement(*source.position(start), *source.position(end), new)
         for start, end, new in resolved(source.text, edits)

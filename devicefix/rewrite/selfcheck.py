@@ -28,7 +28,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from devicefix.facts import parse
+from devicefix.files.text import parse
+from devicefix.model import SelfCheckError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _NO_CODE = re.compile(r"[ \t\f]*(?:#|[\r\n]|\Z)")
@@ -38,10 +39,6 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 Span = tuple[int, int]
 Token = tuple[int, str]
-
-
-class SelfCheckError(Exception):
-    """A rewritten text is not what it should be: a bug of devicefix. The message says what is wrong."""
 
 
 def check(before: str, module: ast.Module, after: str, edits: Iterable[Span]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-from devicefix.config.settings import TARGETS
+from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.model import Finding, Fix
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import gpu_number
+from devicefix.devices.arguments import is_gpu_index
 from devicefix.facts.values import cuda_device, integer
 from devicefix.model import Finding
 from devicefix.rewrite.edits import with_keyword
@@ -94,7 +94,7 @@ class CheckpointLoad(Rule):
         )
 
     def _cuda(self, given: ast.expr) -> bool:
-        if cuda_device(self.facts, given) or integer(given) or gpu_number(given):
+        if cuda_device(self.facts, given) or integer(given) or is_gpu_index(given):
             return True
         if isinstance(given, ast.Dict):
             return any(cuda_device(self.facts, value) for value in given.values)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from devicefix.devices.arguments import device_argument, target_device
+from devicefix.devices.arguments import device_argument, is_cuda_target, target_device
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.split import expressions, is_device, is_variable
+from devicefix.devices.tensors import expressions, is_variable
 from devicefix.facts.values import index_or_none
 from devicefix.model import Finding
 from devicefix.rules.base import Changed, Rule
@@ -123,7 +123,7 @@ class CreatedThenMoved(Rule):
             if use is None:
                 return
             self.context.mark_handled(node)
-        elif node.func.attr != "to" or len(node.args) > 1 or not is_device(self.facts, target):
+        elif node.func.attr != "to" or len(node.args) > 1 or not is_cuda_target(self.facts, target):
             return
         made = "this tensor is made on the CPU and then moved: make it where it is wanted, by `device=`"
         fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""))

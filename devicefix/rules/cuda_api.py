@@ -7,7 +7,7 @@ from dataclasses import replace
 from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, own_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
@@ -264,7 +264,7 @@ class CudaApi(Rule):
         otherwise = f" if {use.text} else contextlib.nullcontext()"
         return Fix(
             (Edit(start, first, ""), Edit(last, end, otherwise)),
-            needs=use.needs | self.devices.imported("contextlib"),
+            needs=use.needs | self.devices.imports("contextlib"),
         )
 
     # -- whether there is CUDA -----------------------------------------------------------------------
@@ -315,7 +315,7 @@ class CudaApi(Rule):
                 use, change = accelerated
                 return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
             case ast.Constant() | ast.Name() | ast.Attribute():
-                return None if self.accelerator.is_cudas(node) else nothing
+                return None if self.accelerator.is_cuda_only(node) else nothing
         return nothing
 
     def _move(self, node: ast.Call) -> Fix | None:
@@ -326,7 +326,7 @@ class CudaApi(Rule):
         if (
             not plain
             or "storage" in last_name(receiver)
-            or own_cuda(self.context, receiver) is not CustomCuda.NEVER
+            or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
         ):
             return None
         if any(isinstance(each, ast.Starred) for each in node.args) or any(

@@ -3,10 +3,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import any_device, device_argument, target_device
+from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, own_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import dotted
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -117,7 +117,7 @@ class CudaCall(Rule):
         receiver = node.func.value
         if self.facts.resolve(receiver) is not None or self.facts.is_guarded(node):
             return
-        own = own_cuda(self.context, receiver)
+        own = custom_cuda(self.context, receiver)
         if own is CustomCuda.ALWAYS:
             return  # what its method does is looked at there
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
@@ -155,7 +155,7 @@ def move(context: Context, node: ast.Call) -> Fix | None:
         fix = _kept(context, node)
         if fix is not None or target is None or _storage(node):
             return fix
-        use = any_device(context, node, target)
+        use = runtime_device(context, node, target)
     return None if use is None else context.edit(node, moved(use.text), use)
 
 

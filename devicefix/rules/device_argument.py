@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import gpu_number, named_device, tensors_place
+from devicefix.devices.arguments import device_fix, device_of_tensor, is_gpu_index
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Changed, Rule
@@ -106,16 +106,14 @@ class DeviceArgument(Rule):
         of_torch = name.startswith("torch.")
         for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
-            number = integer(value) or (gpu_number(value) and (of_torch or self._number_of_gpu(value)))
-            place = of_torch and tensors_place(self.context, value) is not None
+            number = integer(value) or (is_gpu_index(value) and (of_torch or self._number_of_gpu(value)))
+            place = of_torch and device_of_tensor(self.context, value) is not None
             if not (device or cuda_string(value) or number or place):
                 continue
             if self.facts.is_guarded(value):
                 continue
             takes_object = of_torch or device
-            fix = (
-                named_device(self.context, value) if takes_object else self.context.when_cuda(value, '"cpu"')
-            )
+            fix = device_fix(self.context, value) if takes_object else self.context.when_cuda(value, '"cpu"')
             if fix is None:
                 continue  # put together from parts: the rule for torch.device sees to it
             self.context.mark_handled(value)
@@ -145,7 +143,7 @@ class DeviceArgument(Rule):
             elif self.context.project.has_function(function):
                 if self.context.project.takes_device_called(function, each.arg):
                     yield each.value
-            elif each.arg == "device" and not gpu_number(each.value):
+            elif each.arg == "device" and not is_gpu_index(each.value):
                 yield each.value  # `device_id=0` of another library is a number on a CPU too
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
@@ -162,7 +160,7 @@ class DeviceArgument(Rule):
         """Whether a value is one that this rule has something to say about, where it is a device."""
         if integer(value):
             return False
-        return cuda_string(value) or gpu_number(value) or self.facts.call(value, "torch.device")
+        return cuda_string(value) or is_gpu_index(value) or self.facts.call(value, "torch.device")
 
 
 def takes_device(keyword: str) -> bool:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devicefix.devices.arguments import gpu_number
+from devicefix.devices.arguments import is_gpu_index
 from devicefix.facts.values import choice, cuda_device, index_or_none
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Changed, Rule
@@ -86,7 +86,7 @@ class DeviceChoice(Rule):
         return replace(fix, edits=(*fix.edits, Edit(*self.context.source.span(cuda), accelerated[1])))
 
     def _number(self, node: ast.expr) -> bool:
-        return gpu_number(node) or (isinstance(node, ast.Name) and index_or_none(self.facts, node))
+        return is_gpu_index(node) or (isinstance(node, ast.Name) and index_or_none(self.facts, node))
 
     def _also_available(self, node: ast.IfExp, test: ast.expr, wanted: bool) -> Fix:
         available = self.devices.available(node)

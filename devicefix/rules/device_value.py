@@ -176,7 +176,7 @@ class DeviceValue(Rule):
             return
         self.context.mark_handled(value)
         code = self.context.source.code(value)
-        fix = self.context.when_cuda(value, '"cpu"', self.devices.at_import(value))
+        fix = self.context.when_cuda(value, '"cpu"', self.devices.safety(value))
         yield self.finding(value, f"`{code}` is a device that may not be there", fix)
 
     def _holds_device(self, target: ast.expr) -> bool:

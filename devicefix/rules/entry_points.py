@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from devicefix.config.settings import TARGETS, ConfigError
+from devicefix.config.settings import ConfigError
+from devicefix.config.values import TARGETS
 from devicefix.rules.base import Rule, visitors_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.methods import CustomCuda, own_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import ASKS, dotted
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, unwrapped
@@ -136,7 +136,7 @@ class GuardedMove(Rule):
         receiver = node.func.value
         if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)):
             return False
-        if own_cuda(self.context, receiver) is not CustomCuda.NEVER:
+        if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
             return False
         return device_argument(node) is None and all(each.arg == "non_blocking" for each in node.keywords)
 

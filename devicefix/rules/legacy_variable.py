@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
+from devicefix.devices.tensors import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix

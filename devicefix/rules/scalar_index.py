@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.split import expressions
+from devicefix.devices.tensors import expressions
 from devicefix.facts.scopes import dotted
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Changed, Rule

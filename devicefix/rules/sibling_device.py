@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.split import KEEPERS, MAKERS, expressions, is_variable
+from devicefix.devices.tensors import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts.values import current_device
 from devicefix.model import Finding
 from devicefix.rewrite.edits import moved

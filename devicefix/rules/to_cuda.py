@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import device_argument, named_device
+from devicefix.devices.arguments import device_argument, device_fix
 from devicefix.model import Finding
 from devicefix.rules.base import Changed, Rule
 
@@ -71,7 +71,7 @@ class ToCuda(Rule):
         target = device_argument(node)
         if target is None or self.facts.is_guarded(node):
             return
-        fix = named_device(self.context, target)
+        fix = device_fix(self.context, target)
         if fix is not None:
             self.context.mark_handled(target)
             yield self.finding(

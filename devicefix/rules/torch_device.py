@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import gpu_number
+from devicefix.devices.arguments import is_gpu_index
 from devicefix.facts.values import cuda_literal, cuda_string, index_or_none, integer, last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Changed, Rule
@@ -87,7 +87,7 @@ class TorchDevice(Rule):
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:
                 return self.context.when_cuda(node, f'{self.devices.torch(node).text}.device("cpu")')
-            if cuda_string(only) or integer(only) or gpu_number(only) or self._number(only):
+            if cuda_string(only) or integer(only) or is_gpu_index(only) or self._number(only):
                 return self.context.when_cuda(only, '"cpu"')
         elif len(arguments) == 2 and cuda_string(arguments[0]):
             torch = self.devices.torch(node)

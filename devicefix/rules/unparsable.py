@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import tokenize
 
+from devicefix.files.notebook.document import NotANotebook
 from devicefix.files.text import DecodeError
 from devicefix.model import Finding
 from devicefix.rules.base import Rule
@@ -42,7 +43,10 @@ class Unparsable(Rule):
 def explain(data: bytes, problem: Exception) -> Finding:
     """The finding for a file that does not parse."""
     line, column = 1, 1
-    if isinstance(problem, SyntaxError):
+    if isinstance(problem, NotANotebook):
+        (line, column), data = problem.position, b""
+        cause = str(problem)
+    elif isinstance(problem, SyntaxError):
         line, column = problem.lineno or 1, max(problem.offset or 1, 1)
         cause = problem.msg
     elif isinstance(problem, DecodeError):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.split import expressions, is_variable
+from devicefix.devices.tensors import expressions, is_variable
 from devicefix.model import Finding
 from devicefix.rules.base import Changed, Rule
 

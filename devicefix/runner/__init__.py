@@ -1,1 +1,1 @@
-"""runner."""
+"""Run the engine over many files: processes, a cluster, the cache, the baseline, git."""

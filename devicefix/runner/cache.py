@@ -19,8 +19,8 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from devicefix import __version__
 from devicefix.config.settings import Settings
+from devicefix.config.version import __version__
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.runner.first_pass import FirstPass, Stamp
 

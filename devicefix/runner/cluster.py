@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
 
-from devicefix import __version__
 from devicefix.config.settings import ConfigError
+from devicefix.config.version import __version__
 
 SCHEME = "dask://"
 SECONDS = 5  # to wait for the scheduler, and for its first worker
@@ -130,9 +131,8 @@ def _by_value() -> Callable[..., bytes]:
     """
 
     def call(*arguments: Any) -> bytes:
-        from devicefix.runner.cluster import work
-
-        return work(*arguments)
+        result: bytes = import_module("devicefix.runner.cluster").work(*arguments)
+        return result
 
     return call
 

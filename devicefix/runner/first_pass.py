@@ -1,4 +1,4 @@
-"""What a look at a file gives: what is to say of it, and what the look at others needs."""
+"""The result of checking a file alone."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ if TYPE_CHECKING:
     from devicefix.facts.project import Answers
     from devicefix.model import Outcome
 
-
-Stamp = list[int]
+Stamp = list[int]  # the time of a file's last change in ns, and its size
 
 
 @dataclass(frozen=True, slots=True)
 class FirstPass:
-    """What a look at a file gives that knows of no other.
+    """The result of checking a file as if it were the whole project.
 
     Attributes:
-        digest: of the file's content.
-        stamp: the time of the file's last change in ns, and its size, before it was read.
-        summary: its facts, for the others.
-        outcome: what is to say of it, None for nothing.
-        answers: what it asked of the project, and was told: where the others make no difference to that,
-            they make none to the outcome.
+        digest: the digest of the file's content.
+        stamp: taken before the file was read.
+        summary: what the other files need to know of this one.
+        outcome: None if there is nothing to report.
+        answers: what the check asked of the project, with the answers. Where the whole project gives the
+            same answers, it makes no difference to the outcome.
     """
 
     digest: str = ""

@@ -1,1 +1,1 @@
-"""`devicefix server`, a language server: `app` speaks the protocol, the rest knows files and findings."""
+"""Serve findings and fixes to editors and to flake8."""

@@ -1,4 +1,4 @@
-"""What an editor shows of findings, and offers to do about them."""
+"""Findings as diagnostics, hovers and code actions of an editor."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from devicefix.rewrite.preview import title
 from devicefix.rules.pages import page, url
 from devicefix.rules.registry import RULES
 from devicefix.rules.unparsable import Unparsable
-from devicefix.server.inspect import Look, has_fix
+from devicefix.server.inspect import Inspection, has_fix
 from devicefix.server.text import Text
 
 SOURCE = "devicefix"
 FIX_ALL = "source.fixAll.devicefix"
 KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)
-_TAGS = {  # editors grey out the one, and strike out the other
+_TAGS = {  # editors grey out what is unnecessary, and strike out what is deprecated
     UNUSED: types.DiagnosticTag.Unnecessary,
     "DF301": types.DiagnosticTag.Deprecated,
     "DF811": types.DiagnosticTag.Deprecated,
     "DF812": types.DiagnosticTag.Deprecated,
 }
-_FEW = 20  # findings at a place; of more than that, no title says what becomes of each
+_MAX_TITLED = 20  # findings in a range; the actions of more findings have generic titles
 _CODE = re.compile(r"[A-Z]+\d+", re.I)
 
 
-def diagnostics(look: Look | None, text: Text) -> list[types.Diagnostic]:
-    """What was found, as an editor shows it."""
-    return [_diagnostic(finding, text) for finding in look.findings] if look else []
+def diagnostics(inspection: Inspection | None, text: Text) -> list[types.Diagnostic]:
+    """Return the findings as diagnostics."""
+    return [_diagnostic(finding, text) for finding in inspection.findings] if inspection else []
 
 
 def _diagnostic(finding: Finding, text: Text) -> types.Diagnostic:
@@ -52,23 +52,23 @@ def _diagnostic(finding: Finding, text: Text) -> types.Diagnostic:
     )
 
 
-def hover(look: Look, text: Text, position: types.Position) -> types.Hover | None:
-    """The pages of the rules that have found something at a place, or that a `noqa` there names."""
+def hover(inspection: Inspection, text: Text, position: types.Position) -> types.Hover | None:
+    """Return the pages of the rules at a position: those with findings, or those that a `noqa` names."""
     line, column = text.character(position)
     for match in _named(text.lines[line - 1]):
         if match.start() < column <= match.end() + 1:
             start, end = (text.position(line, at + 1) for at in match.span())
             return _pages([match[0].upper()], types.Range(start, end))
     found = [
-        each
-        for each in look.findings
-        if (each.line, each.column) <= (line, column) <= (each.end_line, each.end_column)
+        finding
+        for finding in inspection.findings
+        if (finding.line, finding.column) <= (line, column) <= (finding.end_line, finding.end_column)
     ]
-    return _pages([each.code for each in found], text.range(found[-1])) if found else None
+    return _pages([finding.code for finding in found], text.range(found[-1])) if found else None
 
 
 def _named(line: str) -> Iterator[re.Match[str]]:
-    """The codes of rules that a line's `noqa` names."""
+    """Yield the matches of the rule codes in a line's `noqa` comment."""
     _, noqa, _ = line.lower().partition("noqa:")
     if noqa:
         start = line.lower().index("noqa:") + len(noqa)
@@ -82,14 +82,14 @@ def _pages(codes: Iterable[str], where: types.Range) -> types.Hover:
 
 @dataclass(frozen=True)
 class Action:
-    """Something to do about findings.
+    """A code action.
 
     Attributes:
-        title: what the editor calls it.
-        kind: of the protocol's kinds.
-        does: what is done: `fix` or `noqa` for one finding, `rule` for all of its rule, `all`.
-        finding: what it is about.
-        preferred: whether it is the thing to do.
+        title: the title that the editor shows.
+        kind: one of the protocol's kinds.
+        does: `fix` or `noqa` for one finding, `rule` for all findings of its rule, or `all`.
+        finding: the finding that it resolves.
+        preferred: whether the editor may choose it without asking.
     """
 
     title: str
@@ -100,72 +100,79 @@ class Action:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What tells it from others of the same text."""
-        each = self.finding
-        return {"does": self.does, "at": [each.code, each.line, each.column] if each else None}
+        """The data that identifies the action within its document."""
+        finding = self.finding
+        at = [finding.code, finding.line, finding.column] if finding else None
+        return {"does": self.does, "at": at}
 
-    def edits(self, look: Look, text: Text) -> list[types.TextEdit]:
-        """What it changes.
+    def edits(self, inspection: Inspection, text: Text) -> list[types.TextEdit]:
+        """Return the edits of the action.
+
+        Args:
+            inspection: the findings of the document.
+            text: the document's text.
 
         Raises:
-            FixError: it can't be done.
+            FixError: the action cannot be applied.
         """
         if self.finding is None:
-            return text.edits(look.with_all_fixed())
+            return text.edits(inspection.with_all_fixed())
         if self.does == "rule":
-            return text.edits(look.with_rule_fixed(self.finding.code))
+            return text.edits(inspection.with_rule_fixed(self.finding.code))
         if self.does == "noqa":
-            return text.edits(look.silenced(self.finding))
-        fix = look.suggestion(self.finding).fix
+            return text.edits(inspection.silenced(self.finding))
+        fix = inspection.suggestion(self.finding).fix
         return [types.TextEdit(text.range(each), each.text) for each in fix.replacements] if fix else []
 
 
-def actions(look: Look, text: Text, where: types.Range, only: Iterable[str] | None) -> Iterator[Action]:
-    """What can be done about the findings at a place, and about those of the file.
+def actions(
+    inspection: Inspection, text: Text, where: types.Range, only: Iterable[str] | None
+) -> Iterator[Action]:
+    """Yield the actions for the findings in a range, and for those of the whole document.
 
     Args:
-        look: what was found.
-        text: where it was.
-        where: the place.
-        only: the kinds that are asked for, None for all.
+        inspection: the findings of the document.
+        text: the document's text.
+        where: the range.
+        only: the requested kinds of actions, None for all.
     """
     wanted = None if only is None else tuple(only)
-    fixable = look.fixable
+    fixable = inspection.fixable
     if _is_wanted(types.CodeActionKind.QuickFix, wanted):
-        here = list(_at(look, text, where))
-        named = [look.suggestion(each) for each in here] if len(here) <= _FEW else here
-        yield from (_fix(each) for each in named if has_fix(each))
-        for code in dict.fromkeys(each.code for each in here):
-            same = [each for each in fixable if each.code == code]
+        here = list(_at(inspection, text, where))
+        named = [inspection.suggestion(finding) for finding in here] if len(here) <= _MAX_TITLED else here
+        yield from (_fix(finding) for finding in named if has_fix(finding))
+        for code in dict.fromkeys(finding.code for finding in here):
+            same = [finding for finding in fixable if finding.code == code]
             if len(same) > 1:
                 every = f"devicefix ({code}): Fix all {len(same)} in this file"
                 yield Action(every, types.CodeActionKind.QuickFix, "rule", same[0])
         if here and fixable:
             yield Action(_ALL, types.CodeActionKind.QuickFix, "all")
-        yield from (_silence(each) for each in here if _can_be_silenced(look, each))
+        yield from (_suppress(finding) for finding in here if _can_be_suppressed(inspection, finding))
     if fixable and _is_wanted(FIX_ALL, wanted):
         yield Action(_ALL, FIX_ALL, "all")
 
 
-def again(data: Mapping[str, Any], look: Look) -> Action | None:
-    """The action that an earlier one of these data is now, None where it has no sense any more."""
+def restored(data: Mapping[str, Any], inspection: Inspection) -> Action | None:
+    """Return the action with these data, None if its finding no longer exists."""
     does, at = data["does"], data["at"]
     if at is None:
-        return Action(_ALL, FIX_ALL, does) if look.fixable else None
-    found = (each for each in look.findings if [each.code, each.line, each.column] == at)
+        return Action(_ALL, FIX_ALL, does) if inspection.fixable else None
+    found = (finding for finding in inspection.findings if [finding.code, finding.line, finding.column] == at)
     finding = next(found, None)
     return Action("", types.CodeActionKind.QuickFix, does, finding) if finding else None
 
 
-def is_about(action: Action, diagnostic: types.Diagnostic, text: Text) -> bool:
-    """Whether an action does something about what an editor shows."""
+def resolves(action: Action, diagnostic: types.Diagnostic, text: Text) -> bool:
+    """Return whether an action resolves a diagnostic."""
     finding = action.finding
     if finding is None or action.does == "rule" or diagnostic.source != SOURCE:
         return False
     return diagnostic.code == finding.code and diagnostic.range == text.range(finding)
 
 
-_ALL = "devicefix: Fix all that is safe in this file"
+_ALL = "devicefix: Apply all safe fixes in this file"
 
 
 def _fix(finding: Finding) -> Action:
@@ -175,23 +182,23 @@ def _fix(finding: Finding) -> Action:
     return Action(text, types.CodeActionKind.QuickFix, "fix", finding, safe)
 
 
-def _silence(finding: Finding) -> Action:
-    text = f"devicefix ({finding.code}): Silence with `# noqa: {finding.code}`"
+def _suppress(finding: Finding) -> Action:
+    text = f"devicefix ({finding.code}): Disable for this line"
     return Action(text, types.CodeActionKind.QuickFix, "noqa", finding)
 
 
-def _can_be_silenced(look: Look, finding: Finding) -> bool:
-    return look.devices is not None and finding.code != UNUSED
+def _can_be_suppressed(inspection: Inspection, finding: Finding) -> bool:
+    return inspection.devices is not None and finding.code != UNUSED
 
 
-def _at(look: Look, text: Text, where: types.Range) -> Iterator[Finding]:
-    """The findings that a range touches."""
+def _at(inspection: Inspection, text: Text, where: types.Range) -> Iterator[Finding]:
+    """Yield the findings that overlap a range."""
     start, end = text.character(where.start), text.character(where.end)
-    for each in look.findings:
-        if (each.line, each.column) <= end and start <= (each.end_line, each.end_column):
-            yield each
+    for finding in inspection.findings:
+        if (finding.line, finding.column) <= end and start <= (finding.end_line, finding.end_column):
+            yield finding
 
 
 def _is_wanted(kind: str, only: tuple[str, ...] | None) -> bool:
-    """Whether a kind of actions is among those asked for: `source` stands for `source.fixAll` as well."""
+    """Return whether a kind of action is requested: `source` includes `source.fixAll`."""
     return only is None or any(kind == each or kind.startswith(f"{each}.") for each in only)

@@ -1,4 +1,4 @@
-"""The language server: what the protocol asks for, handed on to a thread that knows the files."""
+"""The language server: receives the protocol's requests, and answers them from a worker thread."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from pygls.exceptions import JsonRpcContentModified
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path, uri_scheme
 
-from devicefix import __version__
+from devicefix.config.version import __version__
 from devicefix.facts.project import Project
 from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
-from devicefix.server.inspect import FixError, Look
+from devicefix.server.inspect import FixError, Inspection
 from devicefix.server.text import Document, Text
 from devicefix.server.workspace import Workspace
 
-PAUSE = 0.005  # seconds; changes that come together are looked at once
-STACK = 64 * 2**20  # bytes, for the parser: some systems give threads little
-ALLOCATIONS = 500_000  # more than those of a large file, whose tree goes without the garbage collector
+DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
+STACK_SIZE = 64 * 2**20  # bytes, for the parser: the default size of threads is too small on some systems
+GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 SCHEMES = ("file", "untitled")
 WATCHED = ("**/*.{py,pyi,ipynb}", "**/{.devicefix,devicefix,pyproject}.toml", "**/.gitignore")
 
@@ -40,16 +40,16 @@ logger = logging.getLogger(__name__)
 
 
 class Server(LanguageServer):
-    """A language server, which looks at one file after the other in a thread of its own."""
+    """The language server, which checks one document at a time in a worker thread."""
 
     def __init__(self) -> None:
         super().__init__("devicefix", __version__)
         self.known = Workspace()
-        threading.stack_size(STACK)
+        threading.stack_size(STACK_SIZE)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="devicefix")
         self._busy: set[str] = set()
         self._again: set[str] = set()
-        self._shown: dict[str, Look | None] = {}
+        self._shown: dict[str, Inspection | None] = {}
         self._projects: WeakSet[Project] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
         self._register()
@@ -73,21 +73,23 @@ class Server(LanguageServer):
             (types.WORKSPACE_DID_CHANGE_CONFIGURATION, self.did_change_configuration, None),
             (types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, self.did_change_folders, None),
         ):
-            self.feature(name, options)(partial(handler))  # pygls makes notes on it, which no method takes
+            self.feature(name, options)(
+                partial(handler)
+            )  # pygls sets attributes on it, which methods do not allow
 
-    def report_server_error(self, error: Exception, source: Any) -> None:
-        """A bug is something for the log, and no reason to bother the user at every key."""
+    def report_server_error(self, error: Exception, _source: Any) -> None:
+        """Log an internal error, rather than show the user a message at every key press."""
         logger.error("%s", error)
 
-    # -- the beginning and the end ---------------------------------------------------------------------
+    # -- life cycle ------------------------------------------------------------------------------------
 
     def initialize(self, params: types.InitializeParams) -> None:
-        """Take note of what the editor has opened, and of its settings."""
+        """Store the workspace folders and the editor's settings."""
         self._take_folders()
         self.known.options = _options(params.initialization_options)
 
-    def initialized(self, params: types.InitializedParams) -> None:
-        """Ask to be told of files that change."""
+    def initialized(self, _params: types.InitializedParams) -> None:
+        """Ask the editor to watch files."""
         if self._watches:
             watchers = [types.FileSystemWatcher(pattern) for pattern in WATCHED]
             registration = types.Registration(
@@ -99,21 +101,21 @@ class Server(LanguageServer):
 
     @property
     def _watches(self) -> bool:
-        """Whether the editor can be asked to tell of files that change."""
+        """Whether the editor can watch files."""
         workspace = self.client_capabilities.workspace
         watching = workspace and workspace.did_change_watched_files
         return bool(watching and watching.dynamic_registration)
 
-    def stop(self, params: None) -> None:
-        """Take on no more work."""
+    def stop(self, _params: None) -> None:
+        """Cancel all work."""
         for task in self._tasks:
             task.cancel()
         self.worker.shutdown(wait=False, cancel_futures=True)
 
-    # -- what has changed ------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------
 
     def did_open(self, params: types.DidOpenTextDocumentParams) -> None:
-        """Look at a text that has been opened."""
+        """Check a document that was opened."""
         item, codec = params.text_document, self.workspace.position_codec
         if uri_scheme(item.uri) in SCHEMES:
             document = Document(item.uri, item.text, item.version, item.language_id, position_codec=codec)
@@ -121,32 +123,32 @@ class Server(LanguageServer):
             self._schedule([item.uri])
 
     def did_change(self, params: types.DidChangeTextDocumentParams) -> None:
-        """Look at a text that has changed."""
+        """Check a document that changed."""
         self._schedule([params.text_document.uri])
 
-    def did_save(self, params: types.DidSaveTextDocumentParams) -> None:
-        """Look again at everything, if the editor tells of no other files that change."""
+    def did_save(self, _params: types.DidSaveTextDocumentParams) -> None:
+        """Check all documents again, if the editor does not watch files."""
         if not self._watches:
-            self._everything_anew()
+            self._check_all()
 
     def did_close(self, params: types.DidCloseTextDocumentParams) -> None:
-        """From now on, a file is what is on disk."""
+        """Use the file on disk instead of a document that was closed."""
         uri = params.text_document.uri
         self._spawn(self._close(uri))
 
-    def did_change_files(self, params: types.DidChangeWatchedFilesParams) -> None:
-        """Look again at everything, since files have changed on disk."""
-        self._everything_anew()
+    def did_change_files(self, _params: types.DidChangeWatchedFilesParams) -> None:
+        """Check all documents again after a change on disk."""
+        self._check_all()
 
     def did_change_configuration(self, params: types.DidChangeConfigurationParams) -> None:
-        """Look again at everything with the editor's new settings."""
+        """Check all documents again with the editor's new settings."""
         self.known.options = _options(params.settings)
-        self._everything_anew()
+        self._check_all()
 
-    def did_change_folders(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
-        """Look again at everything, since it belongs to other folders."""
+    def did_change_folders(self, _params: types.DidChangeWorkspaceFoldersParams) -> None:
+        """Check all documents again with the new workspace folders."""
         self._take_folders()
-        self._everything_anew()
+        self._check_all()
 
     def _take_folders(self) -> None:
         uris = [folder.uri for folder in self.workspace.folders.values()]
@@ -154,46 +156,46 @@ class Server(LanguageServer):
             uris = [self.workspace.root_uri]
         self.known.tops = [path for uri in uris if (path := _path(uri))]
 
-    def _everything_anew(self) -> None:
+    def _check_all(self) -> None:
         self.known.stale = True
-        self._look_at_others()
+        self._check_others()
 
-    # -- looking ---------------------------------------------------------------------------------------
+    # -- checking --------------------------------------------------------------------------------------
 
     def document(self, uri: str) -> Document | None:
-        """A text that the editor has opened, if it is one to look at."""
+        """Return the open document with this URI, None if it is not to be checked."""
         found = self.workspace.text_documents.get(unquote(uri))
         return found if isinstance(found, Document) else None
 
-    async def look(self, document: Document) -> tuple[Look | None, Text]:
-        """What is found in a document as it is now, and its text."""
+    async def check(self, document: Document) -> tuple[Inspection | None, Text]:
+        """Return the findings of the current version of a document, and its text."""
         uri, path = document.uri, _path(document.uri)
 
-        def job() -> tuple[str, Look | None]:  # of what there is when its turn comes
+        def job() -> tuple[str, Inspection | None]:  # reads the text only when the worker is free
             text = document.source
             return text, self.known.look(uri, path, text)
 
         while True:
-            text, look = await self.work(job)
+            text, inspection = await self.work(job)
             if text == document.source:
-                return look, Text(text, document.position_codec)
+                return inspection, Text(text, document.position_codec)
 
     async def work(self, job: Callable[[], T]) -> T:
-        """Do something in the thread that knows the files, and tell what there is to tell of it."""
+        """Run a function in the worker thread, and show the warnings that it causes."""
         result = await asyncio.get_running_loop().run_in_executor(self.worker, job)
-        troubles, self.known.troubles = self.known.troubles, []
-        for trouble in troubles:
-            self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, trouble))
+        warnings, self.known.troubles = self.known.troubles, []
+        for warning in warnings:
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, warning))
         return result
 
     @property
     def _pulls(self) -> bool:
-        """Whether the editor asks for diagnostics itself."""
+        """Whether the editor requests diagnostics itself."""
         capabilities = self.client_capabilities.text_document
         return capabilities is not None and capabilities.diagnostic is not None
 
     def _schedule(self, uris: Iterable[str]) -> None:
-        """Look at documents soon. One that is being looked at is so once more afterwards."""
+        """Check documents soon; one that is already being checked is checked again afterwards."""
         if self._pulls:
             return
         for uri in uris:
@@ -203,36 +205,36 @@ class Server(LanguageServer):
                 self._spawn(self._diagnose(uri))
 
     async def _diagnose(self, uri: str) -> None:
-        """Show what is found in a document, until it has not changed meanwhile."""
+        """Publish the findings of a document, again if it changes in the meantime."""
         try:
             while uri in self._again:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(DEBOUNCE)
                 self._again.discard(uri)
                 if document := self.document(uri):
-                    look, text = await self.look(document)
-                    self._show(document, look, text)
+                    inspection, text = await self.check(document)
+                    self._show(document, inspection, text)
         finally:
             self._busy.discard(uri)
 
-    def _show(self, document: Document, look: Look | None, text: Text) -> None:
+    def _show(self, document: Document, inspection: Inspection | None, text: Text) -> None:
         uri = document.uri
-        if self.document(uri) is not document or (uri in self._shown and self._shown[uri] is look):
+        if self.document(uri) is not document or (uri in self._shown and self._shown[uri] is inspection):
             return
-        self._shown[uri] = look
-        self._publish(uri, actions.diagnostics(look, text), document.version)
+        self._shown[uri] = inspection
+        self._publish(uri, actions.diagnostics(inspection, text), document.version)
         self.worker.submit(self.known.tidy)
-        self._spread(look)
+        self._spread(inspection)
 
     def _publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
 
-    def _spread(self, look: Look | None) -> None:
-        """Look at the other documents, where the facts of this one have changed."""
-        if look and look.project not in self._projects:
-            self._projects.add(look.project)
-            self._look_at_others()
+    def _spread(self, inspection: Inspection | None) -> None:
+        """Check the other documents if the facts of the project have changed."""
+        if inspection and inspection.project not in self._projects:
+            self._projects.add(inspection.project)
+            self._check_others()
 
-    def _look_at_others(self) -> None:
+    def _check_others(self) -> None:
         if not self._pulls:
             self._schedule(list(self._shown))
             return
@@ -244,87 +246,90 @@ class Server(LanguageServer):
         await self.work(lambda: self.known.close(uri, _path(uri)))
         if self._shown.pop(uri, None) is not None and self.document(uri) is None:
             self._publish(uri, [])
-        self._look_at_others()
+        self._check_others()
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the rest; if it fails, the log says so."""
+        """Run a coroutine in the background, and log its failure."""
         task = asyncio.get_running_loop().create_task(job)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (problem := task.exception()):
-            logger.error("%s", problem, exc_info=problem)
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("%s", error, exc_info=error)
 
     # -- requests --------------------------------------------------------------------------------------
 
     async def diagnostic(self, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
-        """What is found in a document."""
+        """Return the findings of a document."""
         document = self.document(params.text_document.uri)
         if document is None:
             return types.RelatedFullDocumentDiagnosticReport([])
-        look, text = await self.look(document)
+        inspection, text = await self.check(document)
         self.worker.submit(self.known.tidy)
-        self._spread(look)
-        return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(look, text))
+        self._spread(inspection)
+        return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(inspection, text))
 
     async def hover(self, params: types.HoverParams) -> types.Hover | None:
-        """The pages of the rules that have found something at a place."""
+        """Return the pages of the rules at a position."""
         document = self.document(params.text_document.uri)
-        look, text = await self.look(document) if document else (None, None)
-        return actions.hover(look, text, params.position) if look and text else None
+        inspection, text = await self.check(document) if document else (None, None)
+        return actions.hover(inspection, text, params.position) if inspection and text else None
 
     async def code_action(self, params: types.CodeActionParams) -> list[types.CodeAction]:
-        """What can be done about findings."""
+        """Return the actions for a range."""
         document = self.document(params.text_document.uri)
         if document is None:
             return []
-        look, text = await self.look(document)
-        if look is None:
+        inspection, text = await self.check(document)
+        if inspection is None:
             return []
         only = params.context.only
         wanted = [str(getattr(kind, "value", kind)) for kind in only] if only is not None else None
-        offers = await self.work(lambda: list(actions.actions(look, text, params.range, wanted)))
-        found = [(each, self._offered(each, document, text, params.context.diagnostics)) for each in offers]
+        offers = await self.work(lambda: list(actions.actions(inspection, text, params.range, wanted)))
+        found = [
+            (action, self._offered(action, document, text, params.context.diagnostics)) for action in offers
+        ]
         if not self._resolves:
-            for each, offered in found:
-                offered.edit = await self._edit(each, document, look, text)
+            for action, offered in found:
+                offered.edit = await self._edit(action, document, inspection, text)
         return [offered for _, offered in found if self._resolves or offered.edit]
 
     def _offered(
-        self, action: Action, document: Document, text: Text, about: Iterable[types.Diagnostic]
+        self, action: Action, document: Document, text: Text, diagnostics: Iterable[types.Diagnostic]
     ) -> types.CodeAction:
-        about = [each for each in about if actions.is_about(action, each, text)]
+        """Return an action as the protocol has it, with the diagnostics that it resolves."""
+        resolved = [diagnostic for diagnostic in diagnostics if actions.resolves(action, diagnostic, text)]
         return types.CodeAction(
             action.title,
             action.kind,
-            diagnostics=about or None,
+            diagnostics=resolved or None,
             is_preferred=action.preferred or None,
             data={"uri": document.uri, **action.data},
         )
 
     async def resolve(self, offered: types.CodeAction) -> types.CodeAction:
-        """What an action changes."""
+        """Return an action with its edit."""
         data: Any = offered.data
         document = self.document(data["uri"])
-        look, text = await self.look(document) if document else (None, None)
-        action = actions.again(data, look) if look else None
-        if document is None or look is None or text is None or action is None:
-            raise JsonRpcContentModified("what this was about is no longer there")
-        offered.edit = await self._edit(action, document, look, text)
+        inspection, text = await self.check(document) if document else (None, None)
+        action = actions.restored(data, inspection) if inspection else None
+        if document is None or inspection is None or text is None or action is None:
+            raise JsonRpcContentModified("the finding no longer exists")
+        offered.edit = await self._edit(action, document, inspection, text)
         if offered.edit is None:
-            raise JsonRpcContentModified("this can't be done")
+            raise JsonRpcContentModified("the fix cannot be applied")
         return offered
 
     async def _edit(
-        self, action: Action, document: Document, look: Look, text: Text
+        self, action: Action, document: Document, inspection: Inspection, text: Text
     ) -> types.WorkspaceEdit | None:
-        """What an action changes, None where it can't be done."""
+        """Return the edit of an action, None if it cannot be applied."""
         try:
-            edits = await self.work(lambda: action.edits(look, text))
-        except FixError as problem:
-            logger.error("%s", problem)
+            edits = await self.work(lambda: action.edits(inspection, text))
+        except FixError as error:
+            logger.error("%s", error)
             return None
         workspace = self.client_capabilities.workspace
         edit = workspace and workspace.workspace_edit
@@ -335,14 +340,14 @@ class Server(LanguageServer):
 
     @property
     def _resolves(self) -> bool:
-        """Whether the editor asks for what an action changes when it is chosen."""
+        """Whether the editor requests the edit of an action only when it is chosen."""
         document = self.client_capabilities.text_document
         can = document and document.code_action and document.code_action.resolve_support
         return bool(can and "edit" in can.properties)
 
 
 def _path(uri: str) -> str | None:
-    """Where a file is, None for one that is not saved."""
+    """Return the path of a URI, None for a document that was never saved."""
     if uri_scheme(uri) != "file":
         return None
     path = to_fs_path(uri)
@@ -350,7 +355,7 @@ def _path(uri: str) -> str | None:
 
 
 def _options(value: Any) -> dict[str, Any]:
-    """The settings that an editor sends, perhaps under the name of devicefix or as all of its settings."""
+    """Return the editor's settings; some editors nest them under `settings` or `devicefix`."""
     for name in ("devicefix", "settings"):
         if isinstance(value, dict) and isinstance(value.get(name), dict):
             value = value[name]
@@ -358,11 +363,11 @@ def _options(value: Any) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Serve an editor at the standard input and output, until it ends that."""
+    """Serve an editor on the standard input and output, until the editor exits."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="devicefix: %(message)s")
-    # The protocol has the standard output for itself: what anything else prints goes to the log.
+    # Only the protocol may use the standard output: everything else that is printed goes to the log.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     collect_less()
-    gc.set_threshold(ALLOCATIONS, 50, 1000)
+    gc.set_threshold(GC_THRESHOLD, 50, 1000)
     Server().start_io(sys.stdin.buffer, output)

@@ -1,4 +1,4 @@
-"""devicefix as a plugin of flake8, which finds it by its entry point: `flake8 --select DF`."""
+"""The flake8 plugin: `flake8 --select DF`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from devicefix import __version__
-from devicefix.config import settings as config
+from devicefix.config import load
 from devicefix.config.settings import ConfigError, Settings
+from devicefix.config.version import __version__
 from devicefix.files.discover import excluded
-from devicefix.report.concise import printable
-from devicefix.runner.run import internal_error, run_one
+from devicefix.report.wording import printable
+from devicefix.rules import known_codes
+from devicefix.runner.errors import internal_error
+from devicefix.runner.run import check_text
 
-TROUBLE = "DF000"  # what keeps devicefix from looking at a file
+ERROR = "DF000"  # the code of errors that prevent a file from being checked
 
 Violation = tuple[int, int, str, type]
 
 
 class Plugin:
-    """One file, as flake8 hands it over: https://flake8.pycqa.org/en/latest/plugin-development.
+    """The plugin for one file; see https://flake8.pycqa.org/en/latest/plugin-development.
 
-    `# noqa` comments are flake8's affair. The settings are those of the nearest configuration of devicefix.
+    flake8 itself applies `# noqa` comments. The settings come from devicefix's nearest configuration.
 
     Args:
-        tree: its presence tells flake8 to call once a file.
-        filename: where the file is, or what to call the standard input.
-        lines: the file's lines, with their ends.
+        tree: unused; a parameter with this name makes flake8 call the plugin once per file.
+        filename: the path of the file, or a name for the standard input.
+        lines: the file's lines, with their line ends.
     """
 
     name = "devicefix"
@@ -42,42 +44,45 @@ class Plugin:
         self.lines = lines
 
     def run(self) -> Iterator[Violation]:
-        """The findings: line from 1, column from 0, code and message. What fails is one of them."""
+        """Yield the findings, each with its line from 1, its column from 0, and its message.
+
+        An error is reported as a finding, so that flake8 continues.
+        """
         try:
             yield from self._findings()
-        except ConfigError as problem:
-            yield self._trouble(str(problem))
-        except Exception as problem:
-            yield self._trouble(internal_error(problem))
+        except ConfigError as error:
+            yield self._error(str(error))
+        except Exception as error:
+            yield self._error(internal_error(error))
 
     def _findings(self) -> Iterator[Violation]:
         settings = _settings(Path(self.filename).parent)
         if excluded(self.filename, settings.exclude, settings.root, settings.extend_exclude):
             return
-        outcome = run_one(_bytes("".join(self.lines)), self.filename, settings)
+        outcome = check_text(_bytes("".join(self.lines)), self.filename, settings)
         if outcome.error:
-            yield self._trouble(outcome.error)
+            yield self._error(outcome.error)
         for finding in outcome.result.findings:
             message = f"{finding.code} {printable(finding.message)}"
             yield finding.line, finding.column - 1, message, Plugin
 
-    def _trouble(self, problem: str) -> Violation:
-        return 1, 0, f"{TROUBLE} not checked: {printable(problem)}", Plugin
+    def _error(self, message: str) -> Violation:
+        return 1, 0, f"{ERROR} not checked: {printable(message)}", Plugin
 
 
 @cache
 def _settings(folder: Path) -> Settings:
-    """The settings for the files in a folder."""
-    file = config.find(folder)
-    settings = config.load(Settings(), file) if file else Settings()
-    return replace(config.checked(settings), cache_dir=None, ignore_noqa=True)
+    """Return the settings for the files in a folder."""
+    file = load.find(folder)
+    settings = load.load(file, known_codes) if file else Settings()
+    return replace(settings.checked(), cache_dir=None, ignore_noqa=True)
 
 
 def _bytes(text: str) -> bytes:
-    """A file's content, from the text that flake8 has decoded."""
+    """Return the content of a file, from the text that flake8 has decoded."""
     data = text.encode(errors="surrogatepass")
     try:
         encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         return text.encode(encoding)
-    except (SyntaxError, UnicodeError):  # it was another one: flake8 then reads Latin-1, and drops a BOM
+    except (SyntaxError, UnicodeError):  # flake8 has read Latin-1 instead, and dropped a BOM
         return codecs.BOM_UTF8 + data

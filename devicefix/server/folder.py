@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from devicefix.config.settings import Settings
+from devicefix.engine.file import File
 from devicefix.facts.exports import Summary
 from devicefix.facts.project import Project
-from devicefix.files import discover as files
-from devicefix.files.documents import is_document, is_notebook
-from devicefix.rules.config_file.languages import is_beside
-from devicefix.runner import run as runner
+from devicefix.files.discover import excluded
+from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.runner.cache import stamp
 from devicefix.runner.first_pass import Stamp
+from devicefix.runner.imports import imported
+from devicefix.runner.run import find_files, is_included
 
 
 class _File(NamedTuple):
@@ -60,19 +61,19 @@ class Folder:
     def _listed(self, settings: Settings) -> list[str]:
         if self.top is None:
             return []
-        return [os.fspath(file) for file in runner.find([Path(self.top)], settings, lambda problem: None)]
+        return [os.fspath(file) for file in find_files([Path(self.top)], settings, lambda problem: None)]
 
     def leaves_out(self, path: str) -> bool:
         """Whether `devicefix check` of the folder passes over a file, which may not be there yet."""
-        if is_notebook(path):  # whose cells are texts of their own in an editor
+        if kind_of(path) is Kind.NOTEBOOK:  # whose cells are texts of their own in an editor
             return True
         if self.top is None or os.path.realpath(path) in self._files:
             return False
         settings = self.settings
-        if files.is_python(path) or is_beside(path) or is_document(path):
-            if os.path.isfile(path) or not runner.wanted(settings, path):
+        if is_python(path) or kind_of(path) is not Kind.MODULE:
+            if os.path.isfile(path) or not is_included(settings, path):
                 return True
-        return files.excluded(path, settings.exclude, settings.root, settings.extend_exclude)
+        return excluded(path, settings.exclude, settings.root, settings.extend_exclude)
 
     def project(self, path: str, summaries: list[Summary]) -> Project:
         """The facts of all files.
@@ -104,13 +105,13 @@ class Folder:
         """What the files import from outside of the folder."""
         imports = {each.path: each.imports for each in summaries}
         if imports != self._imports:
-            self._outside = runner.imported(summaries)
+            self._outside = imported(summaries)
             self._imports = imports
         return self._outside
 
 
 def _summaries(file: str) -> list[Summary]:
     try:
-        return runner.summaries_of(Path(file).read_bytes(), file)
+        return File(Path(file).read_bytes(), file, Settings()).summaries
     except Exception:  # a file that can't be looked at is told of when it is
         return []

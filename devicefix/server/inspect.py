@@ -11,19 +11,21 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.devices.choose import Devices
-from devicefix.engine import check as engine
-from devicefix.engine import fix as fixing
-from devicefix.facts.exports import Summary, summary_of
+from devicefix.engine.file import File
+from devicefix.engine.fix import fix_once
+from devicefix.facts.comments import add
+from devicefix.facts.exports import Summary
 from devicefix.facts.project import Answers, Project
-from devicefix.files.documents import is_document
+from devicefix.files.kinds import Kind
 from devicefix.files.text import DecodeError, Source, encoded
 from devicefix.model import Finding, Outcome, Result, Safety
-from devicefix.rules.config_file.languages import is_beside
+from devicefix.rewrite.preview import suggested
 from devicefix.rules.unparsable import explain
 from devicefix.runner import baseline
-from devicefix.runner import run as runner
+from devicefix.runner.errors import internal_error
+from devicefix.runner.run import check_text
 
-Asked = Callable[[list[Summary]], Project]  # the facts of all files, of which these are one's
+ProjectOf = Callable[[list[Summary]], Project]  # of all files, given the facts of one
 
 
 class FixError(Exception):
@@ -31,18 +33,18 @@ class FixError(Exception):
 
 
 @dataclass(slots=True)
-class Look:
-    """What was found in a text.
+class Inspection:
+    """The findings in a text.
 
     Attributes:
         path: the file.
-        text: what the editor shows of it.
-        settings: how it was looked at.
-        findings: what was found; their fixes as text are what `suggestion` is for.
-        summaries: the facts of the file for others.
+        text: the text in the editor.
+        settings: which rules were on.
+        findings: the findings that are not in the baseline; `suggestion` spells out a fix.
+        summaries: what the other files need to know of this one.
         project: the facts of all files.
-        answers: what the findings rest on of those.
-        devices: what the fixes rely on, where the file is a module that can be read.
+        answers: what the findings depend on of those.
+        devices: what the fixes rely on, for a module that can be parsed.
     """
 
     path: str
@@ -63,9 +65,7 @@ class Look:
         """A finding whose fix is spelled out."""
         if self.devices is None:
             return finding
-        from devicefix.rewrite.preview import suggested
-
-        return suggested(finding, self.devices.facts.source, self.devices)
+        return suggested(finding, self.devices.facts.source, self.devices.insertions)
 
     def with_rule_fixed(self, code: str) -> str:
         """The text with all safe fixes of a rule made.
@@ -79,9 +79,9 @@ class Look:
         chosen = [each for each in self.findings if each.code == code]
         settings = replace(self.settings, unsafe_fixes=False)
         try:
-            result = fixing.fixed(chosen, self.devices, self.path, settings)
+            result = fix_once(chosen, self.devices, settings)
         except Exception as problem:
-            raise FixError(runner.internal_error(problem)) from problem
+            raise FixError(internal_error(problem)) from problem
         return self.text if result.output is None else Source(result.output).text
 
     def with_all_fixed(self) -> str:
@@ -94,7 +94,7 @@ class Look:
 
     def _rewritten(self, settings: Settings) -> str:
         settings = replace(settings, fix=True, unsafe_fixes=False)
-        outcome = runner.run_one(encoded(self.text), self.path, settings, self.project)
+        outcome = check_text(encoded(self.text), self.path, settings, self.project)
         if outcome.error:
             raise FixError(outcome.error)
         output = outcome.result.output
@@ -106,8 +106,6 @@ class Look:
         Raises:
             FixError: none can.
         """
-        from devicefix.facts.comments import add
-
         added = add(encoded(self.text), [finding])
         if added.left:
             raise FixError(f"no comment can silence {finding.code} in line {finding.line}")
@@ -119,60 +117,33 @@ def has_fix(finding: Finding) -> bool:
     return finding.fix is not None and bool(finding.fix.edits or finding.fix.replacements)
 
 
-def look(path: str, text: str, settings: Settings, asked: Asked) -> Look:
-    """Look at a text.
+def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> Inspection:
+    """Check a text.
 
     Args:
         path: the file that it belongs to.
-        text: what the editor shows of it.
+        text: the text in the editor.
         settings: which rules are on.
-        asked: gives the facts of all files.
+        project_of: returns the facts of all files, given those of this one.
+
+    Raises:
+        SelfCheckError: a document's findings cannot be placed in it.
     """
     try:
-        data = encoded(text)
+        file = File(encoded(text), path, settings)
     except DecodeError as problem:  # it could not be saved
-        return _told(path, text, settings, [explain(b"", problem)], [], asked([]))
-    if is_beside(path) or is_document(path):
-        project = asked(runner.summaries_of(data, path))
-        project.answers = {}
-        outcome = runner.run_one(data, path, replace(settings, replacements=True), project)
-        if outcome.error:
-            raise FixError(outcome.error)
-        return _told(path, text, settings, outcome.result.findings, [], project)
-    return _module(path, text, data, settings, asked)
-
-
-def _module(path: str, text: str, data: bytes, settings: Settings, asked: Asked) -> Look:
-    from devicefix.facts import Facts
-
-    own = settings.for_file(path)
-    if not engine.matters(data, own):
-        summaries = runner.summaries_of(data, path)
-        return _told(path, text, settings, [], summaries, asked(summaries))
-    try:
-        facts = Facts.read(data)
-        summaries = [summary_of(facts, path)]
-    except engine.UNREADABLE as problem:
-        finding = explain(data, problem)
-        return _told(path, text, settings, [finding] if own.enabled(finding.code) else [], [], asked([]))
-    project = asked(summaries)
-    project.answers = {}
-    findings, devices = engine.look(facts, path, settings, project)
-    return _told(path, text, settings, findings, summaries, project, devices)
-
-
-def _told(
-    path: str,
-    text: str,
-    settings: Settings,
-    findings: list[Finding],
-    summaries: list[Summary],
-    project: Project,
-    devices: Devices | None = None,
-) -> Look:
-    answers, project.answers = project.answers, {}
+        return Inspection(path, text, settings, [explain(b"", problem)], [], project_of([]), {})
+    summaries = file.summaries
+    project = project_of(summaries)
+    asked = project.fresh()
+    if file.kind is Kind.MODULE:
+        (module,) = file.modules
+        findings, devices = module.find(asked), module.devices
+    else:  # a fix is moved to its place in the document as text
+        spelled = File(file.data, path, replace(settings, fix=False, replacements=True))
+        findings, devices = spelled.check(asked).findings, None
     findings = _new(path, text, settings, findings)
-    return Look(path, text, settings, findings, summaries, project, answers, devices)
+    return Inspection(path, text, settings, findings, summaries, project, asked.answers, devices)
 
 
 def _new(path: str, text: str, settings: Settings, findings: list[Finding]) -> list[Finding]:

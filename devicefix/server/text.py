@@ -1,4 +1,4 @@
-"""Places in a text: lines and columns from 1 in characters, as devicefix counts, and as an editor does."""
+"""Positions in a text: as devicefix counts, in characters from 1, and as an editor counts."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text with their ends, of which the last has none."""
+    """Return the lines of a text with their line ends; the last one has none."""
     return _LINE.findall(text) if text[-1:] in ("\r", "\n", "") else _LINE.findall(text)[:-1]
 
 
 class Document(TextDocument):
-    """A text as an editor holds it. For pygls a form feed ends a line, for the protocol it does not."""
+    """A document of the editor, split into lines as the protocol defines them.
+
+    pygls also splits at form feeds.
+    """
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines with their ends."""
+        """The lines with their line ends."""
         return lines_of(self.source)
 
 
 class Text:
-    """A text, and how the editor counts in it.
+    """A text, with positions as the editor counts them.
 
     Args:
         text: the text.
-        codec: how the editor counts.
+        codec: the editor's units of positions.
     """
 
     def __init__(self, text: str, codec: PositionCodec) -> None:
@@ -44,11 +47,11 @@ class Text:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines with their ends."""
+        """The lines with their line ends."""
         return lines_of(self.text)
 
     def position(self, line: int, column: int) -> types.Position:
-        """A place as the editor counts; one that is not there is the nearest one before it."""
+        """Return the editor's position of a line and column, at most the end of the text."""
         if line > len(self.lines):
             line, column = len(self.lines), len(self.lines[-1]) + 1
         before = self.lines[line - 1].rstrip("\r\n")[: column - 1]
@@ -56,19 +59,19 @@ class Text:
         return types.Position(line - 1, units)
 
     def range(self, part: Finding | Replacement) -> types.Range:
-        """Where a finding is, or what a replacement replaces."""
+        """Return the range of a finding, or of the text that a replacement replaces."""
         return types.Range(
             self.position(part.line, part.column), self.position(part.end_line, part.end_column)
         )
 
     def character(self, position: types.Position) -> tuple[int, int]:
-        """The line, from 1, and the column, from 1 in characters, of a place in the editor."""
+        """Return the line and the column, both from 1 and in characters, of an editor's position."""
         line = min(position.line, len(self.lines) - 1)
         found = self._codec.position_from_client_units(self.lines, types.Position(line, position.character))
         return found.line + 1, found.character + 1
 
     def edits(self, new: str) -> list[types.TextEdit]:
-        """What to change so that another text comes of this one."""
+        """Return the edits that turn this text into another one."""
         others = lines_of(new)
         matcher = SequenceMatcher(None, self.lines, others)
         return [
@@ -78,20 +81,20 @@ class Text:
         ]
 
     def _edit(self, index: int, old: str, new: str) -> types.TextEdit:
-        """What changes a part of the text that begins with a line, less what both begin and end with."""
-        start = _shared(old, new)
-        start -= old.startswith("\r\n", start - 1)  # there is no place between these two
-        behind = _shared(old[start:][::-1], new[start:][::-1])
+        """Return the edit of some lines, without the prefix and the suffix that stay the same."""
+        start = _common_length(old, new)
+        start -= old.startswith("\r\n", start - 1)  # a position cannot be between the two characters
+        behind = _common_length(old[start:][::-1], new[start:][::-1])
         behind -= old.startswith("\r\n", len(old) - behind - 1)
         where = types.Range(self._inside(index, old[:start]), self._inside(index, old[: len(old) - behind]))
         return types.TextEdit(where, new[start : len(new) - behind])
 
     def _inside(self, index: int, before: str) -> types.Position:
-        """The place behind some text that begins with a line."""
+        """Return the position after some text that starts at the line with this index."""
         lines = lines_of(before)
         return self.position(index + len(lines), len(lines[-1]) + 1)
 
 
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+def _common_length(one: str, other: str) -> int:
+    """Return the length of the common prefix of two texts."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from devicefix.config import settings as config
+from devicefix.config import load
 from devicefix.config.settings import ConfigError, Settings
-from devicefix.runner.run import internal_error
+from devicefix.config.values import Origin
+from devicefix.rules import known_codes
+from devicefix.runner.errors import internal_error
 from devicefix.server.folder import Folder
-from devicefix.server.inspect import FixError, Look, look
+from devicefix.server.inspect import FixError, Inspection, inspect
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +40,10 @@ class Workspace:
         self._told: set[str] = set()
         self._folders: dict[str, Folder] = {}
         self._configs: dict[str, Path | None] = {}
-        self._looks: dict[str, Look] = {}
-        self._past: list[Look] = []
+        self._looks: dict[str, Inspection] = {}
+        self._past: list[Inspection] = []
 
-    def look(self, uri: str, path: str | None, text: str) -> Look | None:
+    def look(self, uri: str, path: str | None, text: str) -> Inspection | None:
         """Look at what an editor shows, unless nothing that matters has changed since the last time.
 
         Args:
@@ -65,7 +67,7 @@ class Workspace:
                 known.project = project
                 return known
         try:
-            found = look(where, text, folder.settings, lambda summaries: folder.project(where, summaries))
+            found = inspect(where, text, folder.settings, lambda summaries: folder.project(where, summaries))
         except ConfigError as problem:
             self._tell(str(problem))
             return None
@@ -124,12 +126,12 @@ class Workspace:
 
     def _settings(self, start: str) -> Settings:
         file = self._config(start)
-        settings = config.load(Settings(), file) if file else Settings()
-        return config.with_values(settings, self.options, Path(start))
+        settings = load.load(file, known_codes) if file else Settings()
+        return load.with_values(settings, self.options, Origin(Path(start), known_codes))
 
     def _config(self, folder: str) -> Path | None:
         if folder not in self._configs:
-            self._configs[folder] = config.find(Path(folder))
+            self._configs[folder] = load.find(Path(folder))
         return self._configs[folder]
 
     def _tell(self, trouble: str) -> None:

@@ -1,1 +1,1 @@
-"""What `devicefix verify` does in its own process: it starts runs, and judges what they wrote down."""
+"""Run a rewritten program under limits, and decide whether it works on a CPU."""

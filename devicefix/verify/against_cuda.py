@@ -1,4 +1,4 @@
-"""The rewritten program against the original: on CUDA or a simulation of it, and on the CPU."""
+"""Comparison of the rewritten program with the original, on CUDA or the simulated CUDA machine."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from devicefix.verify import compare, runs
+from devicefix.verify import runs
+from devicefix.verify.compare import Difference, describe, differences, observations
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick
 from devicefix.verify.verdict import Run, Verdict, judge
 
-REAL = 1e-4  # how far apart, relative to their size, two runs on a GPU may be: its sums have no fixed order
-ALIKE = 1e-2  # the same for a GPU and its simulation
+REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
+ALIKE = 1e-2  # the same between a GPU and its simulation
 
 
 @dataclass(slots=True)
 class Comparison:
-    """What --compare has found.
+    """The result of `--compare`.
 
     Attributes:
         machine: "simulated" or "cuda".
-        observations: how many the original's run made.
-        seconds: of the original and of the rewritten program on that machine.
-        failure: why the original is no measure; empty if it is one.
-        on_cuda: differences between the original and the rewritten program there.
-        on_cpu: differences between there and the CPU.
-        notes: what else differs, and may.
+        observations: the number of observations in the run of the original.
+        seconds: the durations of the original and of the rewritten program on that machine.
+        failure: why the original failed; empty if it did not.
+        on_cuda: the differences between the original and the rewritten program on that machine.
+        on_cpu: the differences between the rewritten program on that machine and on the CPU.
+        notes: expected differences, and remarks on the simulation.
     """
 
     machine: str
@@ -41,72 +43,90 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
 
 
-class Comparing:
+class CudaComparison:
     """The runs of one comparison.
 
     Args:
         task: what to run.
-        made: the rewritten modules.
-        folder: where the runs' own files go.
-        tick: told how long each takes.
+        program: the rewritten program.
+        folder: the folder for the runs' own files.
+        tick: called regularly with the name of the run and its seconds so far.
     """
 
-    def __init__(self, task: Task, made: Program, folder: Path, tick: Tick) -> None:
-        self.task = task
-        self.made = made
-        self.original = Program(made.roots)
-        self.folder = folder
-        self.tick = tick
+    def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
+        self._task = task
+        self._program = program
+        self._original = Program(program.roots)
+        self._folder = folder
+        self._tick = tick
 
     def against(self, on_cpu: Result) -> Comparison:
-        """Compare the rewritten program's run on the CPU with its and the original's on CUDA.
+        """Compare the rewritten program's run on the CPU with both programs on CUDA.
 
-        Random numbers that a GPU draws are others than a CPU's, whatever the seed: with a real one, the
-        numbers on the CPU are held against those on the simulation of it.
+        A GPU draws other random numbers than a CPU, whatever the seed. So on a machine with a GPU, the
+        numbers on the CPU are compared with those on the simulated CUDA machine.
+
+        Args:
+            on_cpu: the run of the rewritten program on the CPU.
         """
-        machine = "cuda" if has_cuda(self.task.command[0]) else "simulated"
-        first = self._run(self.original, "original", machine)
-        second = self._run(self.made, "rewritten", machine)
-        found = Comparison(machine, compare.observations(first.events))
-        found.seconds = first.ended.seconds, second.ended.seconds
-        found.failure = _failure(first, self.original)
+        machine = "cuda" if has_cuda(self._task.command[0]) else "simulated"
+        original = self._run(self._original, "original", machine)
+        rewritten = self._run(self._program, "rewritten", machine)
+        found = Comparison(machine, observations(original.events))
+        found.seconds = original.ended.seconds, rewritten.ended.seconds
+        found.failure = _failure(original, self._original)
         if found.failure:
             return found
-        failure = _failure(second, self.made)
+        failure = _failure(rewritten, self._program)
         if failure:
             found.on_cuda.append(f"the rewritten program fails: {failure}")
             return found
-        tolerance = self.task.tolerance
+        tolerance = self._task.tolerance
         real = max(tolerance, REAL) if machine == "cuda" else tolerance
-        found.on_cuda += self._told(first, second, True, real, found)
-        simulated = second
-        if machine == "cuda":
-            simulated = self._run(self.made, "simulated", "simulated")
-            if failure := _failure(simulated, self.made):
-                found.notes.append(f"not compared with the CPU, since the simulation fails: {failure}")
-                return found
-            unlike = compare.differences(second.events, simulated.events, devices=False, tolerance=ALIKE)
-            found.notes += [f"the simulation is not as the GPU: {compare.describe(each)}" for each in unlike]
-        found.on_cpu += self._told(simulated, on_cpu, False, tolerance, found)
+        unlike = differences(original.events, rewritten.events, same_machine=True, tolerance=real)
+        found.on_cuda += _faults(unlike, found)
+        simulated = self._simulated(rewritten, found) if machine == "cuda" else rewritten
+        if simulated is not None:
+            unlike = differences(simulated.events, on_cpu.events, same_machine=False, tolerance=tolerance)
+            found.on_cpu += _faults(unlike, found)
         return found
 
-    def _run(self, modules: Program, name: str, machine: str) -> Result:
-        where = "CUDA" if machine == "cuda" else "simulated CUDA"
-        what = "the original" if modules is self.original else "the rewritten program"
-        return runs.run(self.task, modules, self.folder / name, self.tick, f"{what} on {where}", machine)
+    def _simulated(self, real: Result, found: Comparison) -> Result | None:
+        """Run the rewritten program on the simulated CUDA machine.
 
-    def _told(
-        self, one: Result, other: Result, devices: bool, tolerance: float, found: Comparison
-    ) -> Iterator[str]:
-        for each in compare.differences(one.events, other.events, devices=devices, tolerance=tolerance):
-            if each.expected:
-                found.notes.append(compare.describe(each))
-            else:
-                yield compare.describe(each)
+        Args:
+            real: its run on the GPU.
+            found: the comparison, to which notes on the simulation are added.
+
+        Returns:
+            The run, or None if it failed.
+        """
+        simulated = self._run(self._program, "simulated", "simulated")
+        if failure := _failure(simulated, self._program):
+            found.notes.append(f"not compared with the CPU, since the simulation fails: {failure}")
+            return None
+        unlike = differences(real.events, simulated.events, same_machine=False, tolerance=ALIKE)
+        found.notes += [f"the simulation differs from the GPU: {describe(each)}" for each in unlike]
+        return simulated
+
+    def _run(self, program: Program, name: str, machine: str) -> Result:
+        where = "CUDA" if machine == "cuda" else "simulated CUDA"
+        what = "the original" if program is self._original else "the rewritten program"
+        tick = partial(self._tick, f"{what} on {where}")
+        return runs.run_program(self._task, program, self._folder / name, tick, machine)
+
+
+def _faults(unlike: list[Difference], found: Comparison) -> Iterator[str]:
+    """Yield the descriptions of faults; those of expected differences become notes."""
+    for difference in unlike:
+        if difference.expected:
+            found.notes.append(describe(difference))
+        else:
+            yield describe(difference)
 
 
 def _failure(result: Result, modules: Program) -> str:
-    """Why a run has failed, and where; empty if it has not."""
+    """Return why and where a run failed; empty if it did not."""
     run = judge(result.ended, result.events, modules)
     return f"{run.reason}{_at(run)}" if run.verdict in (Verdict.FAIL, Verdict.TROUBLE) else ""
 
@@ -117,7 +137,11 @@ def _at(run: Run) -> str:
 
 
 def has_cuda(python: str) -> bool:
-    """Whether the machine has a GPU that torch can use."""
+    """Return whether this machine has a GPU that torch can use.
+
+    Args:
+        python: the first word of the command, which may be a Python interpreter.
+    """
     python = python if "python" in os.path.basename(python) else sys.executable
-    asked = "import torch; raise SystemExit(not torch.cuda.is_available())"
-    return subprocess.run([python, "-c", asked], capture_output=True).returncode == 0
+    question = "import torch; raise SystemExit(not torch.cuda.is_available())"
+    return subprocess.run([python, "-c", question], capture_output=True, check=False).returncode == 0

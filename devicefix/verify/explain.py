@@ -1,4 +1,4 @@
-"""Why a run failed, as far as the findings can tell, and what to do."""
+"""Explanations of a failed run: the findings at the lines where it failed, and advice."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.model import Finding
-from devicefix.runner import run as runner
-from devicefix.verify.verdict import Place, Run
+from devicefix.runner.run import check_files
+from devicefix.verify.verdict import Location, Run
 
-_CAUSES = {
-    "FileNotFoundError": "a file is missing: has the untouched program what it needs to run this far?",
-    "ModuleNotFoundError": "a package is missing: install it, or choose another environment with --python",
-    "EOFError": "it reads the standard input: give it some, as in `devicefix verify SCRIPT < FILE`",
-    "SyntaxError": "the file does not parse, also before the rewrite",
-    "MemoryError": "it needs more memory than there is: try smaller data",
+_ADVICE = {
+    "FileNotFoundError": "a file is missing; check that the original program finds the files it needs",
+    "ModuleNotFoundError": "a package is missing; install it, or select another environment with `--python`",
+    "EOFError": "the program reads the standard input; provide it, as in `devicefix verify SCRIPT < FILE`",
+    "SyntaxError": "the original file does not parse either; correct it first",
+    "MemoryError": "the program ran out of memory; try smaller data",
 }
 
 
@@ -26,21 +26,21 @@ class Cause:
 
     Attributes:
         place: the line.
-        finding: what `devicefix check` says of it.
-        advice: what to do.
+        finding: the finding that `devicefix check` reports there.
+        advice: what to do about it.
     """
 
-    place: Place
+    place: Location
     finding: Finding
     advice: str
 
 
 def causes(run: Run, settings: Settings) -> list[Cause]:
-    """The findings, of any rule, at the lines where a run asked for CUDA or ended.
+    """Return the findings of all rules at the lines where a run requested CUDA or failed.
 
     Args:
         run: the run.
-        settings: those that the program was rewritten with.
+        settings: the settings that the program was rewritten with.
     """
     places = [request.place for request in run.requests if request.library is None]
     places += run.failure.frames[::-1] if run.failure else []
@@ -48,27 +48,27 @@ def causes(run: Run, settings: Settings) -> list[Cause]:
     for place in places:
         for finding in _findings(place.file):
             if finding.line <= place.line <= finding.end_line and (place.file, place.line) not in found:
-                found[place.file, place.line] = Cause(place, finding, _advice(finding, settings))
+                found[place.file, place.line] = Cause(place, finding, _advice_on(finding, settings))
     return list(found.values())
 
 
 def _findings(path: str) -> list[Finding]:
-    """What all rules find in a file."""
+    """Return the findings of all rules in a file."""
     if not os.path.isfile(path):
         return []
-    return runner.run([Path(path)], Settings(quiet=True))[0].result.findings
+    return check_files([Path(path)], Settings(quiet=True))[0].result.findings
 
 
-def _advice(finding: Finding, settings: Settings) -> str:
+def _advice_on(finding: Finding, settings: Settings) -> str:
     if not settings.enabled(finding.code):
-        return f"{finding.code} is switched off: rewrite it as well"
+        return f"{finding.code} is disabled; enable it to rewrite this line"
     if finding.safety is None:
-        return f"this is left for you: see `devicefix explain {finding.code}`"
+        return f"there is no automatic fix; see `devicefix explain {finding.code}`"
     if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
-        return "its fix may change a run on CUDA: look at it, and apply it with --unsafe-fixes"
+        return "the fix is unsafe, since it may change a run on CUDA; review it and add `--unsafe-fixes`"
     return f"see `devicefix explain {finding.code}`"
 
 
 def advice(run: Run) -> str:
-    """What to do about a failure that no finding explains; empty where that is not known."""
-    return _CAUSES.get(run.failure.error.partition(":")[0], "") if run.failure else ""
+    """Return advice on a failure that no finding explains; empty if there is none."""
+    return _ADVICE.get(run.failure.error.partition(":")[0], "") if run.failure else ""

@@ -1,4 +1,4 @@
-"""Runs a command under limits, and leaves nothing of it running."""
+"""Commands under limits, which leave no process behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -22,11 +22,11 @@ _TICK = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use.
+    """The limits of a run.
 
     Attributes:
-        timeout: in seconds, None for no limit.
-        memory: in bytes, of all processes together; None for no limit.
+        timeout: the time limit in seconds, or None.
+        memory: the memory limit in bytes, for all processes together, or None.
     """
 
     timeout: float | None = 600
@@ -34,13 +34,30 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run has ended.
+class Command:
+    """A command, and where to run it.
 
     Attributes:
-        status: the exit status; negative for the number of the signal that ended it.
-        seconds: how long it took.
-        limit: "timeout" or "memory" where that has ended it.
+        words: the words of the command.
+        folder: the folder to run it in.
+        environment: additional environment variables.
+        to_stderr: whether to send its output to the standard error.
+    """
+
+    words: list[str]
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    to_stderr: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a run.
+
+    Attributes:
+        status: the exit status; the negative number of the signal if one ended the process.
+        seconds: the duration.
+        limit: "timeout" or "memory" if that limit ended the run.
     """
 
     status: int
@@ -48,38 +65,26 @@ class Ended:
     limit: str | None = None
 
 
-def run(
-    command: list[str],
-    plan: Plan,
-    limits: Limits,
-    folder: Path,
-    *,
-    environment: dict[str, str] | None = None,
-    to_stderr: bool = False,
-    tick: Callable[[float], None] = lambda seconds: None,
-) -> Ended:
-    """Run a command whose Python processes follow a plan. Its output goes where devicefix's own goes.
+def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[float], None]) -> Ended:
+    """Run a command whose Python processes follow a plan, and end every process that it leaves behind.
 
     Args:
-        command: the words of the command.
-        plan: what the processes are to do.
-        limits: what ends it.
-        folder: where it runs.
-        environment: variables to set for it.
-        to_stderr: whether what it prints goes to the standard error.
-        tick: called now and then with the seconds that it has been running.
+        command: what to run, and where.
+        plan: the plan for the processes.
+        limits: the limits that end the run.
+        tick: called regularly with the seconds so far.
 
     Raises:
         OSError: the command cannot be started.
     """
     start = time.monotonic()
     process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=_environment(plan, environment or {}),
-        # In a group of its own it could not read from the terminal: it would be stopped for trying.
+        command.words,
+        cwd=command.folder,
+        env=_environment(plan, command.environment),
+        # The new session cannot read from the terminal: trying to would stop the process.
         stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
-        stdout=sys.stderr if to_stderr else None,
+        stdout=sys.stderr if command.to_stderr else None,
         start_new_session=True,
     )
     limit = None
@@ -113,11 +118,11 @@ def _exceeded(process: subprocess.Popen[bytes], limits: Limits, seconds: float) 
 
 
 def _memory(pid: int) -> int:
-    """The memory in bytes that a process and what it has started hold."""
+    """Return the memory in bytes that a process and its descendants use."""
     total = 0
-    for each in _family(pid):
+    for member in _family(pid):
         try:
-            total += each.memory_info().rss
+            total += member.memory_info().rss
         except psutil.Error:
             continue
     return total
@@ -132,8 +137,8 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 def _end(process: subprocess.Popen[bytes], plan: Plan) -> None:
-    """End whatever of a run is still there, also what has left its parents and its group."""
-    left = {each.pid: each for each in (*_family(process.pid), *_strays(plan))}
+    """End the remaining processes of a run, including those that left their parents and group."""
+    left = {found.pid: found for found in (*_family(process.pid), *_strays(plan))}
     _signal(left.values(), "terminate")
     _, alive = psutil.wait_procs(list(left.values()), timeout=_GRACE)
     _signal(alive, "kill")
@@ -142,21 +147,21 @@ def _end(process: subprocess.Popen[bytes], plan: Plan) -> None:
 
 
 def _strays(plan: Plan) -> list[psutil.Process]:
-    """The processes that follow the plan, whoever their parents are."""
-    mine = os.path.join(plan.folder, "plan.json")
+    """Return the processes that follow the plan, whatever their parents."""
+    own = os.path.join(plan.folder, "plan.json")
     found = []
-    for each in psutil.process_iter():
+    for process in psutil.process_iter():
         try:
-            if each.environ().get(VARIABLE) == mine:
-                found.append(each)
+            if process.environ().get(VARIABLE) == own:
+                found.append(process)
         except (psutil.Error, OSError):
             continue
     return found
 
 
 def _signal(processes: Iterable[psutil.Process], method: str) -> None:
-    for each in processes:
+    for process in processes:
         try:
-            getattr(each, method)()
+            getattr(process, method)()
         except psutil.Error:
             continue

@@ -1,8 +1,9 @@
-"""What a verification has found: for a person who has ten seconds, and for machines."""
+"""The report of a verification, as text and as JSON."""
 
 from __future__ import annotations
 
 import json
+import linecache
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -10,33 +11,30 @@ from typing import Any
 
 import click
 
-from devicefix.report.concise import printable
+from devicefix.report.wording import printable
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.session import Report
-from devicefix.verify.verdict import Copy, Place, Request, Verdict
+from devicefix.verify.verdict import CopyHazard, Location, Request, Verdict
 
 _COLOURS = {Verdict.PASS: "green", Verdict.STOPPED: "yellow"}
 _SHOWN = 10  # of each kind
 
 
 def text(report: Report) -> str:
-    """The report as lines of text."""
+    """Return the report as lines of text."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
 def as_json(report: Report) -> str:
-    """The report as one object of JSON."""
+    """Return the report as one JSON object."""
+    return json.dumps(asdict(report), default=_plain, indent=2) + "\n"
 
-    def plain(value: Any) -> Any:
-        return (
-            value.value
-            if hasattr(value, "value")
-            else list(value)
-            if isinstance(value, frozenset)
-            else str(value)
-        )
 
-    return json.dumps(asdict(report), default=plain, indent=2) + "\n"
+def _plain(value: Any) -> Any:
+    """Return what JSON holds instead of an enum, a set or a path."""
+    if hasattr(value, "value"):
+        return value.value
+    return list(value) if isinstance(value, frozenset) else str(value)
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -46,12 +44,12 @@ def _lines(report: Report) -> Iterator[str]:
     reason = f": {printable(report.reason)}" if report.reason else ""
     yield f"verify: {verdict} in {run.seconds:.1f} s{steps}{reason}"
     yield from _failure(report)
-    yield from _listed("CUDA requests", map(_request, run.requests))
-    yield from _listed("shared memory", map(_copy, run.copies))
+    yield from _section("CUDA requests", map(_request, run.requests))
+    yield from _section("copy hazards", map(_hazard, run.copies))
     yield from _fixes(report)
     if report.comparison:
         yield from _comparison(report.comparison)
-    yield from _listed("warnings", [*report.errors, *run.warnings], none=False)
+    yield from _section("warnings", [*report.errors, *run.warnings], if_empty=None)
 
 
 def _failure(report: Report) -> Iterator[str]:
@@ -72,7 +70,7 @@ def _fixes(report: Report) -> Iterator[str]:
     if not total:
         yield _entry("fixes", "nothing to rewrite")
         return
-    left = f" (not run: {_some(map(place, run.not_run))})" if run.not_run else ""
+    left = f" (not run: {_first(map(place, run.not_run))})" if run.not_run else ""
     yield _entry("fixes run", f"{len(run.ran)} of {total} lines in {_count(run.modules, 'module')}{left}")
 
 
@@ -80,18 +78,18 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     machine = "a simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
     if not (comparison.failure or comparison.on_cuda or comparison.on_cpu):
         seen = _count(comparison.observations, "observation")
-        yield _entry(
-            "numbers", f"equal: the original on {machine}, the rewritten one there and on the CPU ({seen})"
-        )
-    yield from _listed(f"differs on {machine}", comparison.on_cuda, none=False)
-    yield from _listed("differs on the CPU", comparison.on_cpu, none=False)
-    yield from _listed("only on CUDA", comparison.notes, none=False)
+        runs = f"the original on {machine}, the rewritten program there and on the CPU"
+        yield _entry("numbers", f"equal: {runs} ({seen})")
+    yield from _section(f"differs on {machine}", comparison.on_cuda, if_empty=None)
+    yield from _section("differs on the CPU", comparison.on_cpu, if_empty=None)
+    yield from _section("only on CUDA", comparison.notes, if_empty=None)
 
 
-def _listed(title: str, items: Iterable[str], none: bool = True) -> Iterator[str]:
+def _section(title: str, items: Iterable[str], if_empty: str | None = "none") -> Iterator[str]:
+    """Yield the lines of a section: the first items, and how many more there are."""
     found = list(items)
-    if not found and none:
-        yield _entry(title, "none")
+    if not found and if_empty is not None:
+        yield _entry(title, if_empty)
     for index, item in enumerate(found[:_SHOWN]):
         yield _entry(title if index == 0 else "", printable(item))
     if len(found) > _SHOWN:
@@ -108,34 +106,33 @@ def _request(request: Request) -> str:
     return f"{place(request.place)} {request.call}{times}{by}: {_source(request.place)}"
 
 
-def _copy(copy: Copy) -> str:
-    changed = f"is changed at {place(copy.changed)}" if copy.changed else "is changed later"
+def _hazard(hazard: CopyHazard) -> str:
+    where = f"at {place(hazard.changed)}" if hazard.changed else "later"
     return (
-        f"{place(copy.moved)} {copy.move} copies on CUDA; here the {copy.what} is the same memory, "
-        f"which {changed} while both are in use"
+        f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "
+        f"the shared {hazard.what} is changed {where} while both sides are in use"
     )
 
 
-def place(where: Place) -> str:
-    """A line of the program, as a path from the current folder."""
+def place(location: Location) -> str:
+    """Return a location as `file:line`, relative to the current folder if it is inside it."""
     try:
-        path = os.path.relpath(where.file)
+        path = os.path.relpath(location.file)
     except ValueError:  # on another drive
-        path = where.file
-    return f"{printable(where.file if path.startswith(os.pardir) else path)}:{where.line}"
+        path = location.file
+    return f"{printable(location.file if path.startswith(os.pardir) else path)}:{location.line}"
 
 
-def _source(where: Place) -> str:
-    import linecache
-
-    return printable(linecache.getline(where.file, where.line).strip())
+def _source(location: Location) -> str:
+    return printable(linecache.getline(location.file, location.line).strip())
 
 
-def _some(items: Iterable[str]) -> str:
+def _first(items: Iterable[str]) -> str:
+    """Return the first three items, and how many more there are."""
     found = list(items)
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     return ", ".join(found[:3]) + more
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,40 +1,40 @@
-"""One run of a program: in the folder or a copy of it, on one kind of machine."""
+"""One run of a program, in its folder or a scratch copy of it, on one kind of machine."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from devicefix.verify import launch, program
-from devicefix.verify.launch import Ended, Limits
+from devicefix.verify.launch import Command, Ended, Limits, run_command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.scratch import Scratch
 
-Tick = Callable[[str, float], None]
+Tick = Callable[[str, float], None]  # called with the name of a run and its seconds so far
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be verified, and how.
+    """What to verify, and how.
 
     Attributes:
         command: the words of the command.
-        folder: where it runs.
-        root: the folder that a scratch copy is made of.
-        sources: the files and folders that are rewritten.
-        limits: of each run.
-        steps: optimizer steps after which to stop, None for no limit.
+        folder: the folder to run it in.
+        root: the folder to copy for a scratch run.
+        sources: the files and folders to rewrite.
+        limits: the limits of each run.
+        steps: the number of optimizer steps to stop after, or None.
         keep_going: whether to answer requests for CUDA with the CPU.
-        copies: whether to watch memory that only CUDA copies.
+        copies: whether to look for copy hazards.
         compare: whether to compare with the original on CUDA.
-        tolerance: how far numbers may be apart, relative to their size.
-        gpus: how many the simulated machine has; None for one, and DataParallel makes do with it.
-        scratch: whether to run in a copy.
-        to_stderr: whether the program's output goes to the standard error.
+        tolerance: the relative tolerance of the comparison.
+        gpus: the number of GPUs of the simulated CUDA machine; None for one, which DataParallel adapts to.
+        scratch: whether to run in a copy of `root`.
+        to_stderr: whether to send the program's output to the standard error.
     """
 
     command: list[str]
@@ -54,58 +54,58 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run has ended, and what has happened in it."""
+    """How a run ended, and the events that it recorded."""
 
     ended: Ended
     events: list[dict[str, Any]]
 
 
-def run(task: Task, made: Program, folder: Path, tick: Tick, what: str, machine: str = "cpu") -> Result:
+def run_program(
+    task: Task, program: Program, folder: Path, tick: Callable[[float], None], machine: str = "cpu"
+) -> Result:
     """Run a task's program once.
 
     Args:
         task: what to run.
-        made: its modules.
-        folder: where the run's own files go; made here.
-        tick: called now and then with `what` and the seconds that the run takes so far.
-        what: the run's name.
-        machine: as in a plan.
+        program: the modules to run it with.
+        folder: the folder for the run's own files, which is created.
+        tick: called regularly with the seconds so far.
+        machine: "cpu", "simulated" or "cuda", as in `Plan`.
 
     Raises:
-        OSError: the command cannot be started, or the folder not be copied.
+        OSError: the command cannot be started, or the folder cannot be copied.
     """
     folder.mkdir()
-    home, command, here = Path(os.path.realpath(task.root)), task.command, task.folder
-    copy = program.copy(home, folder) if task.scratch else home
-    if task.scratch:
-        made = program.moved(made, home, copy)
-        stays = here.resolve().is_relative_to(home)  # then words that are relative paths stay right
-        command = [
-            word if stays and not os.path.isabs(word) else program.there(word, home, copy) for word in command
-        ]
-        here = Path(program.there(str(here.resolve()), home, copy))
-    plan = Plan(
+    command = _command(task)
+    root = Path(os.path.realpath(task.root))
+    scratch = Scratch(root, folder) if task.scratch else None
+    if scratch is not None:
+        program = scratch.program(program)
+        words = scratch.command(command.words, command.folder)
+        command = replace(command, words=words, folder=Path(scratch.path(str(command.folder.resolve()))))
+    plan = _plan(task, program, folder, machine)
+    ended = run_command(command, plan, task.limits, tick)
+    events = list(read(plan.events))
+    return Result(ended, [scratch.restored(event) for event in events] if scratch is not None else events)
+
+
+def _command(task: Task) -> Command:
+    environment = {"PYTHONHASHSEED": "0"} if task.compare else {}
+    if task.gpus:
+        environment["DEVICEFIX_GPUS"] = str(task.gpus)
+    return Command(task.command, task.folder, environment, task.to_stderr)
+
+
+def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
+    return Plan(
         folder=str(folder),
-        roots=made.roots,
+        roots=program.roots,
         machine=machine,
-        rewritten=made.rewritten,
-        fixes=made.fixes,
+        rewritten=program.rewritten,
+        fixes=program.fixes,
         steps=task.steps,
         keep_going=task.keep_going,
         copies=task.copies and machine == "cpu",
         observe=task.compare,
         seed=0 if task.compare else None,
     )
-    environment = {"PYTHONHASHSEED": "0"} if task.compare else {}
-    if task.gpus:
-        environment["DEVICEFIX_GPUS"] = str(task.gpus)
-    ended = launch.run(
-        command,
-        plan,
-        task.limits,
-        here,
-        environment=environment,
-        to_stderr=task.to_stderr,
-        tick=lambda seconds: tick(what, seconds),
-    )
-    return Result(ended, [program.home(event, home, copy) for event in read(plan.events)])

@@ -1,4 +1,4 @@
-"""What a run has shown: the verdict, and what led to it."""
+"""The verdict on a run, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from devicefix.verify.launch import Ended
 from devicefix.verify.program import Program
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
+_UNWATCHED = "the command started no Python process that devicefix could watch"
 
 
 class Verdict(str, Enum):
-    """What is known of a program after a run."""
+    """The verdict on a run."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -27,7 +28,7 @@ class Verdict(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A line of the user's program."""
 
     file: str
@@ -41,63 +42,64 @@ class Request:
 
     Attributes:
         place: the line that makes it.
-        call: what is called.
-        count: how often.
-        library: the library that the line has called and that makes the request itself.
+        call: the name of the call.
+        count: the number of times.
+        library: the library that the line calls and that makes the request, or None.
     """
 
-    place: Place
+    place: Location
     call: str
     count: int
     library: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """Memory that CUDA would have copied, and that was changed while both sides were in use.
+class CopyHazard:
+    """Memory that CUDA would have copied, and that changed while both sides were in use.
 
     Attributes:
-        what: what shares the memory.
+        what: what shares the memory: "tensor", "numpy view", "numpy buffer" or "parameter".
         move: the call that copies on CUDA.
-        moved: where it stands.
-        changed: the line that changes one side, None where it could not be seen.
+        moved: the line of that call.
+        changed: the line that changes one side, or None if it is unknown.
     """
 
     what: str
     move: str
-    moved: Place
-    changed: Place | None
+    moved: Location
+    changed: Location | None
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The error that a program has ended in.
+    """The error that ended a program.
 
     Attributes:
-        error: the error's type and message.
-        frames: the lines of the program that led to it, outermost first; libraries' are left out.
+        error: the type and message of the error.
+        frames: the lines of the program in its traceback, outermost first; without those of libraries.
     """
 
     error: str
-    frames: tuple[Place, ...] = ()
+    frames: tuple[Location, ...] = ()
 
 
 @dataclass(slots=True)
 class Run:
-    """What one run of the program has shown.
+    """The result of one run of the program.
 
     Attributes:
-        verdict: of this run by itself.
-        reason: why, in one line.
-        seconds: how long it took.
-        limit: what has stopped it: "timeout", "memory" or "steps".
-        steps: the optimizer steps of the process that took most.
+        verdict: the verdict on this run alone.
+        reason: the reason in one line.
+        seconds: the duration.
+        limit: the limit that stopped it: "timeout", "memory" or "steps".
+        steps: the number of optimizer steps, in the process that took most.
         failure: the error that ended it.
-        requests: for CUDA, most frequent first.
-        copies: that a CPU does not make.
-        ran: the fixed lines that have run; `fixes` is how many there are.
-        modules: how many rewritten modules there are.
-        warnings: what else to know of the run.
+        requests: the requests for CUDA, the most frequent first.
+        copies: the copy hazards.
+        ran: the lines with fixes that ran.
+        not_run: the lines with fixes that did not run.
+        modules: the number of rewritten modules.
+        warnings: problems of the watches.
     """
 
     verdict: Verdict = Verdict.PASS
@@ -107,65 +109,74 @@ class Run:
     steps: int = 0
     failure: Failure | None = None
     requests: list[Request] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-    ran: list[Place] = field(default_factory=list)
-    not_run: list[Place] = field(default_factory=list)
+    copies: list[CopyHazard] = field(default_factory=list)
+    ran: list[Location] = field(default_factory=list)
+    not_run: list[Location] = field(default_factory=list)
     modules: int = 0
     warnings: list[str] = field(default_factory=list)
 
 
 def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> Run:
-    """Make a verdict of how a run has ended and of what has happened in it."""
+    """Give a verdict on a run.
+
+    Args:
+        ended: how the run ended.
+        events: the events that it recorded.
+        program: the program that was run.
+    """
     events = list(events)
     run = Run(seconds=ended.seconds, modules=len(program.rewritten))
     run.steps = max((e["steps"] for e in events if e["kind"] == "step"), default=0)
     run.limit = ended.limit or ("steps" if any(e["kind"] == "stopped" for e in events) else None)
     run.requests = _requests(events)
-    run.copies = _copies(events)
-    _fixes(run, events, program)
+    run.copies = _hazards(events)
+    run.ran, run.not_run = _fixes(events, program)
     run.warnings = _warnings(events)
-    run.verdict, run.reason = _verdict(run, ended, events, program)
+    if ended.status and not ended.limit:
+        run.failure = _failure(events, program)
+    watched = any(e["kind"] == "process" for e in events)
+    run.verdict, run.reason = _verdict(run, ended) if watched else (Verdict.TROUBLE, _UNWATCHED)
     return run
 
 
-def _verdict(run: Run, ended: Ended, events: list[dict[str, Any]], program: Program) -> tuple[Verdict, str]:
-    if not any(e["kind"] == "process" for e in events):
-        return Verdict.TROUBLE, "the command started no Python that could be watched"
+def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
     if ended.limit:
         return Verdict.STOPPED, f"the {ended.limit} limit was reached after {ended.seconds:.0f} s"
     if ended.status:
-        run.failure = _failure(events, program)
         return Verdict.FAIL, run.failure.error if run.failure else ended_by(ended.status)
-    own = [request for request in run.requests if request.library is None]
-    if own:
-        return Verdict.FAIL, "it still asks for CUDA"
+    if any(request.library is None for request in run.requests):
+        return Verdict.FAIL, "the program still requests CUDA"
     if run.copies:
-        return Verdict.FAIL, "memory that CUDA copies is shared on a CPU, and changed"
+        return Verdict.FAIL, "copy hazard: memory that CUDA would copy is shared on a CPU, and changed"
     if run.limit:
-        return Verdict.STOPPED, "as many optimizer steps as asked for, without an error"
+        return Verdict.STOPPED, "the limit on optimizer steps was reached without an error"
     return Verdict.PASS, ""
 
 
 def ended_by(status: int) -> str:
-    """An exit status in words."""
-    if status > 128 and os.name == "posix":  # a shell's way to say that a signal has ended its command
+    """Describe an exit status.
+
+    Args:
+        status: the exit status; the negative number of the signal if one ended the process.
+    """
+    if status > 128 and os.name == "posix":  # how a shell reports that a signal ended its command
         status = 128 - status
     if status >= 0:
-        return f"it ended with exit status {status}"
+        return f"the program ended with exit status {status}"
     try:
-        return f"it was ended by {signal.Signals(-status).name}"
+        return f"the program was ended by {signal.Signals(-status).name}"
     except ValueError:
-        return f"it was ended by signal {-status}"
+        return f"the program was ended by signal {-status}"
 
 
 def _failure(events: list[dict[str, Any]], program: Program) -> Failure | None:
-    """The first error: where several processes end in one, the others' come of it."""
+    """Return the first error: if several processes fail, it caused the others."""
     for event in events:
         if event["kind"] == "error":
-            frames = [Place(f["file"], f["line"], f["function"]) for f in event["frames"]]
-            # the error of a worker process comes to the user as text
+            frames = [Location(f["file"], f["line"], f["function"]) for f in event["frames"]]
+            # the error of a worker process is text in the message
             frames += [
-                Place(m["file"], int(m["line"]), m["function"] or "")
+                Location(m["file"], int(m["line"]), m["function"] or "")
                 for m in _FRAME.finditer(event["message"])
             ]
             own = tuple(frame for frame in frames if _inside(frame.file, program.roots))
@@ -174,7 +185,7 @@ def _failure(events: list[dict[str, Any]], program: Program) -> Failure | None:
 
 
 def _error(kind: str, message: str) -> str:
-    """An error in one line; where it passes on that of another process, this is what that one ended in."""
+    """Return an error in one line; if it wraps a traceback of another process, the error of that process."""
     lines = [line for line in message.splitlines() if line.strip()]
     if not lines:
         return kind
@@ -193,30 +204,34 @@ def _requests(events: list[dict[str, Any]]) -> list[Request]:
         (e["file"], e["line"], e["library"], e["call"]) for e in events if e["kind"] == "request"
     )
     return [
-        Request(Place(file, line), call, count, library)
+        Request(Location(file, line), call, count, library)
         for (file, line, library, call), count in counts.most_common()
     ]
 
 
-def _copies(events: list[dict[str, Any]]) -> list[Copy]:
+def _hazards(events: list[dict[str, Any]]) -> list[CopyHazard]:
     found = {}
     for event in events:
         if event["kind"] == "copy":
-            moved = Place(event["moved"]["file"], event["moved"]["line"])
-            changed = event["changed"] and Place(event["changed"]["file"], event["changed"]["line"])
-            found[moved, changed] = Copy(event["what"], event["move"], moved, changed)
+            moved = Location(event["moved"]["file"], event["moved"]["line"])
+            changed = event["changed"] and Location(event["changed"]["file"], event["changed"]["line"])
+            found[moved, changed] = CopyHazard(event["what"], event["move"], moved, changed)
     return list(found.values())
 
 
-def _fixes(run: Run, events: list[dict[str, Any]], program: Program) -> None:
-    ran = {(e["file"], e["line"]) for e in events if e["kind"] == "fix"}
+def _fixes(events: list[dict[str, Any]], program: Program) -> tuple[list[Location], list[Location]]:
+    """Return the lines with fixes that ran, and those that did not."""
+    seen = {(e["file"], e["line"]) for e in events if e["kind"] == "fix"}
+    ran: list[Location] = []
+    not_run: list[Location] = []
     for path, lines in sorted(program.fixes.items()):
         for line in lines:
-            (run.ran if (path, line) in ran else run.not_run).append(Place(path, line))
+            (ran if (path, line) in seen else not_run).append(Location(path, line))
+    return ran, not_run
 
 
 def _warnings(events: list[dict[str, Any]]) -> list[str]:
     troubles = {
-        f"the watch of {e['where']} failed: {e['message']}": 0 for e in events if e["kind"] == "trouble"
+        f"could not watch {e['where']}: {e['message']}": None for e in events if e["kind"] == "trouble"
     }
     return list(troubles)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from devicefix.files.notebook.magics import masked
-from devicefix.rewrite.blocks import CELL_END, MAGIC
-from devicefix.rewrite.selfcheck import SelfCheckError
+from devicefix.files.notebook.markers import CELL_END, MAGIC
+from devicefix.model import SelfCheckError
 
 _HEAD = "#\n#\n"  # an encoding that a cell declares means nothing to a notebook
 _MASK = re.compile(rf"\n?{CELL_END}(?P<cell>\d+)\(\)\n|{MAGIC}(?P<magic>\d+)\(\)(?P<timed>; )?")

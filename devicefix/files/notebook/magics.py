@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from devicefix.facts import parse
+from devicefix.files.text import parse
 
 # Cells of these have a body of Python that runs in the notebook's own namespace.
 _OF_PYTHON = frozenset({"capture", "debug", "prun", "time", "timeit"})

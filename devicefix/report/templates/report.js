@@ -1,15 +1,15 @@
 "use strict";
 
-// What is shown is in the address: `#rule=DF101&safety=left`. The charts link to it, and it can be handed on.
+// The filter is part of the address, so that charts can link to it: `#rule=DF101&safety=left`.
 const form = document.getElementById("filter");
 const files = Array.from(document.querySelectorAll("details.file"), (view) => ({
   view,
   items: Array.from(view.querySelectorAll("li")),
 }));
 const total = files.reduce((sum, file) => sum + file.items.length, 0);
-const PRINTED = 300; // findings with their code; of more, only the list goes on paper
-const FEW = 25; // findings that are open from the start
-const HIDDEN = /([\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs})/u; // what cannot be seen, or turns the text around
+const PRINTED = 300; // print the code of up to this many findings; of more, only the list
+const FEW = 25; // open all files if there are no more findings than this
+const HIDDEN = /([\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs})/u; // invisible characters, and those that change the direction of text
 
 function element(name, classes = "", ...content) {
   const made = document.createElement(name);
@@ -76,11 +76,11 @@ function build(file) {
     for (const row of definitions) {
       made.append(element("tr", "", row.length === 4 ? line(0, row[3], "made", "ins") : line(row[0], row[2], "same")));
     }
-    added.append(element("p", "", "The fixes below share what is added here, once:"), made);
+    added.append(element("p", "", "Added once, for all fixes below:"), made);
   }
 }
 
-// What a search looks at: the path, what is said of the finding, and its code without the lines around it.
+// The searched text: the path, the description of the finding, and its code without the context.
 function searched(file) {
   file.texts ??= file.items.map((item, at) => {
     const own = data(file)[1][at].filter((row) => row.length === 4 || (row.length === 2 && row[1].length > 1));
@@ -96,7 +96,7 @@ function wanted() {
   for (const field of form.elements) {
     if (!field.name) continue;
     field.value = chosen.get(field.name) ?? "";
-    if (field.value === "" && chosen.get(field.name)) field.selectedIndex = -1; // nothing has that value
+    if (field.value === "" && chosen.get(field.name)) field.selectedIndex = -1; // no option has this value
   }
   return Object.fromEntries([...chosen].filter(([, value]) => value));
 }
@@ -187,7 +187,7 @@ window.addEventListener("beforeprint", () => {
   if (many <= PRINTED) shown.forEach(build);
   const note = document.getElementById("printed");
   if (note) note.hidden = many <= PRINTED;
-  printing = true; // what is opened for paper is not built by that
+  printing = true; // opening a file for printing must not build its code
   opened = Array.from(document.querySelectorAll("details:not([open], [hidden])"));
   for (const view of opened) view.open = true;
 });
@@ -206,7 +206,7 @@ theme.parentElement.hidden = false;
 try {
   theme.value = localStorage.getItem(KEPT) ?? "";
 } catch {
-  // no storage in a file that is opened from disk, in some browsers
+  // some browsers have no storage for files opened from disk
 }
 paint();
 theme.addEventListener("change", () => {

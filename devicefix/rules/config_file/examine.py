@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from devicefix.engine.check import SKIP_FILE
-from devicefix.facts.comments import silenced
+from devicefix.facts.comments import SKIP_FILE, silenced
+from devicefix.files.kinds import language_of
 from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding, Result
-from devicefix.rules.config_file.languages import language_of
 from devicefix.rules.config_file.shell import makefile_pairs, shell_pairs
 from devicefix.rules.config_file.structured import Pair, json_pairs, toml_pairs, yaml_pairs
 from devicefix.rules.config_file.ties import tie
@@ -33,8 +32,8 @@ _READERS: dict[str, Reader] = {
 }
 
 
-def run(data: bytes, path: str, settings: Settings) -> Result:
-    """Look for ties to CUDA in a configuration file or script. Nothing is ever changed.
+def check(data: bytes, path: str, settings: Settings) -> Result:
+    """Find the ties to CUDA in a configuration file or script; nothing is ever changed.
 
     The file is read leniently, since templates and comments make many of them something else than
     their name says. What is binary, or larger than `LARGEST`, is left alone.
@@ -42,13 +41,13 @@ def run(data: bytes, path: str, settings: Settings) -> Result:
     Args:
         data: the file's bytes.
         path: its name says how it is read.
-        settings: which rules are on.
+        settings: those for the file.
     """
     from devicefix.rules.config_file import ConfigFile
 
     result = Result(path)
     language = language_of(path)
-    if language is None or not settings.for_file(path).enabled(ConfigFile.code, ConfigFile.default):
+    if language is None or not settings.enabled(ConfigFile.code, ConfigFile.default):
         return result
     if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
         return result

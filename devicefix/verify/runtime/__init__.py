@@ -1,5 +1,5 @@
-"""What runs inside the user's program: the rewritten modules, the watches, the simulated machine.
+"""Code that runs inside the user's program: rewritten modules, watches, and the simulated CUDA machine.
 
-Imports nothing but the standard library and torch, and nothing of devicefix outside this folder: the
-program's Python may be another one than devicefix's own.
+It imports only the standard library, torch and itself, since the program's Python may differ from the
+Python that runs devicefix.
 """

@@ -1,7 +1,8 @@
-"""Answers requests for CUDA with the CPU, so that one run meets them all and not only the first."""
+"""Answers to requests for CUDA by the CPU, so that one run finds all requests and not just the first."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,12 +27,13 @@ _VALUES: dict[str, Any] = {
 
 
 class Nothing:
-    """Stands for a stream, an event or a graph: whatever is called does nothing."""
+    """A placeholder for a stream, an event or a graph, whose methods do nothing."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *args, **kwargs: 0.0 if name == "elapsed_time" else True if name == "query" else None
+        answer = {"elapsed_time": 0.0, "query": True}.get(name)
+        return lambda *_, **__: answer
 
     def __enter__(self) -> Nothing:
         return self
@@ -41,37 +43,32 @@ class Nothing:
 
 
 def answer(call: str, *args: Any, **kwargs: Any) -> Any:
-    """What a call gives that has failed for want of CUDA.
+    """Return an answer to a call that failed because there is no CUDA.
 
     Args:
-        call: its name, as `Requests.watched` was given it.
-        args: its arguments, and `kwargs` those by name.
+        call: the name of the call, as passed to `Requests.watched`.
+        *args: the positional arguments of the call.
+        **kwargs: the keyword arguments of the call.
     """
     name = call.rstrip("()").rpartition(".")[2]
     if name in ("cuda", "to", "pin_memory", "type") and call.startswith("."):
         return _moved(name, *args, **kwargs)
-    if name == "load":
-        return torch.load(*args[:1], **{**kwargs, "map_location": "cpu"})
-    if name == "set_default_tensor_type":
-        return torch.set_default_tensor_type(_cpu_type(args[0]))
-    if name == "init_process_group":
-        return _group(*args, **kwargs)
-    if name == "Generator":
-        return torch.Generator()
+    if name in _CALLS:
+        return _CALLS[name](*args, **kwargs)
     if name.endswith("Tensor"):
         return getattr(torch, name)(*args, **kwargs)
-    if name == "get_rng_state":
-        return torch.get_rng_state()
-    if name == "initial_seed":
-        return torch.initial_seed()
     if name[:1].isupper() or name in ("current_stream", "default_stream", "graph_pool_handle"):
         return Nothing()
     return _VALUES.get(name)
 
 
-def _group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
-    kwargs.pop("device_id", None)
-    return torch.distributed.init_process_group("gloo", *args, **kwargs)
+def _load(*args: Any, **kwargs: Any) -> Any:
+    return torch.load(*args[:1], **{**kwargs, "map_location": "cpu"})
+
+
+def _init_process_group(*args: Any, **kwargs: Any) -> Any:
+    kwargs = {name: value for name, value in kwargs.items() if name not in ("backend", "device_id")}
+    return torch.distributed.init_process_group("gloo", *args[1:], **kwargs)
 
 
 def _cpu_type(kind: Any) -> Any:
@@ -89,8 +86,8 @@ def _moved(name: str, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return tensor
 
 
-def _asks(value: Any) -> bool:
-    """Whether a device is one that only a machine with CUDA has."""
+def _is_cuda(value: Any) -> bool:
+    """Return whether the value names a CUDA device."""
     if isinstance(value, str):
         return value.partition(":")[0] == "cuda"
     if isinstance(value, torch.device):
@@ -99,14 +96,24 @@ def _asks(value: Any) -> bool:
 
 
 def _cpu(value: Any) -> Any:
-    return torch.device("cpu") if _asks(value) else value
+    return torch.device("cpu") if _is_cuda(value) else value
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "load": _load,
+    "set_default_tensor_type": lambda kind: torch.set_default_tensor_type(_cpu_type(kind)),
+    "init_process_group": _init_process_group,
+    "Generator": lambda *_, **__: torch.Generator(),
+    "get_rng_state": lambda *_, **__: torch.get_rng_state(),
+    "initial_seed": torch.initial_seed,
+}
 
 
 class Devices(TorchFunctionMode):
-    """Makes on the CPU what is to be made on CUDA.
+    """A mode that creates tensors on the CPU instead of CUDA.
 
     Args:
-        requests: where each such request is told.
+        requests: the recorder of such requests.
     """
 
     def __init__(self, requests: Requests) -> None:
@@ -114,7 +121,7 @@ class Devices(TorchFunctionMode):
         self._requests = requests
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if kwargs and _asks(kwargs.get("device")):
+        if kwargs and _is_cuda(kwargs.get("device")):
             self._requests.note(f"{getattr(func, '__name__', 'a call')}(device=…)")
             kwargs = {**kwargs, "device": torch.device("cpu")}
         return func(*args, **(kwargs or {}))

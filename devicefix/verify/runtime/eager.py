@@ -1,4 +1,4 @@
-"""Compiled code, run as it stands in the source."""
+"""Uncompiled execution of code that the program compiles."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from devicefix.verify.runtime.imported import when_imported
 
 
 def run_eagerly() -> None:
-    """Let what `torch.compile` was given run uncompiled.
+    """Make functions that are passed to `torch.compile` run uncompiled.
 
-    Compiled code would run past a watch, and TorchDynamo does not go with a mode that is always on.
+    A watch does not see the operations of compiled code, and TorchDynamo does not support a mode that is
+    always on.
     """
     if hasattr(torch.compiler if hasattr(torch, "compiler") else None, "set_stance"):
         when_imported("torch._dynamo", lambda: torch.compiler.set_stance("force_eager"))

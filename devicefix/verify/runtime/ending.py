@@ -1,4 +1,4 @@
-"""Call something at the end of a process, also of one that ends by `os._exit`, as forked workers do."""
+"""Callbacks at the end of a process, even if it ends by `os._exit`, as forked workers do."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable
 
 _calls: list[Callable[[], None]] = []
-_done: int | None = None  # the process that has been ended; a fork of it is another one
+_done: set[int] = set()  # the processes that have ended: a fork inherits those of its parents
 
 
 def at_end(call: Callable[[], None]) -> None:
-    """Call something as this process, or a fork of it, ends; not when a signal kills it.
+    """Register a callback for the end of this process and of its forks, unless a signal kills them.
 
     Args:
-        call: what to call, once in each process, after the program's own exit handlers.
+        call: the callback; it runs once in each process, after the program's own exit handlers.
     """
     if not _calls:
         atexit.register(_end)
@@ -23,9 +23,8 @@ def at_end(call: Callable[[], None]) -> None:
 
 
 def _end() -> None:
-    global _done
-    if _done != os.getpid():
-        _done = os.getpid()
+    if os.getpid() not in _done:
+        _done.add(os.getpid())
         for call in _calls:
             call()
 

@@ -1,4 +1,4 @@
-"""What a program ends in: errors that nobody caught."""
+"""Uncaught errors, which end a program."""
 
 from __future__ import annotations
 
@@ -10,38 +10,42 @@ from typing import Any
 from devicefix.verify.runtime.events import Events
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_told: set[int] = set()
+_reported: set[int] = set()  # the ids of errors
 
 
 def install(events: Events) -> None:
-    """Write down the error that ends this process, and keep devicefix's own frames out of what it prints."""
-    hook = sys.excepthook
-
-    def told(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-        tell(events, problem)
-        hook(kind, problem.with_traceback(_own(trace)), _own(trace))
-
-    sys.excepthook = told
-
-
-def tell(events: Events, problem: BaseException) -> None:
-    """Write an error down, unless it is none, or has been written down already.
+    """Record the error that ends this process, and remove devicefix's own frames from the printed traceback.
 
     Args:
-        events: where to.
+        events: the recorder.
+    """
+    hook = sys.excepthook
+
+    def record(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        emit(events, problem)
+        hook(kind, problem.with_traceback(_own(trace)), _own(trace))
+
+    sys.excepthook = record
+
+
+def emit(events: Events, problem: BaseException) -> None:
+    """Record an error, unless it is a regular exit or has been recorded already.
+
+    Args:
+        events: the recorder.
         problem: the error, with its traceback.
     """
     if isinstance(problem, SystemExit) and not isinstance(problem.code, str):
-        return  # the exit status says the same
-    if isinstance(problem, GeneratorExit) or id(problem) in _told:
+        return  # the exit status suffices
+    if isinstance(problem, GeneratorExit) or id(problem) in _reported:
         return
-    _told.add(id(problem))
+    _reported.add(id(problem))
     frames = [*_frames(problem.__traceback__)]
     if isinstance(problem, SyntaxError) and problem.filename:
         frames.append({"file": problem.filename, "line": problem.lineno or 0, "function": ""})
     try:
         message = str(problem)
-    except Exception:  # the program's own class may do anything
+    except Exception:  # the program's own exception class may fail
         message = ""
     events.emit("error", type=type(problem).__name__, message=message[:20_000], frames=frames)
 
@@ -57,21 +61,21 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without devicefix's own frames, and without those that started the program for it."""
+    """Return the traceback without the frames of devicefix and those that started the program for it."""
     kept: list[TracebackType] = []
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith(_OURS):
-            if all(_starts(each.tb_frame.f_code.co_filename) for each in kept):
+            if all(_is_runpy(entry.tb_frame.f_code.co_filename) for entry in kept):
                 kept.clear()
         else:
             kept.append(trace)
         trace = trace.tb_next
     new = None
-    for each in reversed(kept):
-        new = TracebackType(new, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    for entry in reversed(kept):
+        new = TracebackType(new, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return new
 
 
-def _starts(name: str) -> bool:
-    """Whether a file is the module that Python runs `__main__` with."""
+def _is_runpy(name: str) -> bool:
+    """Return whether the file is `runpy`, which Python runs `-m` modules with."""
     return name == "<frozen runpy>" or os.path.basename(name) == "runpy.py"

@@ -1,4 +1,4 @@
-"""What happens in the processes of a run, one line of JSON each, in one file."""
+"""Events of a run: one file for all its processes, with one line of JSON for each event."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class Events:
-    """Where a process writes what happens; forked ones go on writing to the same file.
+    """The recorder of events. Forked processes write to the same file.
 
     Args:
-        path: the file; each line goes there at once, since a process may end at any moment.
+        path: the file. Writes are not buffered, since a process may end at any moment.
     """
 
     def __init__(self, path: str) -> None:
@@ -21,23 +21,23 @@ class Events:
         self._path = path
 
     def emit(self, kind: str, **fields: Any) -> None:
-        """Write an event down.
+        """Record an event.
 
         Args:
-            kind: what has happened.
-            fields: what there is to say about it, as JSON knows it. `pid` and `process` are added.
+            kind: the kind of event.
+            **fields: its fields, as JSON types. `pid` and `process` are added.
         """
         line = json.dumps({"kind": kind, "pid": os.getpid(), "process": _name(), **fields})
         data = line.encode() + b"\n"
         try:
             os.write(self._file, data)
-        except OSError:  # programs that become daemons close every file that they find open
+        except OSError:  # programs that become daemons close all open files
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.write(self._file, data)
 
 
 def _name() -> str:
-    """What a process is called in every run of the program, whatever its number."""
+    """Return a name for the process that is the same in every run of the program."""
     arguments = getattr(sys, "argv", None) or [""]
     words = [os.path.basename(arguments[0])]
     multiprocessing = sys.modules.get("multiprocessing.process")
@@ -49,10 +49,10 @@ def _name() -> str:
 
 
 def read(path: str) -> Iterator[dict[str, Any]]:
-    """The events of a run, in the order in which they were written.
+    """Yield the events of a run, in the order in which they were written.
 
     Args:
-        path: the file; where there is none, nothing has happened.
+        path: the file. Without a file there are no events.
     """
     if not os.path.exists(path):
         return
@@ -60,5 +60,5 @@ def read(path: str) -> Iterator[dict[str, Any]]:
         for line in file:
             try:
                 yield json.loads(line)
-            except ValueError:  # cut off by the end of its process
+            except ValueError:  # the process ended while writing
                 continue

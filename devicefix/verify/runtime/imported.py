@@ -1,4 +1,4 @@
-"""Call something as soon as a module has been imported."""
+"""Callbacks after the import of a module."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _waiting: dict[str, list[Callable[[], None]]] = {}
 
 
 def when_imported(name: str, call: Callable[[], None]) -> None:
-    """Call something once a module has been imported, or at once where it has been already.
+    """Call a function after the import of a module, or now if it is imported already.
 
     Args:
-        name: the module's full name.
-        call: what to call. It runs before the import is over for whoever asked for it.
+        name: the full name of the module.
+        call: the function. It runs before the import statement returns.
     """
     if name in sys.modules:
         call()
@@ -28,10 +28,13 @@ def when_imported(name: str, call: Callable[[], None]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing itself: it lets the other finders find, and hears when the import is over."""
+    """A finder that delegates to the other finders, and wraps the loader to call back after the import."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in _waiting:
             return None

@@ -1,4 +1,4 @@
-"""Code that runs rewritten but speaks of the lines in the user's file: in tracebacks, and to `inspect`."""
+"""Line numbers of rewritten code, so that tracebacks and `inspect` show the lines of the user's file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _PLACED = (ast.stmt, ast.expr, ast.arg, ast.keyword, ast.alias, ast.excepthandle
 
 
 def origins(old: list[str], new: list[str]) -> list[int]:
-    """Where the lines of a rewritten text come from.
+    """Map the lines of a rewritten text to those of the original.
 
     Args:
         old: the lines of the user's file.
         new: the lines of the rewritten text.
 
     Returns:
-        For each line of `new`, the number (from 1) of a line of `old`; numbers never fall. A line that has
-        been put in belongs to the one that follows it.
+        For each line of `new`, the number (from 1) of a line of `old`, in ascending order. An inserted line
+        belongs to the line that follows it.
     """
     before, after = ([line.strip() for line in lines] for lines in (old, new))
     matcher = SequenceMatcher(lambda line: not line, before, after, autojunk=False)
@@ -29,14 +29,13 @@ def origins(old: list[str], new: list[str]) -> list[int]:
 
 
 def restore(tree: ast.Module, lines: list[int], old: list[str], new: list[str]) -> None:
-    """Give the nodes of a rewritten module the positions that they have in the user's file.
+    """Set the positions of a rewritten module's nodes to those in the user's file.
 
-    A node on a line that was changed gets the whole line, so that a traceback does not underline the wrong
-    half of it.
+    A node on a changed line gets the whole line, so that a traceback does not underline the wrong part.
 
     Args:
-        tree: the tree of the rewritten text; changed in place.
-        lines: where its lines come from, as `origins` has it.
+        tree: the tree of the rewritten text, which is changed in place.
+        lines: the original line of each new line, from `origins`.
         old: the lines of the user's file.
         new: the lines of the rewritten text.
     """

@@ -1,8 +1,8 @@
-"""The user's modules, rewritten in memory as they are run: imported, as a script, or by runpy.
+"""Import hooks that run the user's modules rewritten: imported modules, the script, and files run by `runpy`.
 
-What is hooked is the place where Python's own loader turns a file into code, not the search for modules: so
-it works for `import`, for loaders that a program makes itself (`importlib.util.spec_from_file_location`), and
-beside the import hooks of others.
+The hook is in the step where Python's loader compiles a file, not in the search for modules. So it works for
+`import`, for loaders that a program creates itself (`importlib.util.spec_from_file_location`), and together
+with other import hooks.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PROBE = "__devicefix_ran__"
 
 
 class Modules:
-    """Turns the user's files into code.
+    """Compiles the user's files.
 
     Args:
-        plan: which files run in another form, and where their fixes are.
-        events: where to write down which fixes have run.
+        plan: the rewritten files, and the lines with fixes.
+        events: the recorder of fixes that run.
     """
 
     def __init__(self, plan: Plan, events: Events) -> None:
@@ -41,7 +41,7 @@ class Modules:
         self._ran: set[tuple[str, int]] = set()
 
     def texts(self, path: str) -> tuple[bytes, bytes] | None:
-        """A file's content and what is to run in its place; None for a file that runs as it stands."""
+        """Return the original and the rewritten text of a file, or None if it is not rewritten."""
         source = self._plan.rewritten.get(os.path.realpath(path))
         if source is None:
             return None
@@ -49,10 +49,10 @@ class Modules:
             return old.read(), new.read()
 
     def tree(self, path: str) -> ast.Module | None:
-        """The tree to compile for a file, None for one that runs as it stands.
+        """Return the tree to compile for a file, or None if it is not rewritten.
 
         Args:
-            path: the file, as the code object is to call it.
+            path: the path to put into the code object.
         """
         texts = self.texts(path)
         if texts is None:
@@ -65,12 +65,12 @@ class Modules:
         return tree
 
     def code(self, path: str) -> CodeType | None:
-        """The code to run for a file, None for one that runs as it stands."""
+        """Return the code to run for a file, or None if it is not rewritten."""
         tree = self.tree(path)
         return None if tree is None else compile(tree, path, "exec", dont_inherit=True)
 
     def _probe(self, tree: ast.Module, origins: list[int], path: str) -> None:
-        """Let each statement with a fix in it tell that it runs."""
+        """Insert a call before each statement with a fix, to record that it runs."""
         for line in self._plan.fixes.get(path, ()):
             place = _statement(tree.body, origins.index(line) + 1) if line in origins else None
             if place is not None:
@@ -79,18 +79,18 @@ class Modules:
                 body.insert(index, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), body[index])))
 
     def ran(self, path: str, line: int) -> None:
-        """A statement with a fix in it runs."""
+        """Record that a statement with a fix runs."""
         if (path, line) not in self._ran:
             self._ran.add((path, line))
             self._events.emit("fix", file=path, line=line)
 
 
 def _statement(body: list[ast.stmt], line: int) -> tuple[list[ast.stmt], int] | None:
-    """The innermost statement that a line belongs to: the list that it is in, and its place there."""
-    for index in reversed(range(len(body))):  # a probe stands before its statement, on the same line
+    """Return the innermost statement at a line, as the list that holds it and the index."""
+    for index in reversed(range(len(body))):  # a probe precedes its statement, on the same line
         statement = body[index]
         if _first_line(statement) <= line <= (statement.end_lineno or statement.lineno):
-            inner = (_statement(each, line) for each in _bodies(statement))
+            inner = (_statement(block, line) for block in _bodies(statement))
             return next(filter(None, inner), (body, index))
     return None
 
@@ -110,7 +110,13 @@ def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def install(plan: Plan, events: Events, sites: Sites) -> Modules:
-    """Let this process run the user's modules as the plan says."""
+    """Make this process run the user's modules as the plan says.
+
+    Args:
+        plan: the plan of the run.
+        events: the recorder of events.
+        sites: finds the user's modules.
+    """
     modules = Modules(plan, events)
     setattr(builtins, PROBE, modules.ran)
     _hook_loader(modules)
@@ -132,7 +138,7 @@ def _hook_loader(modules: Modules) -> None:
 
 
 def _hook_run_path(modules: Modules) -> None:
-    """runpy.run_path, which `multiprocessing` uses too, reads files by itself."""
+    """Patch `runpy.run_path`, which reads files itself, and which `multiprocessing` uses."""
     get_code: Any = runpy._get_code_from_file  # type: ignore[attr-defined]
 
     def rewritten(*arguments: str) -> Any:
@@ -140,15 +146,15 @@ def _hook_run_path(modules: Modules) -> None:
         found = get_code(*arguments)
         if code is None:
             return found
-        return (code, *found[1:]) if isinstance(found, tuple) else code  # which it is differs by version
+        return (code, *found[1:]) if isinstance(found, tuple) else code  # depends on the version
 
     runpy._get_code_from_file = rewritten  # type: ignore[attr-defined]
 
 
 def _hook_script(script: str, modules: Modules, events: Events) -> None:
-    """Let Python run its script with `_Script`, once.
+    """Make Python run its script with `_Script`, once.
 
-    Python asks `sys.path_hooks` first whether the script is a place to import `__main__` from, like a zip.
+    Python first asks `sys.path_hooks` whether the script can be imported from, as a zip file can.
     """
 
     def hook(path: str) -> _Script:
@@ -161,7 +167,7 @@ def _hook_script(script: str, modules: Modules, events: Events) -> None:
 
 
 class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
-    """Runs one of the user's files as `python FILE` does."""
+    """A loader that runs one of the user's files as `python FILE` does."""
 
     def __init__(self, path: str, modules: Modules, events: Events) -> None:
         self.path = path
@@ -169,22 +175,27 @@ class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
         self.events = events
 
     def find_spec(
-        self, fullname: str, target: ModuleType | None = None
+        self,
+        fullname: str,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of `__main__`."""
         if fullname != "__main__":
             return None
         return importlib.machinery.ModuleSpec(fullname, self, origin=self.path)
 
     def get_source(self, fullname: str) -> str:
+        """Return the source of the script."""
         with open(self.path, "rb") as file:
             return importlib.util.decode_source(file.read())
 
     def get_code(self, fullname: str) -> CodeType:
+        """Return code that calls `run`."""
         sys.modules["__devicefix_script__"] = self  # type: ignore[assignment]
         return compile("import __devicefix_script__; __devicefix_script__.run()", __file__, "exec")
 
     def run(self) -> None:
-        """Run the script in the module `__main__`, which looks as if Python had started it."""
+        """Run the script in the module `__main__`, set up as Python would."""
         del sys.modules["__devicefix_script__"]
         main = sys.modules["__main__"].__dict__
         main.pop("__devicefix_script__", None)
@@ -194,8 +205,8 @@ class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
         main.update(__file__=self.path, __loader__=loader, __package__=None, __spec__=None, __cached__=None)
         try:
             code = self.modules.code(self.path) or loader.get_code("__main__")
-            assert code is not None  # a file has code, or SyntaxError is raised
+            assert code is not None  # `get_code` returns code or raises SyntaxError
             exec(code, main)
         except BaseException as problem:
-            errors.tell(self.events, problem)
+            errors.emit(self.events, problem)
             raise

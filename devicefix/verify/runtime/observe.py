@@ -1,10 +1,10 @@
-"""Write down what the program sees of its tensors: what it reads, prints and saves, by line.
+"""Observations: the tensor values that the program reads, prints and saves, by line.
 
-Each is an event `seen` with `what` (one of METHODS, or "save"), `file`, `line` and `value`: a summary of
-the tensor; for "save" `{"tensors": {path: summary}}`. A line is written in full FULL times. What follows is
-summed up in events with `since` and `until` (the numbers of the first and the last observation of each
-part), whose value has the `digest` of the values, `mean` and `abs` of their means, and the `devices`. The
-event `ended` says that nothing is missing at the end of a process.
+Each is an event `seen` with `what` (a value of METHODS, or "save"), `file`, `line` and `value`: a summary of
+the tensor, or `{"tensors": {path: summary}}` for "save". The first FULL observations of a line are recorded
+one by one. Later ones are recorded as ranges, in events with `since` and `until`: the numbers of the first
+and the last observation. Their value has the `digest` of the values, the `mean` and `abs` of their means, and
+the `devices`. The event `ended` at the end of a process shows that no observation is missing.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ METHODS = {
     "__repr__": "print",
     "__format__": "format",
 }
-FULL = 1000  # observations of one line that are written in full
-_TENSORS = 20_000  # tensors of one line that are
-_DEPTH = 40  # how deep to look into what is saved
+FULL = 1000  # observations of a line that are recorded one by one
+_TENSORS = 20_000  # tensors of a line that are recorded one by one
+_DEPTH = 40  # the depth to which saved objects are searched
 _ATOMS = (str, bytes, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_TENSORBOARD = os.path.join(_TORCH, "utils", "tensorboard", "")  # shows what the user gives it
+_TENSORBOARD = os.path.join(_TORCH, "utils", "tensorboard", "")  # shows values of the user
 
 
 def install(plan: Plan, events: Events, sites: Sites) -> None:
-    """Watch every way in which a program sees the values of a tensor, in all threads and forks.
+    """Watch every way in which a program reads the values of a tensor, in all threads and forks.
 
     Args:
-        plan: the run.
-        events: where to write.
+        plan: the plan of the run.
+        events: the recorder of events.
         sites: finds the user's line.
     """
     observer = _Observer(events, sites, simulated=plan.machine == "simulated")
     for name, what in METHODS.items():
         setattr(torch.Tensor, name, observer.watched(getattr(torch.Tensor, name), what))
     parameter: Any = torch.nn.Parameter
-    # Calls that of Tensor, but from within torch.
+    # It calls the method of Tensor, but from within torch.
     parameter.__repr__ = observer.watched(parameter.__repr__, "print")
     torch.save = torch.serialization.save = observer.watched(torch.save, "save")
     when_imported("torch._dynamo.trace_rules", _keep_from_compile)
@@ -71,7 +71,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
 
 def _keep_from_compile() -> None:
-    """Let torch.compile run the code in this folder as it is."""
+    """Exclude the code in this folder from `torch.compile`."""
     sys.modules["torch._dynamo.trace_rules"].add(__package__)
 
 
@@ -79,9 +79,9 @@ class _Observer:
     """The observations of one process.
 
     Args:
-        events: where they go.
+        events: the recorder of events.
         sites: finds the user's line.
-        simulated: whether devices are to be asked for as the program asks, since CUDA is played.
+        simulated: whether to record the devices that the simulated CUDA machine reports.
     """
 
     def __init__(self, events: Events, sites: Sites, simulated: bool) -> None:
@@ -92,20 +92,25 @@ class _Observer:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew: this is another process now."""
+        """Discard all observations, in a new process."""
         self._lines: dict[tuple[str, int, str], _Line] = {}
         self._state = _State()
         self._lock = threading.Lock()
         self._troubled = False
 
     def finish(self) -> None:
-        """Write down what is held back."""
+        """Record the remaining ranges."""
         for key, line in self._lines.items():
-            self._write(key, line.part())
+            self._write(key, line.pop_range())
         self._events.emit("ended")
 
     def watched(self, original: Callable[..., Any], what: str) -> Callable[..., Any]:
-        """A function that does what another does, and writes down what it is given first."""
+        """Wrap a function to record its first argument.
+
+        Args:
+            original: the function.
+            what: the kind of observation.
+        """
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -124,7 +129,7 @@ class _Observer:
         return call
 
     def _is_internal(self, name: str) -> bool:
-        """Whether the code of a file looks at tensors for ends of its own: torch's does, and ours."""
+        """Return whether a file is part of torch or devicefix, whose reads do not count."""
         if name not in self._internal:
             path = os.path.abspath(name)
             self._internal[name] = path.startswith((_OURS, _TORCH)) and not path.startswith(_TENSORBOARD)
@@ -138,7 +143,7 @@ class _Observer:
             with self._lock:
                 line = self._lines.setdefault(key, _Line())
                 self._write(key, line.add(value))
-        except Exception as error:  # the program must not suffer from being watched
+        except Exception as error:  # an error here must not reach the program
             if not self._troubled:
                 self._troubled = True
                 self._events.emit("trouble", where="observe", message=f"{type(error).__name__}: {error}")
@@ -156,11 +161,11 @@ class _Observer:
 
 
 class _State(threading.local):
-    busy = False  # whether this thread is inside a call that is watched
+    busy = False  # whether this thread is inside a watched call
 
 
 class _Line:
-    """What one line has seen."""
+    """The observations of one line."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -175,7 +180,7 @@ class _Line:
         self._devices: set[str] = set()
 
     def add(self, value: dict[str, Any]) -> dict[str, Any] | None:
-        """Count a value; what is to be written now, if anything."""
+        """Add a value, and return the fields to record now, if any."""
         values = value.get("tensors", {"": value})
         self._tensors += len(values)
         if self._count < FULL and self._tensors <= _TENSORS:
@@ -185,12 +190,12 @@ class _Line:
         if not self._until:
             self._until = self._next()
         self._count += 1
-        for path, each in values.items():
-            self._sum_up(path, each)
-        return self.part() if self._count == self._until else None
+        for path, summary in values.items():
+            self._sum_up(path, summary)
+        return self.pop_range() if self._count == self._until else None
 
     def _next(self) -> int:
-        """Where the next part ends: the parts grow, so that there are few of them."""
+        """Return where the next range ends. Ranges grow, so that there are few of them."""
         return self._count + max(self._count // 8, 1)
 
     def _sum_up(self, path: str, value: dict[str, Any]) -> None:
@@ -202,8 +207,8 @@ class _Line:
             self._sum += mean
             self._abs += abs(value.get("abs", mean))
 
-    def part(self) -> dict[str, Any] | None:
-        """The sum of what was not yet written, if there is something; the next part begins."""
+    def pop_range(self) -> dict[str, Any] | None:
+        """Return the fields of the current range, if it is not empty, and begin the next range."""
         count = self._count - self._since + 1
         if not count:
             return None
@@ -220,10 +225,10 @@ class _Line:
 
 
 def tensors(saved: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors inside of what is saved, each with its path; no code of the program's runs for it.
+    """Yield the tensors inside a saved object, with their paths, without running code of the program.
 
     Args:
-        saved: anything: dicts, lists, modules, optimizers and other objects are looked into.
+        saved: any object. Dicts, lists, modules, optimizers and other objects are searched.
     """
     yield from _walk("", saved, set(), 0)
 
@@ -246,13 +251,13 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         for number, key in enumerate(dict.keys(value)):  # optimizers have parameters as keys
             yield str(key) if isinstance(key, (str, int)) else f"[{number}]", dict.get(value, key)
     elif isinstance(value, (list, tuple, deque)):
-        yield from ((str(i), each) for i, each in enumerate(value) if not isinstance(each, _ATOMS))
+        yield from ((str(i), item) for i, item in enumerate(value) if not isinstance(item, _ATOMS))
     elif not isinstance(value, _ATOMS):
         yield from _fields(value)
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """The attributes that an object itself holds."""
+    """Yield the attributes that are stored in an object."""
     with suppress(AttributeError):
         yield from object.__getattribute__(value, "__dict__").items()
     for kind in type(value).__mro__:

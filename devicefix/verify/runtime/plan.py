@@ -1,4 +1,4 @@
-"""What one run of a program is to be: written by `devicefix verify`, read by every process of the program."""
+"""The plan of a run, which `devicefix verify` writes and every process of the program reads."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-VARIABLE = "DEVICEFIX_PLAN"  # the environment variable that leads a process to its plan
+VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run of the program.
+    """The plan of one run.
 
     Attributes:
-        folder: where the run's events go; a folder of its own.
-        roots: the folders whose modules are the user's own, as real paths.
-        machine: "cpu" (CUDA is hidden), "simulated" (CUDA is played) or "cuda" (a real GPU, nothing hidden).
-        rewritten: for each module that runs in another form than it stands in the file, by its real
-            path: the path of the source to run.
-        fixes: for each of these, the lines of the user's file that fixes have changed.
-        steps: the number of optimizer steps after which to stop, None for no limit.
-        keep_going: whether requests for CUDA are answered with the CPU.
-        copies: whether to watch memory that CUDA would have copied.
-        observe: whether to write down what the program sees of its tensors.
-        seed: what to seed the random generators with as they are imported, None to leave them alone.
+        folder: the folder for the run's events.
+        roots: the folders that hold the user's own modules, as real paths.
+        machine: "cpu" (CUDA is hidden), "simulated" (the simulated CUDA machine) or "cuda" (a real GPU).
+        rewritten: the path of the source to run instead of each rewritten module, by the module's real path.
+        fixes: the lines with fixes in each of these modules, in the user's file.
+        steps: the number of optimizer steps to stop after, or None.
+        keep_going: whether to answer requests for CUDA with the CPU.
+        copies: whether to look for copy hazards.
+        observe: whether to record the tensor values that the program reads.
+        seed: the seed for the random generators, or None to leave them alone.
     """
 
     folder: str
@@ -40,18 +39,18 @@ class Plan:
     seed: int | None = None
 
     def store(self) -> str:
-        """Write the plan into its folder; the path is what VARIABLE is to hold."""
+        """Write the plan into its folder, and return the path for VARIABLE."""
         path = Path(self.folder, "plan.json")
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         return str(path)
 
     @staticmethod
     def load(path: str) -> Plan:
-        """Read what `store` has written."""
+        """Read a plan that `store` has written."""
         values = json.loads(Path(path).read_text(encoding="utf-8"))
         return Plan(**{**values, "roots": tuple(values["roots"])})
 
     @property
     def events(self) -> str:
-        """The file that the run's events go to."""
+        """The path of the file with the run's events."""
         return os.path.join(self.folder, "events.jsonl")

@@ -1,4 +1,4 @@
-"""Requests for CUDA on a machine without it: each is written down, also if the program catches the error."""
+"""Requests for CUDA on a machine without it. Each is recorded, even if the program catches the error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.site import Sites
 
-# What PyTorch says where there is no CUDA: builds without it, and builds with it that find no GPU.
+# The errors of PyTorch without CUDA: in builds without it, and in builds with it that find no GPU.
 _NO_CUDA = re.compile(
     r"not compiled with CUDA|CUDA enabled|No CUDA GPUs|NVIDIA driver|on a CUDA device|without ATen_cuda"
     r"|not linked with support for cuda|accelerator device when none|pin memory|NCCL|CUDA error"
@@ -25,51 +25,51 @@ Answer = Callable[..., Any]
 
 
 class Requests:
-    """Writes requests for CUDA down, and answers them where it is told how.
+    """The recorder of requests for CUDA, which can also answer them.
 
     Args:
-        events: where to write.
-        sites: tells the line that made a request.
-        answer: what a call gives whose request is to be answered: takes the call's name and its
-            arguments. None lets the error through.
+        events: the recorder of events.
+        sites: finds the line that makes a request.
+        answer: returns the answer to a request, given the name of the call and its arguments; None to let the
+            error through.
     """
 
     def __init__(self, events: Events, sites: Sites, answer: Answer | None = None) -> None:
         self._events = events
         self._sites = sites
         self._answer = answer
-        self._told: BaseException | None = None
+        self._recorded: BaseException | None = None
         self._initialize: Function = torch.cuda._lazy_init
 
     def note(self, call: str, depth: int = 1) -> None:
-        """Write one request down.
+        """Record a request.
 
         Args:
-            call: what was called.
+            call: the name of the call.
             depth: how many frames up the search for the user's line begins.
         """
         file, line, library = self._sites.current(depth + 1)
         self._events.emit("request", file=file, line=line, library=library, call=call)
 
     def watched(self, call: str, function: Function, errors: re.Pattern[str] | None = None) -> Function:
-        """A function of torch that tells of each call that fails for want of CUDA.
+        """Wrap a function of torch so that calls that fail without CUDA are recorded.
 
         Args:
-            call: what to call it.
+            call: the name of the call in the record.
             function: the function.
-            errors: which errors say so; None for a function that fails for nothing else.
+            errors: the messages of errors that mean that there is no CUDA; None if every error does.
         """
 
         @functools.wraps(function)
         def watching(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True  # not to be seen in pytest's tracebacks
+            __tracebackhide__ = True  # hides the frame in pytest's tracebacks
             try:
                 return function(*args, **kwargs)
             except Exception as problem:
                 if errors is not None and not errors.search(str(problem)):
                     raise
-                if problem is not self._told:
-                    self._told = problem
+                if problem is not self._recorded:
+                    self._recorded = problem
                     self.note(call)
                 if self._answer is None:
                     raise
@@ -78,17 +78,17 @@ class Requests:
         return watching
 
     def refuse(self) -> Any:
-        """What torch calls before it does anything with CUDA (torch.cuda._lazy_init)."""
+        """Record a request, and raise torch's error: the replacement of `torch.cuda._lazy_init`."""
         __tracebackhide__ = True
         try:
             return self._initialize()
         except Exception as problem:
-            self._told = problem
+            self._recorded = problem
             self.note(_called_by_user(sys._getframe(1), self._sites))
             raise
 
     def install(self) -> None:
-        """Watch every way into CUDA that torch has."""
+        """Watch every function of torch that needs CUDA."""
         hide()
         torch.cuda._lazy_init = self.refuse
         for module in _cuda_modules():
@@ -135,7 +135,7 @@ class Requests:
 
 
 class _TensorType:
-    """torch.cuda.FloatTensor and its kin, whose calls are watched."""
+    """A tensor type such as `torch.cuda.FloatTensor`, whose calls are watched."""
 
     def __init__(self, real: Any, call: Function) -> None:
         self.real = real
@@ -155,7 +155,7 @@ class _TensorType:
 
 
 def _plain_types(function: Function) -> Function:
-    """A function of torch that takes the watched tensor types for the ones they stand for."""
+    """Wrap a function of torch so that it accepts watched tensor types as arguments."""
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
@@ -172,7 +172,7 @@ def _real(value: Any) -> Any:
 
 
 def hide() -> None:
-    """Let a build for CUDA find no GPU, whatever the program sets CUDA_VISIBLE_DEVICES to."""
+    """Hide all GPUs from a build with CUDA, whatever the program sets CUDA_VISIBLE_DEVICES to."""
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return
     torch.cuda.is_available = lambda: False
@@ -187,14 +187,14 @@ def _cuda_modules() -> Iterator[ModuleType]:
 
 
 def _called_by_user(frame: FrameType | None, sites: Sites) -> str:
-    """The function of torch that the user's line has called, as far as it is written in Python."""
+    """Return the name of the Python function of torch that the user's line called."""
     last = None
     while frame is not None and not sites.is_project(frame.f_code.co_filename):
         last, frame = frame, frame.f_back
     if last is None:
         return "a CUDA device"
     if last.f_code.co_filename == __file__:
-        return str(last.f_locals.get("call", ""))  # a watched function
+        return str(last.f_locals.get("call", ""))  # in a watched function
     name = f"{getattr(last.f_code, 'co_qualname', last.f_code.co_name)}()"
     module = last.f_globals.get("__name__", "")
     return f"{module}.{name}" if module.startswith("torch.cuda") else name

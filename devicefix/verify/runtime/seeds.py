@@ -1,4 +1,4 @@
-"""The same random numbers in every run."""
+"""Seeds, so that every run draws the same random numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from devicefix.verify.runtime.plan import Plan
 
 
 def install(plan: Plan) -> None:
-    """Seed the generators of Python at once, of torch and NumPy as they are imported.
+    """Seed the generator of Python now, and those of torch and NumPy on import.
 
-    To be called after what else waits for torch, so that the simulated machine's generators are there.
+    Call this after everything else that waits for torch, so that the generators of the simulated CUDA machine
+    exist.
 
     Args:
-        plan: the run; without a seed nothing is done.
+        plan: the plan of the run. Without a seed this does nothing.
     """
     seed = plan.seed
     if seed is None:

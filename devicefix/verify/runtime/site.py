@@ -1,4 +1,4 @@
-"""Which line of the user's program is running."""
+"""The line of the user's program that is running."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Site(NamedTuple):
     """A line of the user's program.
 
     Attributes:
-        file: the path of the module, as it stands in its code objects.
-        line: from 1; in a module that was rewritten, the line in the user's file.
-        library: where the line has called a library (other than torch) that did the thing: its name.
+        file: the path of the module, as in its code objects.
+        line: the line number in the user's file, from 1.
+        library: the name of the library (other than torch) through which the line acts, or None.
     """
 
     file: str
@@ -26,7 +26,7 @@ class Site(NamedTuple):
 
 
 class Sites:
-    """Finds the user's frames among all.
+    """Finds the user's frames on the stack.
 
     Args:
         roots: the folders that hold the user's own modules, as real paths.
@@ -37,10 +37,10 @@ class Sites:
         self._kinds: dict[str, str | None] = {}
 
     def current(self, depth: int = 1) -> Site:
-        """The nearest line of the user's own; of whatever called torch where there is none.
+        """Return the nearest line of the user's program, or else of the library that called torch.
 
         Args:
-            depth: how many frames up to begin: 1 is the caller.
+            depth: how many frames up to begin; 1 is the caller.
         """
         frame: FrameType | None = sys._getframe(depth)
         first: tuple[str, int] | None = None
@@ -56,16 +56,16 @@ class Sites:
         return Site(*first, library) if first else Site("<unknown>", 0)
 
     def is_project(self, name: str) -> bool:
-        """Whether a code object's file name is that of one of the user's own modules."""
+        """Return whether the file name of a code object is that of one of the user's modules."""
         return (self._kinds[name] if name in self._kinds else self._kind(name)) == ""
 
     def _kind(self, name: str) -> str | None:
-        """Empty for the user's own, None for torch, Python and devicefix, else a library's name."""
+        """Return "" for the user's files, None for torch, Python and devicefix, else the library's name."""
         kind = self._kinds[name] = self._judge(name)
         return kind
 
     def _judge(self, name: str) -> str | None:
-        if name in ("<string>", "<stdin>"):  # `python -c`, or code that the program makes
+        if name in ("<string>", "<stdin>"):  # `python -c`, or code that the program creates
             return ""
         if name.startswith(("<", _OURS)):
             return None
@@ -77,9 +77,7 @@ class Sites:
         if path.startswith(self._roots):
             return ""
         parts = path.split(os.sep)
-        if (
-            "torch" in parts[-6:] and f"{os.sep}torch{os.sep}" in path
-        ):  # a build of torch that is no installed package
+        if "torch" in parts[-6:-1]:  # a build of torch that is not an installed package
             return None
         return None if path.startswith(_standard()) else os.path.basename(path).removesuffix(".py")
 

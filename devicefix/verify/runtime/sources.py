@@ -1,4 +1,4 @@
-"""Tools that read a module's source themselves, and must read what runs: pytest, and torch.jit."""
+"""Hooks into pytest and `torch.jit`, which read sources themselves and need the rewritten ones."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from devicefix.verify.runtime.modules import Modules
 
 
 def install(modules: Modules) -> None:
-    """Let them read the rewritten source.
+    """Make pytest and `torch.jit` read the rewritten sources.
 
     Args:
-        modules: knows it.
+        modules: the modules with their sources.
     """
     when_imported("_pytest.assertion.rewrite", lambda: _pytest(modules))
     when_imported("torch._sources", lambda: _torchscript(modules))
 
 
 def _pytest(modules: Modules) -> None:
-    """pytest compiles test modules itself, for their assertions, and keeps the result beside them."""
+    """Patch the assertion rewriting of pytest, which compiles test modules itself and caches the result."""
     rewrite: Any = sys.modules["_pytest.assertion.rewrite"]
     compiled, cached = rewrite._rewrite_test, rewrite._read_pyc
 
@@ -44,7 +44,7 @@ def _pytest(modules: Modules) -> None:
 
 
 def _torchscript(modules: Modules) -> None:
-    """TorchScript compiles a function from its source, which `inspect` finds in the user's file."""
+    """Patch TorchScript, which compiles a function from the source that `inspect` finds."""
     sources: Any = sys.modules["torch._sources"]
     read = sources.get_source_lines_and_file
 
@@ -61,7 +61,7 @@ def _torchscript(modules: Modules) -> None:
 
 
 def _definition(new: list[str], origins: list[int], first: int) -> list[str] | None:
-    """The lines of what is defined at a line of the user's file, as they were rewritten."""
+    """Return the rewritten lines of the definition at a line of the user's file, or None."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     for node in ast.walk(ast.parse("".join(new))):
         if isinstance(node, kinds):

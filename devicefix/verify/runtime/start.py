@@ -1,4 +1,4 @@
-"""The first thing that happens in each process of a run."""
+"""Set-up of each process of a run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from devicefix.verify.runtime.site import Sites
 
 
 def begin() -> None:
-    """Put this process under its plan, if it has one."""
+    """Set this process up as its plan says, if it has a plan."""
     path = os.environ.get(VARIABLE)
     if not path:
         return
     try:
         plan = Plan.load(path)
-    except OSError:  # the run is over: this process has outlived it
+    except OSError:  # the run is over, and this process outlived it
         return
     events = Events(plan.events)
     sites = Sites(plan.roots)
@@ -33,7 +33,7 @@ def begin() -> None:
 
 
 def _with_torch(plan: Plan, events: Events, sites: Sites) -> None:
-    """Watch torch, which has just been imported. What fails of it must not fail the program."""
+    """Watch torch after its import. A watch that fails must not end the program."""
     import torch
 
     events.emit("torch", version=torch.__version__)

@@ -1,4 +1,4 @@
-"""Counts optimizer steps, and ends the program after as many as were asked for."""
+"""Optimizer steps: their count, and the limit that ends the program."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from devicefix.verify.runtime.events import Events
 
 
 class StepsReached(SystemExit):
-    """Ends the program: it has taken as many optimizer steps as were asked for."""
+    """The exit of the program after the limit on optimizer steps."""
 
 
 def install(limit: int | None, events: Events) -> None:
-    """Write down every optimizer step that this process takes.
+    """Record every optimizer step of this process.
 
     Args:
-        limit: the number of steps after which the process ends with status 0, None for no end.
-        events: where to write.
+        limit: the number of steps after which the process ends with status 0, or None.
+        events: the recorder of events.
     """
     taken = 0
 
     def step(*_: Any) -> None:
         nonlocal taken
         taken += 1
-        if limit is not None and taken > limit:  # the program has caught the exception, and goes on
+        if limit is not None and taken > limit:  # the program caught the exception
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)

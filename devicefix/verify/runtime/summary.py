@@ -1,7 +1,7 @@
-"""What a tensor holds, in short: enough to tell whether another holds the same, also within a tolerance.
+"""Summaries of tensors, which can be compared exactly or within a tolerance.
 
-Reading a tensor must not be seen: nothing here is recorded by autograd, reaches a mode, draws a random
-number, or starts the threads of OpenMP, which hang in a process forked from one that had used them.
+Reading a tensor must have no side effects: nothing here is recorded by autograd, reaches a mode, draws a
+random number, or starts the threads of OpenMP, which hang in the fork of a process that has used them.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import Any
 
 import torch
 
-_BLOCK = 1 << 14  # elements; torch works on that few in the calling thread alone
+_BLOCK = 1 << 14  # elements; for so few torch uses the calling thread only
 _SAMPLES = 8
 
-# As they are under whatever watches them, or plays another device.
+# The functions of torch itself, without the watches and the simulated CUDA machine.
 _BASE: Any = torch._C.TensorBase
 _item, _to, _cpu = _BASE.item, _BASE.to, _BASE.cpu
 _device = _BASE.device.__get__
-_is_wrapped = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+_is_wrapped = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", lambda _: False)
 
 
 def summarize(tensor: torch.Tensor, device: str | None = None) -> dict[str, Any]:
-    """What a tensor holds, as JSON.
+    """Summarize a tensor as JSON.
 
     Args:
         tensor: any tensor.
-        device: its device as the program sees it; None for its real one.
+        device: the device that the program sees; None for the real one.
 
     Returns:
-        `dtype`, `shape` and `device`; for one element `item`; for more the `digest` of the bytes, a `sample`
-        of the elements, and of those that are finite `mean` and `abs` (the mean of the absolute values), with
-        `nonfinite` (how many are not) where there are any. Complex numbers count as two elements.
+        `dtype`, `shape` and `device`; for a single element `item`; for more, the `digest` of the bytes, a
+        `sample` of the elements, and the `mean` and `abs` (the mean of the absolute values) of the finite
+        ones, with `nonfinite` (the number of others) if there are any. A complex number counts as two.
     """
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         summary: dict[str, Any] = {
@@ -64,7 +64,7 @@ def _is_readable(tensor: torch.Tensor) -> bool:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a tensor of any layout, on the CPU."""
+    """Return the values of a tensor of any layout, on the CPU."""
     if tensor.layout is torch.sparse_coo:
         tensor = tensor._values()
     elif tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
@@ -100,7 +100,7 @@ def _statistics(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _blocks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The elements in order, in contiguous pieces, without a copy of the whole."""
+    """Yield the elements in order, in contiguous blocks, without copying the whole tensor."""
     if tensor.numel() <= _BLOCK:
         tensor = tensor.resolve_conj().resolve_neg().contiguous()
         yield (torch.view_as_real(tensor) if tensor.is_complex() else tensor).view(-1)

@@ -1,4 +1,4 @@
-"""Python imports this as it starts, where its folder is on PYTHONPATH: this reaches every process."""
+"""Start-up hook: Python imports this module in every process that has its folder on PYTHONPATH."""
 
 import importlib.machinery
 import importlib.util
@@ -9,7 +9,7 @@ import sys
 def _begin() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     package = os.path.abspath(os.path.join(here, os.pardir, os.pardir, os.pardir))
-    if "devicefix" not in sys.modules:  # this Python need not have devicefix installed
+    if "devicefix" not in sys.modules:  # this Python may not have devicefix installed
         init = os.path.join(package, "__init__.py")
         spec = importlib.util.spec_from_file_location("devicefix", init, submodule_search_locations=[package])
         assert spec is not None and spec.loader is not None
@@ -22,7 +22,7 @@ def _begin() -> None:
 
 
 def _next() -> None:
-    """Run the sitecustomize that this one hides."""
+    """Run the `sitecustomize` module that this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))
     rest = [path for path in sys.path if os.path.abspath(path) != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)

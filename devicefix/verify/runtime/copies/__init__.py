@@ -1,8 +1,8 @@
-"""Copies that a CPU does not make: memory that CUDA would have copied, changed while both sides live.
+"""The watch for copy hazards: memory that CUDA would have copied, changed while both sides are in use.
 
-On CUDA `.cpu()`, `.cuda()` and `.to()` copy; on a CPU they return the tensor that they were given. Where the
-program then changes one side in place and reads the other, it computes something else than with CUDA, and
-nothing fails. `install` makes that show.
+On CUDA `.cpu()`, `.cuda()` and `.to()` copy; on a CPU they return the tensor itself. If the program then
+changes one side in place and reads the other, it computes other results than with CUDA, without an error.
+`install` reports these places.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
 
-def install(plan: Plan, events: Events, sites: Sites) -> None:
-    """Watch this process from now on, until it ends.
+def install(_: Plan, events: Events, sites: Sites) -> None:
+    """Watch this process until it ends.
 
-    Each hazard is emitted once as an event "copy", with `what` ("tensor", "numpy view", "numpy buffer" or
-    "parameter"), `moved` and `changed` (file and line, `changed` None where it is not known) and `move`. What
-    goes wrong in the watch itself is emitted as "trouble".
+    Each hazard is recorded once as an event "copy", with `what` ("tensor", "numpy view", "numpy buffer" or
+    "parameter"), `moved` and `changed` (file and line; `changed` is None if unknown) and `move`. An error in
+    the watch itself is recorded as "trouble".
 
     Args:
-        plan: the run.
-        events: where to write what is found.
-        sites: what tells the program's own lines.
+        events: the recorder of events.
+        sites: finds the program's own lines.
     """
     run_eagerly()
     watch = Watch(events, sites)
@@ -43,7 +42,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
 
 def _hook_what_modes_do_not_see(watch: Watch) -> None:
-    """`torch.from_numpy`, parameters and custom autograd functions pass by a TorchFunctionMode."""
+    """Patch `torch.from_numpy`, parameters and custom autograd functions, which a mode misses."""
     from_numpy, new, register = (
         torch.from_numpy,
         torch.nn.Parameter.__new__,
@@ -75,7 +74,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
 
 
 def _keep_fast_paths() -> None:
-    """Let transformer layers compute as they do without a mode: they ask for subclasses, and get a yes."""
+    """Keep the fast paths of transformer layers, which they leave if a mode is active."""
     disabled = torch._C._disabled_torch_function_impl
 
     def has_torch_function(arguments: Any) -> bool:
@@ -90,12 +89,12 @@ def _keep_fast_paths() -> None:
 
 def _check_at_end(watch: Watch) -> None:
     ledger = watch.ledger
-    at_end(lambda: ledger.guarded(ledger.finish))
-    os.register_at_fork(after_in_child=ledger.clear)  # what is behind is the parent's to report
+    at_end(lambda: watch.guarded(ledger.finish))
+    os.register_at_fork(after_in_child=ledger.clear)  # the parent reports its hazards
 
 
 def _enter_in_threads(watch: Watch) -> None:
-    """A mode holds for one thread only."""
+    """Enter the watch in every new thread, since a mode applies to one thread only."""
     bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def watched_bootstrap(self: threading.Thread) -> None:

@@ -1,4 +1,4 @@
-"""What torch's functions do to memory, told by their names."""
+"""The effects of torch's functions on memory, by their names."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import torch
 
 
 class Kind(IntEnum):
-    """What a function does to the memory of its arguments. Up to LOOKS, only watched memory matters."""
+    """The effect of a function on the memory of its arguments. Up to LOOKS, only watched memory matters."""
 
-    ASKS = auto()  # for anything but the content
+    ASKS = auto()  # reads attributes, not the content
     READS = auto()
     WRITES = auto()  # reads and changes in place
     FILLS = auto()  # changes in place without reading
-    LOOKS = auto()  # at a tensor's form, and makes another of it
+    LOOKS = auto()  # creates a tensor of the same shape
     DETACHES = auto()
-    DEVICE = auto()  # asks for the device
+    DEVICE = auto()  # reads the device
     MOVES = auto()
     EXPORTS = auto()  # to NumPy
-    ALTERS = auto()  # changes the tensor, not its content
+    ALTERS = auto()  # changes the attributes, not the content
 
 
 def _words(text: str) -> list[str]:
@@ -59,14 +59,22 @@ _OPERATORS = frozenset(
 )
 _MOVES = ("to", "cpu", "cuda", "type", "as_tensor", "asarray")
 _MADE_OF = (torch.as_tensor, torch.asarray)
+_BY_NAME = {
+    "device": Kind.DEVICE,
+    "detach": Kind.DETACHES,
+    "data": Kind.DETACHES,
+    "numpy": Kind.EXPORTS,
+    "__array__": Kind.EXPORTS,
+    "grad": Kind.LOOKS,
+}
 _kinds: dict[Any, Kind] = {}
 
 
 def kind_of(function: Callable[..., Any]) -> Kind:
-    """What a function does to memory.
+    """Return the kind of a function.
 
     Args:
-        function: as a TorchFunctionMode is given it.
+        function: the function, as a TorchFunctionMode receives it.
     """
     try:
         known = _kinds.get(function)
@@ -74,13 +82,13 @@ def kind_of(function: Callable[..., Any]) -> Kind:
         return _judge(function)
     if known is None:
         known = _judge(function)
-        if len(_kinds) < 10_000:  # programs may hand over functions that they make as they run
+        if len(_kinds) < 10_000:  # a program may create functions without end
             _kinds[function] = known
     return known
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """A function's name; of what reads or sets an attribute, the attribute's."""
+    """Return the name of a function, or of the attribute that it reads or sets."""
     name = getattr(function, "__name__", "")
     if name in ("__get__", "__set__", "__delete__"):
         return str(getattr(getattr(function, "__self__", None), "__name__", ""))
@@ -90,13 +98,13 @@ def name_of(function: Callable[..., Any]) -> str:
 def targets_of(
     kind: Kind, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments that a call changes in place, as far as their versions need not tell.
+    """Return the arguments that a call changes in place, even if their version counters do not change.
 
     Args:
-        kind: the function's kind.
+        kind: the kind of the function.
         function: the function.
-        args: its arguments.
-        kwargs: those by name.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
     """
     out = kwargs.get("out")
     if kind in (Kind.WRITES, Kind.FILLS):
@@ -104,7 +112,7 @@ def targets_of(
     if name_of(function) in ("batch_norm", "instance_norm"):
         by_name = kwargs.get("training", kwargs.get("use_input_stats"))
         if by_name or (len(args) > 5 and args[5]):
-            # Statistics change without a new version. Python's functions take them first, those of C++ last.
+            # Statistics change without a new version. Functions in Python take them first, those in C++ last.
             return (out, *(args[1:3] if isinstance(function, FunctionType) else args[3:5]))
     return (out,)
 
@@ -113,21 +121,22 @@ def _judge(function: Callable[..., Any]) -> Kind:
     name = name_of(function)
     if getattr(function, "__name__", "") in ("__set__", "__delete__"):
         return Kind.ALTERS if name in _ALTERS else Kind.ASKS
-    if name == "device":
-        return Kind.DEVICE
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     if name in _ASKS or (name.startswith("is_") and name != "is_set_to") or not name:
         return Kind.ASKS
     if name in _MOVES and (function in _MADE_OF or function is getattr(torch.Tensor, name, None)):
         return Kind.MOVES
-    if name in ("detach", "data"):
-        return Kind.DETACHES
-    if name in ("numpy", "__array__"):
-        return Kind.EXPORTS
+    return _kind_of_name(name)
+
+
+def _kind_of_name(name: str) -> Kind:
+    """Return the kind of a function that follows torch's naming conventions."""
     if name in _ALTERS and name.endswith("_"):
         return Kind.ALTERS
     if name in _FILLS:
         return Kind.FILLS
-    if name == "grad" or name.startswith("new_") or name.endswith("_like"):
+    if name.startswith("new_") or name.endswith("_like"):
         return Kind.LOOKS
     in_place = name in _OPERATORS or (name.endswith("_") and not name.endswith("__"))
     return Kind.WRITES if in_place else Kind.READS

@@ -1,4 +1,4 @@
-"""Which device a line means: a CPU run has but one, so only the source can tell what it stands for."""
+"""The device that a line means. A run on a CPU has only one device, so the source decides."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from types import CodeType
 
 HOST = "host"
 ACCELERATOR = "accelerator"
-SAME = "same"  # the device of the tensor that was asked for it last
+SAME = "same"  # the device of the tensor whose `device` was read last
 
-Span = tuple[int | None, int | None, int | None, int | None]  # lines and columns, as `co_positions` has them
+Span = tuple[int | None, int | None, int | None, int | None]  # lines and columns, as in `co_positions`
 
 _FUNCTIONS = ("to", "to_empty", "as_tensor", "asarray", "load")
 
 
 class Module:
-    """What one file's source says of devices.
+    """The devices in the source of one file.
 
     Args:
-        file: the path of the file, which `linecache` reads: in a rewritten module, the user's own source.
+        file: the path of the file, which `linecache` reads; for a rewritten module, the user's own source.
     """
 
     def __init__(self, file: str) -> None:
@@ -43,15 +43,14 @@ class Module:
                     self._values[ast.unparse(target)].append(node.value)
 
     def at(self, line: int, span: Span | None) -> str | None:
-        """What the call means that stands in a line.
+        """Return the device that the call at a line means.
 
         Args:
-            line: the line, from 1.
-            span: where the call begins and ends, None where that is not known. In a rewritten module it need
-                not be right.
+            line: the line number, from 1.
+            span: the position of the call, or None if it is unknown. It may be wrong in a rewritten module.
 
         Returns:
-            HOST, ACCELERATOR or SAME; None where the line names no device, or several kinds.
+            HOST, ACCELERATOR or SAME; None if the line names no device, or several.
         """
         calls = self._calls.get(line, [])
         exact = [
@@ -101,15 +100,15 @@ def _module(file: str) -> Module:
 
 @lru_cache(maxsize=4096)
 def meant(code: CodeType, line: int, instruction: int) -> str | None:
-    """What a call means by its device.
+    """Return the device that a call means.
 
     Args:
-        code: the code that calls.
+        code: the code object of the caller.
         line: the line of the call.
-        instruction: the offset of the instruction that calls.
+        instruction: the offset of the call instruction.
 
     Returns:
-        HOST, ACCELERATOR or SAME, None where the source does not tell.
+        HOST, ACCELERATOR or SAME; None if the source names no device, or several.
     """
     span = None
     if sys.version_info >= (3, 11):

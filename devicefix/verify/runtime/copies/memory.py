@@ -1,4 +1,4 @@
-"""Memory that is one on a CPU and would be several copies with CUDA, and which of them is behind by now."""
+"""Memory that is shared on a CPU but would have several replicas with CUDA."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from devicefix.verify.runtime.site import Site
 
 _clock = itertools.count()
-_WHOLE = 1 << 22  # bytes up to which all of a buffer is digested
+_WHOLE = 1 << 22  # bytes: a larger buffer is digested in parts
 _CHUNKS, _CHUNK = 256, 4096
-_EXACT = 1 << 24  # elements up to which two patterns of strides are compared one by one
+_EXACT = 1 << 24  # elements: larger patterns of strides are not compared one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A call that copies with CUDA: its line, and how it is called there."""
+    """A call that copies with CUDA: its line and its text."""
 
     site: Site
     text: str
@@ -32,7 +32,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The elements of a storage that a tensor shows."""
+    """The elements of a storage that a tensor shows.
+
+    Attributes:
+        size: the size of the tensor.
+        stride: its strides, in elements.
+        offset: its offset in the storage, in elements.
+        dtype: its dtype.
+        width: the size of an element in bytes.
+        low: the first byte.
+        high: the byte after the last.
+    """
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -44,7 +54,7 @@ class Region:
 
     @staticmethod
     def of(tensor: torch.Tensor) -> Region:
-        """The elements that a tensor shows; `low` and `high` are bytes."""
+        """Return the region that a tensor shows."""
         size, stride = tuple(tensor.size()), tuple(tensor.stride())
         offset = int(tensor.storage_offset())
         span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if 0 not in size else 0
@@ -52,7 +62,7 @@ class Region:
         return Region(size, stride, offset, tensor.dtype, width, offset * width, (offset + span) * width)
 
     def overlaps(self, other: Region) -> bool:
-        """Whether the two have an element in common."""
+        """Return whether the two regions have an element in common."""
         if self.low >= other.high or other.low >= self.high:
             return False
         if (self._dense() and other._dense()) or self.dtype != other.dtype:
@@ -66,11 +76,11 @@ class Region:
         return bool(mask.as_strided(other.size, other.stride, other.offset - start).any())
 
     def covers(self, other: Region) -> bool:
-        """Whether the other's elements are all among these, as far as that is easy to tell."""
+        """Return whether this region certainly contains the other."""
         return self == other or (self._dense() and self.low <= other.low and self.high >= other.high)
 
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The elements, given another tensor of the same storage and dtype."""
+        """Return the elements as a view of another tensor of the same storage and dtype."""
         return tensor.detach().as_strided(self.size, self.stride, self.offset)
 
     def _dense(self) -> bool:
@@ -81,24 +91,25 @@ class Region:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
-    """One of the copies: what one side of a move holds.
+class Replica:
+    """One of the copies that CUDA would have of some memory.
 
     Attributes:
         side: HOST or ACCELERATOR.
-        region: its elements, None for all of them.
-        move: what made it, None for the one that was first.
-        parent: what it was made from.
-        handles: how many tensors are known to show it.
-        exported: whether NumPy has it, whose reads and writes are not seen.
-        digest: of its content, where NumPy may write; None where it is to be taken anew.
-        behind: what changed in another copy, and so in this one too.
+        region: its elements, or None for all of the memory.
+        move: the call that created it, or None for the first replica.
+        parent: the replica that it was copied from.
+        handles: the number of known tensors that show it.
+        exported: whether NumPy shares it, whose reads and writes are not seen.
+        digest: the digest of its content if NumPy may write to it; None if it is out of date.
+        behind: the changes to other replicas, which with CUDA would not affect this one.
+        made: the time of its creation, on the watch's clock.
     """
 
     side: str
     region: Region | None
     move: Move | None = None
-    parent: Place | None = None
+    parent: Replica | None = None
     handles: int = 0
     exported: bool = False
     digest: int | None = None
@@ -108,33 +119,33 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change in place.
+    """A change in replica.
 
     Attributes:
-        site: its line, None where that is not known.
-        place: the copy that it was meant for.
-        region: the elements, None for all.
-        numpy: whether NumPy has made it.
-        when: tells what was before and after it.
+        site: its line, or None if it is unknown.
+        replica: the replica that the program changes.
+        region: the changed elements, or None for all.
+        numpy: whether NumPy made the change.
+        when: the time of the change, on the watch's clock.
     """
 
     site: Site | None
-    place: Place
+    replica: Replica
     region: Region | None
     numpy: bool = False
     when: int = field(default_factory=_clock.__next__)
 
     def covers(self, region: Region) -> bool:
-        """Whether it has changed all of some elements."""
+        """Return whether it changes all elements of a region."""
         return self.region is None or self.region.covers(region)
 
 
 class Memory:
-    """The copies that share one storage here.
+    """The replicas that share one storage on the CPU.
 
     Args:
-        tensor: a tensor that shows it.
-        side: the side of the first of them.
+        tensor: a tensor of the storage.
+        side: the side of the first replica.
     """
 
     def __init__(self, tensor: torch.Tensor, side: str) -> None:
@@ -143,93 +154,96 @@ class Memory:
         before = _use_count(self.address)
         storage = tensor.untyped_storage()
         held = _use_count(self.address)
-        # NumPy's memory can't be resized, whichever of the two had it first; nor can what processes share.
+        # Memory that is shared with NumPy cannot be resized, nor can memory that processes share.
         exposed = not storage.resizable() and not tensor.is_shared()  # type: ignore[no-untyped-call]
         self._storage = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         del storage
-        # A storage's Python object holds the storage, and may stay with it.
+        # The Python object of a storage holds the storage, and may outlive this reference.
         self._objects = 1 if held == before else _use_count(self.address) - before
-        self.root = Place(side, None, exported=exposed)
-        self.others: list[Place] = []
+        self.root = Replica(side, None, exported=exposed)
+        self.others: list[Replica] = []
         self.moves: Counter[Site] = Counter()
         self.gone: dict[Site, int] = {}
 
     @property
     def exposed(self) -> bool:
-        """Whether NumPy may write to it."""
-        return self.root.exported or any(place.exported for place in self.others)
+        """Whether NumPy may write to the memory."""
+        return self.root.exported or any(replica.exported for replica in self.others)
 
     @property
     def over(self) -> bool:
-        """Whether nothing shows it any more."""
+        """Whether the storage is gone."""
         return bool(self._storage.expired())  # type: ignore[no-untyped-call]
 
-    def copy(self, side: str, region: Region, move: Move, parent: Place) -> Place:
-        """Add what a move has made."""
-        place = Place(side, region, move, parent)
-        self.others.append(place)
+    def copy(self, side: str, region: Region, move: Move, parent: Replica) -> Replica:
+        """Add the replica that a move creates."""
+        replica = Replica(side, region, move, parent)
+        self.others.append(replica)
         self.moves[move.site] += 1
-        return place
+        return replica
 
-    def remove(self, place: Place) -> None:
-        """Take a copy away that no tensor shows any more."""
-        self.others.remove(place)
-        assert place.move is not None
-        self.gone[place.move.site] = max(place.made, self.gone.get(place.move.site, 0))
+    def remove(self, replica: Replica) -> None:
+        """Remove a replica that no tensor shows any more."""
+        self.others.remove(replica)
+        assert replica.move is not None
+        self.gone[replica.move.site] = max(replica.made, self.gone.get(replica.move.site, 0))
 
-    def outlived(self, place: Place) -> bool:
-        """Whether a copy that is behind has seen a later one from its own line: no loop variable does."""
+    def outlived(self, replica: Replica) -> bool:
+        """Return whether a stale replica still exists when its line creates a newer one.
+
+        A loop variable does not: it drops the old replica first.
+        """
         return any(
-            other.move is not None and place.move is not None
-            and other.move.site == place.move.site and other.made > place.behind[0].when
+            other.move is not None and replica.move is not None
+            and other.move.site == replica.move.site and other.made > replica.behind[0].when
             for other in self.others
         )  # fmt: skip
 
-    def kept(self, place: Place) -> bool:
-        """Whether a copy that is behind, and now dies, was still of use when the memory was moved again."""
-        assert place.move is not None
-        since = place.behind[0].when
+    def kept(self, replica: Replica) -> bool:
+        """Return whether a dropped, stale replica still existed when the memory was moved again."""
+        assert replica.move is not None
+        since = replica.behind[0].when
         later = (other for other in self.others if other.made > since and other.move is not None)
-        return self.gone.get(place.move.site, 0) > since or any(
-            other.move is not None and other.move.site != place.move.site for other in later
+        return self.gone.get(replica.move.site, 0) > since or any(
+            other.move is not None and other.move.site != replica.move.site for other in later
         )
 
     def root_lives(self) -> bool:
-        """Whether anything but the known copies shows the storage, as long as one of them does."""
+        """Return whether the first replica is in use, given that another one is."""
         users = _use_count(self.address) - self._objects
-        return self.root.exported or users > sum(place.handles for place in self.others)
+        return self.root.exported or users > sum(replica.handles for replica in self.others)
 
 
-def between(behind: Place, changed: Place) -> Move | None:
-    """The move that would have kept a change from reaching the copy that is behind.
+def between(behind: Replica, changed: Replica) -> Move | None:
+    """Return the move that, with CUDA, separates a stale replica from the changed one.
 
     Args:
-        behind: the copy that is behind.
-        changed: the one that the change was meant for.
+        behind: the stale replica.
+        changed: the replica that the program changes.
     """
-    above = set(_line(changed))
+    above = set(_ancestry(changed))
     if behind in above:
-        path = list(_line(changed))
+        path = list(_ancestry(changed))
         return path[path.index(behind) - 1].move
     return behind.move
 
 
-def _line(place: Place) -> list[Place]:
-    found = [place]
+def _ancestry(replica: Replica) -> list[Replica]:
+    found = [replica]
     while found[-1].parent is not None:
         found.append(found[-1].parent)
     return found
 
 
 def digest(region: Region | None, tensor: torch.Tensor) -> int | None:
-    """A number that tells contents apart: of all bytes, of evenly spread pieces where there are very many.
+    """Return a digest of the content of a region: of all bytes, or of evenly spaced parts of a large region.
 
     Args:
-        region: the elements.
+        region: the region.
         tensor: a tensor of the same storage.
 
     Returns:
-        the number; None where it can't be had.
+        The digest, or None if the tensor has another dtype.
     """
     if region is None or tensor.dtype != region.dtype:
         return None
@@ -244,7 +258,7 @@ def digest(region: Region | None, tensor: torch.Tensor) -> int | None:
 
 
 def tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """The tensors among values, and in lists of them."""
+    """Yield the tensors among values, and in lists and tuples of them."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -253,21 +267,21 @@ def tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def version_of(tensor: torch.Tensor) -> int | None:
-    """How often a tensor has been changed in place, None where torch does not count that."""
+    """Return the number of changes in replica to a tensor, or None if torch does not count them."""
     return None if tensor.is_inference() else tensor._version
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """The address of a tensor's storage, which is what tensors of the same memory have in common."""
+    """Return the address of a tensor's storage, which identifies its memory."""
     return int(tensor.untyped_storage()._cdata)
 
 
-if hasattr(torch._C, "_storage_address"):  # saves making an object
+if hasattr(torch._C, "_storage_address"):  # faster, since it creates no object
     address_of = torch._C._storage_address
 
 
 def watchable(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has memory to watch: sparse ones have none, nor have those of `torch.vmap`."""
+    """Return whether a tensor has memory to watch, unlike sparse tensors and those of `torch.vmap`."""
     if tensor.layout is not torch.strided or tensor.device.type != "cpu" or not tensor.numel():
         return False
     try:
@@ -277,23 +291,23 @@ def watchable(tensor: torch.Tensor) -> bool:
 
 
 def _use_count(address: int) -> int:
-    """How many tensors and Python objects hold a storage."""
+    """Return how many tensors and Python objects hold a storage."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     return sys.maxsize if count is None else int(count(address))
 
 
 def owner_of(array: Any) -> Any:
-    """The array whose memory an array of NumPy shows."""
+    """Return the array that owns the memory of a NumPy array."""
     while type(array.base) is type(array):
         array = array.base
     return array
 
 
 def used_elsewhere(reference: weakref.ref[Any]) -> bool:
-    """Whether anything but the tensor that was made of it holds an array, or the array that it is a view of.
+    """Return whether the program still uses an array, or the array that it is a view of.
 
     Args:
-        reference: the array.
+        reference: the array from which a tensor was created.
     """
     array = reference()
     if array is None:
@@ -301,5 +315,5 @@ def used_elsewhere(reference: weakref.ref[Any]) -> bool:
     base = array.base
     while base is not None and type(base.base) is type(array):
         base = base.base
-    # The tensor's storage and this function's variable hold the array, and getrefcount its argument.
+    # The storage of the tensor, the local variable and the argument of getrefcount hold one reference each.
     return sys.getrefcount(array) > 3 or (type(base) is type(array) and sys.getrefcount(base) > 3)

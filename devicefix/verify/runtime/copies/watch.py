@@ -1,4 +1,4 @@
-"""The watch: sees every call of torch, and tells the ledger what the call means."""
+"""The watch: a mode that sees every call of torch, and updates the ledger."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -14,7 +14,7 @@ from torch.utils import _device
 
 from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, targets_of
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
-from devicefix.verify.runtime.copies.ledger import Ledger, Tag
+from devicefix.verify.runtime.copies.ledger import Ledger
 from devicefix.verify.runtime.copies.memory import (
     Memory,
     Move,
@@ -24,6 +24,7 @@ from devicefix.verify.runtime.copies.memory import (
     version_of,
     watchable,
 )
+from devicefix.verify.runtime.copies.tags import Tag
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.site import Sites
 
@@ -33,20 +34,30 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
-Touched = list[tuple[torch.Tensor, Memory, "int | None"]]
+Touched = list[tuple[torch.Tensor, Memory, "int | None"]]  # tensors, their memory and version
+
+
+class Call(NamedTuple):
+    """A call of a function of torch."""
+
+    kind: Kind
+    func: Callable[..., Any]
+    args: Arguments
+    kwargs: Options
 
 
 class Watch(TorchFunctionMode):
-    """Follows tensors from the moves that CUDA makes by copying, and tells when that makes a difference.
+    """The mode that follows the tensors that CUDA would have copied.
 
     Args:
-        events: where to write what is found.
-        sites: what tells the program's own lines.
+        events: the recorder of events.
+        sites: finds the program's own lines.
     """
 
     def __init__(self, events: Events, sites: Sites) -> None:
         super().__init__()
         self.ledger = Ledger(events, sites)
+        self.guarded = self.ledger.reports.guarded
         self._tags = self.ledger.tags
         self._memories = self.ledger.memories
         self._forget = self.ledger.forget
@@ -58,8 +69,8 @@ class Watch(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Arguments = (), kwargs: Options | None = None
     ) -> Any:
-        """Let a call through, and see what it does. The mode is off meanwhile."""
-        __tracebackhide__ = True  # not to be seen in pytest's tracebacks
+        """Run a call, and record its effect on memory. The mode is off meanwhile."""
+        __tracebackhide__ = True  # hides the frame in pytest's tracebacks
         kind = kind_of(func)
         if kind is Kind.ASKS:
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -67,53 +78,50 @@ class Watch(TorchFunctionMode):
             kwargs = {}
         simple = kind <= Kind.LOOKS or (kind is Kind.DETACHES and self._pending is None)
         values = (*args, *kwargs.values()) if kwargs else args
-        if (
-            not simple
-            or "device" in kwargs
-            or (self._memories and self.ledger.guarded(self._touches, values))
-        ):
-            return self._seen(kind, func, args, kwargs)
+        if not simple or "device" in kwargs or (self._memories and self.guarded(self._touches, values)):
+            return self._watched(Call(kind, func, args, kwargs))
         result = func(*args, **kwargs)
         tags = self._tags
         for value in args:
             if id(value) in tags or (type(value) in (list, tuple) and value and id(value[0]) in tags):
                 if type(result) is not torch.Tensor:
-                    self.ledger.guarded(self._tag_all, result)
-                elif id(result) not in tags:  # as `Ledger.set_side` does, for most of all calls come here
+                    self.guarded(self._tag_all, result)
+                elif id(result) not in tags:  # inlined from `Ledger.set_side`: most calls come here
                     tag = Tag(result, self._forget)
                     tag.handle = None
                     key = tag.key = id(result)
                     tags[key] = tag
                 return result
         if kwargs or _device.CURRENT_DEVICE is not None:
-            self.ledger.guarded(self._tag_results, args, kwargs, result)
+            self.guarded(self._tag_results, args, kwargs, result)
         return result
 
-    # What passes by the mode
+    # Calls that the mode misses
 
     def applied(self, func: Callable[..., Any], args: Arguments, kwargs: Options) -> Any:
-        """Let a call through that the mode does not see, and see it."""
-        touched = self.ledger.guarded(self._touched, Kind.READS, args, kwargs) if self._memories else None
+        """Run a call that the mode misses, and record its effect on memory."""
+        call = Call(Kind.READS, func, args, kwargs)
+        touched = self.guarded(self._touched, call) if self._memories else None
         result = func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
-            self.ledger.guarded(self._after, Kind.READS, func, args, kwargs, result, touched)
+            self.guarded(self._after, call, result, touched)
         return result
 
     def wrapped(self, array: Any, tensor: torch.Tensor) -> None:
-        """See `torch.from_numpy`."""
+        """Record a call of `torch.from_numpy`."""
         with torch._C.DisableTorchFunction():
-            self.ledger.guarded(self.ledger.wrapped, array, tensor)
+            self.guarded(self.ledger.arrays.wrap, array, tensor)
 
     def derived(self, data: Any, parameter: Any) -> None:
-        """See a parameter being made."""
+        """Record the creation of a parameter."""
         if isinstance(parameter, torch.Tensor):
-            self.ledger.guarded(self.ledger.derived, data, parameter)
+            self.guarded(self.ledger.derived, data, parameter)
 
     def registered(self, parameter: Any) -> None:
-        """See a module being given a parameter."""
+        """Record the registration of a parameter in a module."""
         found = self._parameters.pop(id(parameter), None) if parameter is not None else None
         if found is not None:
-            self.ledger.guarded(lambda: self.ledger.report("parameter", found[1], self._sites.current()))
+            self.guarded(lambda: self.ledger.reports.hazard("parameter", found[1], self._sites.current()))
 
     # Calls
 
@@ -125,36 +133,29 @@ class Watch(TorchFunctionMode):
                     memory = memories.get(address_of(value))
                     if memory is not None and not self.ledger.settled(memory):
                         return True
-                except RuntimeError:  # it has no storage, as sparse tensors
+                except RuntimeError:  # a tensor without a storage, such as a sparse one
                     continue
             elif type(value) in (list, tuple) and self._touches(value):
                 return True
         return False
 
-    def _seen(self, kind: Kind, func: Callable[..., Any], args: Arguments, kwargs: Options) -> Any:
+    def _watched(self, call: Call) -> Any:
         __tracebackhide__ = True
-        touched = self.ledger.guarded(self._touched, kind, args, kwargs) if self._memories else None
-        result = func(*args, **kwargs)
-        if kind is Kind.MOVES:
+        touched = self.guarded(self._touched, call) if self._memories else None
+        result = call.func(*call.args, **call.kwargs)
+        if call.kind is Kind.MOVES:
             if touched:
-                self.ledger.guarded(self._follow, kind, func, args, kwargs, result, touched)
-            moved = self.ledger.guarded(self._moved, func, args, kwargs, result)
+                self.guarded(self._follow, call, result, touched)
+            moved = self.guarded(self._moved, call, result)
             return result if moved is None else moved
-        self.ledger.guarded(self._after, kind, func, args, kwargs, result, touched)
+        self.guarded(self._after, call, result, touched)
         return result
 
-    def _after(
-        self,
-        kind: Kind,
-        func: Callable[..., Any],
-        args: Arguments,
-        kwargs: Options,
-        result: Any,
-        touched: Touched | None,
-    ) -> None:
-        """Put down what a call has done, if it was no move."""
+    def _after(self, call: Call, result: Any, touched: Touched | None) -> None:
+        """Record the effect of a call that is not a move."""
+        kind, _, args, kwargs = call
         if touched:
-            self._follow(kind, func, args, kwargs, result, touched)
+            self._follow(call, result, touched)
         if kind is Kind.DEVICE:
             self._asked = (_line_of(_caller()[0]), self.ledger.side(args[0]))
             return
@@ -165,33 +166,26 @@ class Watch(TorchFunctionMode):
         if not args or result is not args[0]:
             self._tag_results(args, kwargs, result)
 
-    def _touched(self, kind: Kind, args: Arguments, kwargs: Options) -> Touched:
-        """The arguments whose memory is watched, with their versions. What will be changed is read now."""
+    def _touched(self, call: Call) -> Touched:
+        """Return the arguments with watched memory, and record reads of those that the call will change."""
         found = []
-        for tensor in tensors((*args, *kwargs.values())):
+        for tensor in tensors((*call.args, *call.kwargs.values())):
             try:
                 memory = self._memories.get(address_of(tensor))
             except RuntimeError:
                 continue
             if memory is not None:
                 found.append((tensor, memory, version_of(tensor)))
-        if found and kind is Kind.WRITES:
-            targets = {id(tensor) for tensor in tensors(args[:1])}
+        if found and call.kind is Kind.WRITES:
+            targets = {id(tensor) for tensor in tensors(call.args[:1])}
             for tensor, memory, version in found:
                 if id(tensor) in targets:
                     self.ledger.read(tensor, memory, version)
         return found
 
-    def _follow(
-        self,
-        kind: Kind,
-        func: Callable[..., Any],
-        args: Arguments,
-        kwargs: Options,
-        result: Any,
-        touched: Touched,
-    ) -> None:
-        """Tell what a call has done to watched memory."""
+    def _follow(self, call: Call, result: Any, touched: Touched) -> None:
+        """Record the effect of a call on watched memory."""
+        kind, func, args, kwargs = call
         targets = {id(tensor) for tensor in tensors(targets_of(kind, func, args, kwargs))}
         for tensor, memory, version in touched:
             if kind is Kind.ALTERS:
@@ -202,27 +196,35 @@ class Watch(TorchFunctionMode):
             elif version != version_of(tensor):
                 self.ledger.read(tensor, memory, version, changed=True)
                 self.ledger.write(tensor, memory, Region.of(tensor), fills=False)
-            elif kind is Kind.EXPORTS:
-                self.ledger.read(tensor, memory, version)
-                if self._views(func, tensor, memory, _shown_by(result)):
-                    self.ledger.export(tensor, memory)
-            elif kind in (Kind.LOOKS, Kind.DEVICE) or isinstance(result, str):
-                continue
-            elif not self._views(func, tensor, memory, result):
-                self.ledger.read(tensor, memory, version)
+            else:
+                self._follow_read(call, result, tensor, memory, version)
+
+    def _follow_read(
+        self, call: Call, result: Any, tensor: torch.Tensor, memory: Memory, version: int | None
+    ) -> None:
+        """Record the effect of a call on watched memory that it does not change."""
+        kind = call.kind
+        if kind is Kind.EXPORTS:
+            self.ledger.read(tensor, memory, version)
+            if self._views(call.func, tensor, memory, _shown_by(result)):
+                self.ledger.export(tensor, memory)
+        elif kind in (Kind.LOOKS, Kind.DEVICE) or isinstance(result, str):
+            return
+        elif not self._views(call.func, tensor, memory, result):
+            self.ledger.read(tensor, memory, version)
 
     def _views(self, func: Callable[..., Any], tensor: torch.Tensor, memory: Memory, result: Any) -> bool:
-        """Whether a call only looks at memory in another way; its results show the same copy."""
+        """Tag the results that are views of a tensor, and return whether there are any."""
         found = False
-        place = self.ledger.place(tensor, memory)
+        replica = self.ledger.replica(tensor, memory)
         for view in tensors((result,)):
             if type(view) in _PLAIN and watchable(view) and address_of(view) == memory.address:
                 found = True
-                self.ledger.also_shows(view, tensor, place, name_of(func) != "data")
+                self.ledger.also_shows(view, tensor, replica, name_of(func) != "data")
         return found
 
     def _tag_results(self, args: Arguments, kwargs: Options, result: Any) -> None:
-        """What was asked for on the accelerator, or comes of what is there, is there."""
+        """Tag results that are created on the accelerator, or computed from tensors on it."""
         if not isinstance(result, (torch.Tensor, list, tuple)):
             return
         side = self._meant() if kwargs.get("device") is not None else None
@@ -242,8 +244,9 @@ class Watch(TorchFunctionMode):
 
     # Moves
 
-    def _moved(self, func: Callable[..., Any], args: Arguments, kwargs: Options, result: Any) -> Any:
-        """See a move; the result is another object than the argument where CUDA would have made one."""
+    def _moved(self, call: Call, result: Any) -> Any:
+        """Record a move, and return its result: a new object where CUDA would have created one."""
+        _, func, args, kwargs = call
         name = name_of(func)
         source = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if not isinstance(result, torch.Tensor) or torch._C._get_tracing_state() is not None:
@@ -271,7 +274,7 @@ class Watch(TorchFunctionMode):
     def _destination(
         self, name: str, args: Arguments, kwargs: Options, frame: FrameType | None
     ) -> str | None:
-        """Where a move goes; None where it only changes the dtype, or does not say."""
+        """Return the side that a move goes to; None if it only changes the dtype or names no device."""
         if name in ("cpu", "cuda"):
             return HOST if name == "cpu" else ACCELERATOR
         if name == "to":
@@ -285,7 +288,7 @@ class Watch(TorchFunctionMode):
         return self._meant(frame)
 
     def _meant(self, frame: FrameType | None = None) -> str | None:
-        """What device the line means that has called torch."""
+        """Return the device that the calling line means."""
         frame = frame or _caller()[0]
         found = meant(frame.f_code, frame.f_lineno, frame.f_lasti) if frame is not None else None
         if found != SAME:
@@ -296,7 +299,7 @@ class Watch(TorchFunctionMode):
     def _keeps_object(
         self, tensor: torch.Tensor, here: str, there: str, move: Move, frame: FrameType | None
     ) -> None:
-        """A move of what is part of a graph gives back the object, since another would change the graph."""
+        """Record a move whose result must stay the same object, since another one would change the graph."""
         if isinstance(tensor, torch.nn.Parameter) and there == ACCELERATOR:
             key = id(tensor)
             self._parameters[key] = (weakref.ref(tensor, lambda _: self._parameters.pop(key, None)), move)
@@ -305,7 +308,7 @@ class Watch(TorchFunctionMode):
             self.ledger.set_side(tensor, there)
 
     def _chained(self, source: Any, result: Any) -> None:
-        """`x.cpu().detach()`: here the result of the move has an object of its own."""
+        """Record `x.cpu().detach()`, where `detach` returns the new object for the result of the move."""
         assert self._pending is not None
         key, line, here, there, move = self._pending
         self._pending = None
@@ -318,13 +321,13 @@ class Watch(TorchFunctionMode):
             self.ledger.link(source, result, here, there, move)
 
     def _from_array(self, name: str, source: Any, kwargs: Options, result: torch.Tensor) -> None:
-        """`torch.as_tensor(array, device=device)` shows the array itself on a CPU."""
+        """Record `torch.as_tensor(array, device=device)`, which shares the array's memory on a CPU."""
         if not isinstance(result, (torch.Tensor, list, tuple)):
             return
         side = self._meant() if kwargs.get("device") is not None else HOST
         shows = type(source).__module__ == "numpy" and not result.untyped_storage().resizable()
         if shows:
-            self.ledger.wrapped(source, result)
+            self.ledger.arrays.wrap(source, result)
         if side == ACCELERATOR and shows and result.numel():
             move = Move(self._sites.current(), f"torch.{name}(device=device)")
             self.ledger.link(result, result, HOST, ACCELERATOR, move)
@@ -332,7 +335,7 @@ class Watch(TorchFunctionMode):
             self.ledger.set_side(result, ACCELERATOR)
 
     def _forced(self, source: torch.Tensor, result: Any) -> None:
-        """`x.numpy(force=True)` copies what is on the accelerator."""
+        """Record `x.numpy(force=True)`, which copies a tensor on the accelerator."""
         shown = _shown_by(result)
         if self.ledger.side(source) == ACCELERATOR and shown is not None and shown.numel():
             if address_of(shown) == address_of(source):
@@ -341,7 +344,7 @@ class Watch(TorchFunctionMode):
 
 
 def _written(func: Callable[..., Any], args: Arguments, tensor: torch.Tensor) -> Region:
-    """The elements that a call has changed, or more where that is not easy to tell."""
+    """Return the elements that a call has changed, or a larger region if they are hard to find."""
     if name_of(func) == "__setitem__" and tensor is args[0]:
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         if all(part is None or part is ... or type(part) in (int, slice) for part in index):
@@ -350,7 +353,7 @@ def _written(func: Callable[..., Any], args: Arguments, tensor: torch.Tensor) ->
 
 
 def _shown_by(array: Any) -> torch.Tensor | None:
-    """The tensor whose memory an array shows; NumPy keeps it for as long as it needs the memory."""
+    """Return the tensor whose memory an array shows, which NumPy keeps alive, or None."""
     base = getattr(array, "base", None)
     while base is not None and not isinstance(base, torch.Tensor):
         base = getattr(base, "base", None)
@@ -358,7 +361,7 @@ def _shown_by(array: Any) -> torch.Tensor | None:
 
 
 def _caller() -> tuple[FrameType | None, bool]:
-    """The frame that has called torch, and whether it did so to move a module."""
+    """Return the frame that called torch, and whether the call moves a module."""
     frame: FrameType | None = sys._getframe(1)
     in_module = False
     while frame is not None:

@@ -1,7 +1,7 @@
-"""A machine with CUDA, played on the CPU.
+"""The simulated CUDA machine.
 
-Every tensor is in the CPU's memory; which storages are on which GPU is written on them. Operations compute on
-the CPU, copy where CUDA copies, and fail where CUDA fails. See docs/simulation.md.
+Every tensor is in the CPU's memory; an attribute of its storage names the GPU that it is on. Operations
+compute on the CPU, copy where CUDA copies, and fail where CUDA fails. See docs/simulation.md.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from devicefix.verify.runtime.machine.state import GPUS, Machine
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
-__all__ = ["GPUS", "Machine", "Played", "install", "round_alike"]
+__all__ = ["GPUS", "Machine", "Simulation", "install", "round_alike"]
 
 
-def install(plan: Plan, events: Events, sites: Sites) -> None:
-    """Play the machine in this process, to its end.
+def install(_: Plan, events: Events, sites: Sites) -> None:
+    """Simulate a CUDA machine in this process until it ends.
 
     Args:
-        plan: the run.
-        events: where to write random numbers, and how many operations ran where.
+        events: the recorder of random draws and of the number of operations.
         sites: finds the user's line.
     """
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # hides the real ones
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
         del os.environ["CUDA_VISIBLE_DEVICES"]
     draws = Draws(events, sites)
     machine = Machine(draws=draws)
-    Played(machine).__enter__()
+    Simulation(machine).__enter__()
 
     def finish() -> None:
         draws.finish()
@@ -58,10 +57,10 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
 
 def round_alike() -> None:
-    """Make a run on the plain CPU round as the machine does.
+    """Make a run on the plain CPU round as the simulated machine does.
 
-    The backward passes of some operations, as that of `prod`, are computed in another way where operations
-    are watched at all: a run that is compared with one on the machine has to be watched as well.
+    Torch computes the backward pass of some operations, such as `prod`, differently while a mode watches the
+    operations. So a run to compare with the simulated machine needs a mode too.
     """
     run_eagerly()
     mode: Any = Transparent()  # type: ignore[no-untyped-call]
@@ -69,8 +68,8 @@ def round_alike() -> None:
     mode.__enter__()
 
 
-class Played:
-    """A context in which a machine is played; in all threads that are started in it.
+class Simulation:
+    """A context that simulates a machine, in this thread and all threads that it starts.
 
     Args:
         machine: the machine.
@@ -80,7 +79,7 @@ class Played:
         self._machine = machine
         self._patches = Patches()
         self._kernels = Kernels(machine)
-        self._finder = _Untouched("torch._dynamo", self._patches)
+        self._finder = _UnpatchedFinder("torch._dynamo", self._patches)
 
     def __enter__(self) -> Machine:
         places.prepare()
@@ -99,7 +98,7 @@ class Played:
         self._patches.swap()
 
     def _run_uncompiled(self) -> None:
-        """Compiled code would hide its operations."""
+        """Disable compilation, which would hide operations from the mode."""
 
         def compile(model: Any = None, **_: Any) -> Any:
             return (lambda function: function) if model is None else model
@@ -108,13 +107,13 @@ class Played:
         self._patches.set(torch.jit._state._enabled, "enabled", False)
 
     def _step_as_on_a_cpu(self) -> None:
-        """On CUDA optimizers work on all parameters at once; nothing is to be seen of that but rounding."""
+        """Make optimizers use their CPU variants: those for CUDA round differently."""
         optimizer: Any = sys.modules["torch.optim.optimizer"]
         self._patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)
 
 
 def _in_threads(mode: Any, patches: Patches) -> None:
-    """A mode is a thread's own: enter it in those to come."""
+    """Enter a mode in every new thread, since a mode applies to one thread only."""
     bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def _bootstrap_inner(thread: threading.Thread) -> None:
@@ -124,12 +123,12 @@ def _in_threads(mode: Any, patches: Patches) -> None:
     patches.set(threading.Thread, "_bootstrap_inner", _bootstrap_inner)
 
 
-class _Untouched(importlib.abc.MetaPathFinder):
-    """Lets a module be imported as if nothing had been replaced: it makes tables of all that is in torch.
+class _UnpatchedFinder(importlib.abc.MetaPathFinder):
+    """A finder that undoes the patches during the import of a module that collects torch's functions.
 
     Args:
-        name: the module.
-        patches: what has been replaced.
+        name: the name of the module.
+        patches: the patches to undo.
     """
 
     def __init__(self, name: str, patches: Patches) -> None:
@@ -138,7 +137,10 @@ class _Untouched(importlib.abc.MetaPathFinder):
         self._busy = False
 
     def find_spec(
-        self, fullname: str, path: Any, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Any,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name or self._busy:
             return None
@@ -151,12 +153,12 @@ class _Untouched(importlib.abc.MetaPathFinder):
             return None
         load = spec.loader.exec_module
 
-        def load_untouched(module: ModuleType) -> None:
+        def load_unpatched(module: ModuleType) -> None:
             self._patches.swap()
             try:
                 load(module)
             finally:
                 self._patches.swap()
 
-        spec.loader.exec_module = load_untouched  # type: ignore[method-assign]
+        spec.loader.exec_module = load_unpatched  # type: ignore[method-assign]
         return spec

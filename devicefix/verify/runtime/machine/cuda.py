@@ -1,9 +1,8 @@
-"""What torch.cuda and torch.accelerator answer."""
+"""The functions of `torch.cuda` and `torch.accelerator`."""
 
 from __future__ import annotations
 
 import sys
-import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -13,22 +12,23 @@ import torch
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST
 from devicefix.verify.runtime.machine.state import Machine
+from devicefix.verify.runtime.machine.streams import Streams
 
 NAME = "Simulated GPU"
 _MEMORY = 16 << 30
-_USED = 1 << 20  # what is said to be in use: the truth would be another in each run
+_USED = 1 << 20  # the reported memory in use: the true figure would vary between runs
 _VERSION = "12.6"
 
 
 def install(machine: Machine, patches: Patches) -> None:
-    """Let torch.cuda and torch.accelerator answer for the machine.
+    """Make `torch.cuda` and `torch.accelerator` report the state of the machine.
 
     Args:
         machine: the machine.
-        patches: what takes it back.
+        patches: records the replacements.
     """
-    cuda = Cuda(machine)
-    names = {**cuda.devices(), **cuda.memory(), **cuda.random(), **cuda.streams()}
+    cuda, streams = Cuda(machine), Streams(machine)
+    names = {**cuda.devices(), **cuda.memory(), **cuda.random(), **streams.functions()}
     owners = [torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs]
     for name, value in names.items():
         for owner in owners:
@@ -39,26 +39,29 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.backends.cuda, "is_built", lambda: True)
     cudnn = sys.modules["torch.backends.cudnn"]
     for name, answer in {"is_available": True, "version": 90100, "is_acceptable": False}.items():
-        patches.set(cudnn, name, _says(answer))
-    patches.set(torch._C, "_get_accelerator", lambda check=None: torch.device("cuda"))
+        patches.set(cudnn, name, _constant(answer))
+    patches.set(torch._C, "_get_accelerator", _constant(torch.device("cuda")))
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is not None:
+        patches.set(torch, "Stream", streams.stream_type)
+        patches.set(torch, "Event", streams.torch_event_type())
         _install_accelerator(accelerator, names, cuda, patches)
 
 
-def _says(answer: Any) -> Callable[..., Any]:
+def _constant(answer: Any) -> Callable[..., Any]:
+    """Return a function that returns the same answer for any arguments."""
     return lambda *_, **__: answer
 
 
 class _NoGraph:
-    """torch.cuda.CUDAGraph and torch.cuda.graph."""
+    """The replacement of `torch.cuda.CUDAGraph` and `torch.cuda.graph`."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise RuntimeError("the simulated machine has no CUDA graphs")
+        raise RuntimeError("the simulated CUDA machine does not support CUDA graphs")
 
 
 class Cuda:
-    """The functions of torch.cuda, by name.
+    """The functions of `torch.cuda` for devices, memory and random numbers.
 
     Args:
         machine: the machine.
@@ -66,80 +69,85 @@ class Cuda:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._streams: dict[int, Any] = {}
-        self.made: dict[str, Any] = {}
 
-    def selected(self, device: Any = None) -> int:
-        """The index of a GPU that a function is asked about, as an int, string, device or None."""
-        place = self._machine.index(device)
-        if place == HOST:
-            raise ValueError(f"Expected a cuda device, but got: {device}")
-        return place
-
-    def noted(self, name: str, answer: Callable[[int], Any]) -> Callable[..., Any]:
-        """A function of a device that belongs to what happens on a GPU."""
+    def _noted(self, name: str, answer: Callable[[int], Any]) -> Callable[..., Any]:
+        """Return a function of a device whose calls appear in the machine's trace."""
 
         def call(device: Any = None) -> Any:
-            place = self.selected(device)
+            place = self._machine.gpu(device)
             self._machine.note("call", place, name)
             return answer(place)
 
         return call
 
+    def _of_gpu(self, answer: Any) -> Callable[..., Any]:
+        """Return a function of a device that returns the same answer for every GPU."""
+
+        def call(device: Any = None) -> Any:
+            self._machine.gpu(device)
+            return answer
+
+        return call
+
     def set_device(self, device: Any) -> None:
-        """torch.cuda.set_device."""
+        """Replace `torch.cuda.set_device`."""
         if isinstance(device, int) and device < 0:
             return
-        self._machine.current = self.selected(device)
+        self._machine.current = self._machine.gpu(device)
         self._machine.note("call", self._machine.current, "set_device")
 
     def devices(self) -> dict[str, Any]:
-        """What there is, and which one is selected."""
+        """Return the functions for devices, by name."""
         machine = self._machine
         return {
             "is_available": lambda: bool(machine.visible) and not machine.forked,
             "device_count": lambda: len(machine.visible),
-            "current_device": lambda: machine.index(),
+            "current_device": machine.gpu,
             "set_device": self.set_device,
-            "device": _selection(self),
-            "device_of": _selection_of(self),
-            "_exchange_device": self._exchange,
-            "_maybe_exchange_device": self._exchange,
-            "get_device_name": self.noted("get_device_name", lambda place: NAME),
-            "get_device_properties": self.noted("get_device_properties", _properties),
-            "get_device_capability": lambda device=None: (8, 0) if self.selected(device) >= 0 else None,
-            "get_arch_list": _says(["sm_80"]),
-            "can_device_access_peer": lambda device, peer: self.selected(device) != self.selected(peer),
-            "is_bf16_supported": _says(True),
-            "is_tf32_supported": _says(True),
+            "device": type("device", (_Selection,), {"cuda": self, "__module__": "torch.cuda"}),
+            "device_of": type("device_of", (_SelectionOf,), {"cuda": self, "__module__": "torch.cuda"}),
+            "_exchange_device": self.exchange_device,
+            "_maybe_exchange_device": self.exchange_device,
+            "get_device_name": self._noted("get_device_name", _constant(NAME)),
+            "get_device_properties": self._noted("get_device_properties", _properties),
+            "get_device_capability": self._of_gpu((8, 0)),
+            "get_arch_list": _constant(["sm_80"]),
+            "can_device_access_peer": lambda device, peer: machine.gpu(device) != machine.gpu(peer),
+            "is_bf16_supported": _constant(True),
+            "is_tf32_supported": _constant(True),
             "is_initialized": lambda: machine.initialized and not machine.forked,
             "init": machine.initialize,
             "_lazy_init": machine.initialize,
             "_lazy_call": lambda call, **_: call(),
             "_is_in_bad_fork": lambda: machine.forked,
-            "synchronize": self.noted("synchronize", lambda place: None),
+            "synchronize": self._noted("synchronize", _constant(None)),
             "ipc_collect": machine.initialize,
-            "cudart": lambda: _Cudart(machine.index()),
-            "utilization": lambda device=None: self.selected(device) * 0,
-            "temperature": lambda device=None: self.selected(device) * 0,
+            "cudart": lambda: _Cudart(machine.gpu()),
+            "utilization": self._of_gpu(0),
+            "temperature": self._of_gpu(0),
             "CUDAGraph": _NoGraph,
             "graph": _NoGraph,
             "make_graphed_callables": _NoGraph,
-            "is_current_stream_capturing": _says(False),
+            "is_current_stream_capturing": _constant(False),
         }
 
-    def _exchange(self, index: int) -> int:
+    def gpu(self, device: Any = None) -> int:
+        """Return the index of a GPU."""
+        return self._machine.gpu(device)
+
+    def exchange_device(self, index: int) -> int:
+        """Select a GPU, unless the index is negative, and return the index of the previous one."""
         old = self._machine.current
         if index >= 0:
-            self._machine.current = self.selected(index)
+            self._machine.current = self._machine.gpu(index)
         return old
 
     def memory(self) -> dict[str, Any]:
-        """Numbers that are plausible, and the same in each run."""
+        """Return the functions for memory, by name. Their figures are constants."""
         machine = self._machine
 
         def used(device: Any = None) -> int:
-            return _USED if machine.initialized and self.selected(device) >= 0 else 0
+            return _USED if machine.initialized and machine.gpu(device) >= 0 else 0
 
         def stats(device: Any = None) -> dict[str, Any]:
             kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
@@ -155,26 +163,22 @@ class Cuda:
         return {
             "empty_cache": lambda: None,
             **{f"{most}memory_{kind}": used for most in ("", "max_") for kind in kinds},
-            **{f"reset_{what}": self.noted(f"reset_{what}", lambda place: None) for what in resets},
+            **{f"reset_{what}": self._noted(f"reset_{what}", _constant(None)) for what in resets},
             "memory_stats": stats,
-            "memory_snapshot": _says([]),
-            "memory_summary": lambda device=None, abbreviated=False: f"{NAME}: {used(device)} bytes",
-            "list_gpu_processes": lambda device=None: (
-                f"GPU:{self.selected(device)}\nno processes are running"
-            ),
-            "mem_get_info": lambda device=None: (
-                (_MEMORY - _USED, _MEMORY) if self.selected(device) >= 0 else None
-            ),
-            "set_per_process_memory_fraction": lambda fraction, device=None: None,
+            "memory_snapshot": _constant([]),
+            "memory_summary": lambda device=None, *_, **__: f"{NAME}: {used(device)} bytes",
+            "list_gpu_processes": lambda device=None: f"GPU:{machine.gpu(device)}\nno processes are running",
+            "mem_get_info": self._of_gpu((_MEMORY - _USED, _MEMORY)),
+            "set_per_process_memory_fraction": _constant(None),
         }
 
     def random(self) -> dict[str, Any]:
-        """The generators of the GPUs."""
+        """Return the functions for the GPUs' random generators, by name."""
         machine = self._machine
 
         def manual_seed(seed: int) -> None:
             if machine.forked or not machine.visible:
-                return  # CUDA keeps it until it is initialized, too
+                return  # CUDA also defers the call until it is initialized
             machine.seed(machine.current, seed)
             machine.note("call", machine.current, "manual_seed", int(seed))
 
@@ -184,10 +188,10 @@ class Cuda:
             machine.note("call", 0 if machine.visible else HOST, "manual_seed_all", int(seed))
 
         def get_state(device: Any = "cuda") -> torch.Tensor:
-            return machine.generator(self.selected(device)).get_state()
+            return machine.generator(machine.gpu(device)).get_state()
 
         def set_state(state: torch.Tensor, device: Any = "cuda") -> None:
-            machine.generator(self.selected(device)).set_state(state)
+            machine.generator(machine.gpu(device)).set_state(state)
 
         def set_states(states: Any) -> None:
             for place, state in enumerate(states):
@@ -198,9 +202,7 @@ class Cuda:
             "manual_seed_all": manual_seed_all,
             "seed": lambda: manual_seed(torch._C.Generator().seed()),
             "seed_all": lambda: manual_seed_all(torch._C.Generator().seed()),
-            "initial_seed": lambda: (
-                machine.generator(self.selected()).initial_seed() - 10**6 - machine.current
-            ),
+            "initial_seed": machine.initial_seed,
             "get_rng_state": get_state,
             "set_rng_state": set_state,
             "get_rng_state_all": lambda: [get_state(place) for place in range(len(machine.visible))],
@@ -208,37 +210,9 @@ class Cuda:
             "default_generators": _Generators(machine),
         }
 
-    def current_stream(self, device: Any = None) -> Any:
-        """torch.cuda.current_stream."""
-        place = self.selected(device)
-        return self._streams.get(place) or self.default_stream(place)
-
-    def default_stream(self, device: Any = None) -> Any:
-        """torch.cuda.default_stream."""
-        return self.made["Stream"](self.selected(device), default=True)
-
-    def set_stream(self, stream: Any) -> None:
-        """torch.cuda.set_stream."""
-        if stream is not None:
-            self._machine.current = stream.device_index
-            self._streams[stream.device_index] = stream
-
-    def streams(self) -> dict[str, Any]:
-        """Streams and events; everything is done as soon as it has been asked for."""
-        self.made = {
-            "Stream": _stream(self),
-            "Event": _event(self),
-            "StreamContext": _stream_context(self),
-            "stream": _stream_context(self),
-            "set_stream": self.set_stream,
-            "current_stream": self.current_stream,
-            "default_stream": self.default_stream,
-        }
-        return self.made
-
 
 class _Generators:
-    """torch.cuda.default_generators."""
+    """The sequence `torch.cuda.default_generators`."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -250,7 +224,7 @@ class _Generators:
         return self._machine.generator(range(len(self))[place])
 
 
-def _properties(place: int) -> Any:
+def _properties(_: int) -> Any:
     return types.SimpleNamespace(
         name=NAME,
         major=8,
@@ -269,160 +243,38 @@ def _properties(place: int) -> Any:
     )
 
 
-def _selection(cuda: Cuda) -> Any:
-    class Selection:
-        """torch.cuda.device: a GPU is the selected one for a while."""
+class _Selection:
+    """The base class of `torch.cuda.device`, which selects a GPU for a block."""
 
-        def __init__(self, device: Any) -> None:
-            none = device is None or (isinstance(device, int) and device < 0)
-            self.idx = HOST if none else cuda.selected(device)
-            self.prev_idx = HOST
+    cuda: Cuda
 
-        def __enter__(self) -> None:
-            self.prev_idx = cuda._exchange(self.idx)
+    def __init__(self, device: Any) -> None:
+        none = device is None or (isinstance(device, int) and device < 0)
+        self.idx = HOST if none else self.cuda.gpu(device)
+        self.prev_idx = HOST
 
-        def __exit__(self, *error: object) -> None:
-            cuda._exchange(self.prev_idx)
+    def __enter__(self) -> None:
+        self.prev_idx = self.cuda.exchange_device(self.idx)
 
-    Selection.__module__, Selection.__qualname__, Selection.__name__ = "torch.cuda", "device", "device"
-    return Selection
+    def __exit__(self, *error: object) -> None:
+        self.cuda.exchange_device(self.prev_idx)
 
 
-def _selection_of(cuda: Cuda) -> Any:
-    class SelectionOf(_selection(cuda)):  # type: ignore[misc]
-        """torch.cuda.device_of: the GPU of a tensor is."""
+class _SelectionOf(_Selection):
+    """The base class of `torch.cuda.device_of`, which selects the GPU of a tensor for a block."""
 
-        def __init__(self, obj: Any) -> None:
-            super().__init__(obj.get_device() if obj.is_cuda else HOST)
-
-    return SelectionOf
-
-
-def _stream(cuda: Cuda) -> Any:
-    class Stream:
-        """torch.cuda.Stream."""
-
-        device_type = 1
-        made = 0
-
-        def __init__(self, device: Any = None, priority: int = 0, default: bool = False, **_: Any) -> None:
-            self.device_index = cuda.selected(device)
-            self.priority = priority
-            if not default:
-                Stream.made += 1
-            self.stream_id = self.cuda_stream = 0 if default else Stream.made
-
-        @property
-        def device(self) -> torch.device:
-            return torch.device("cuda", self.device_index)
-
-        def record_event(self, event: Any = None) -> Any:
-            event = event or cuda.made["Event"]()
-            event.record(self)
-            return event
-
-        def wait_event(self, event: Any) -> None: ...
-
-        def wait_stream(self, stream: Any) -> None: ...
-
-        def synchronize(self) -> None: ...
-
-        def query(self) -> bool:
-            return True
-
-        def is_capturing(self) -> bool:
-            return False
-
-        def __enter__(self) -> Any:
-            self._context = cuda.made["stream"](self)
-            self._context.__enter__()
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            self._context.__exit__(*error)
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Stream) and self._key() == other._key()
-
-        def __hash__(self) -> int:
-            return hash(self._key())
-
-        def _key(self) -> tuple[int, int]:
-            return self.stream_id, self.device_index
-
-    Stream.__module__, Stream.__qualname__ = "torch.cuda", "Stream"
-    return Stream
-
-
-def _event(cuda: Cuda) -> Any:
-    class Event:
-        """torch.cuda.Event."""
-
-        def __init__(
-            self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-        ) -> None:
-            self._timing = enable_timing
-            self._time: float | None = None
-
-        def record(self, stream: Any = None) -> None:
-            cuda.selected()
-            self._time = time.perf_counter()
-
-        def elapsed_time(self, end: Any) -> float:
-            if not (self._timing and end._timing):
-                raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-            if self._time is None or end._time is None:
-                raise ValueError("Both events must be recorded before calculating elapsed time.")
-            return float(end._time - self._time) * 1000.0
-
-        def wait(self, stream: Any = None) -> None: ...
-
-        def synchronize(self) -> None: ...
-
-        def query(self) -> bool:
-            return True
-
-    Event.__module__, Event.__qualname__ = "torch.cuda", "Event"
-    return Event
-
-
-def _event_anywhere(event: Any) -> Any:
-    class Event(event):  # type: ignore[misc]
-        """torch.Event."""
-
-        def __init__(self, device: Any = None, **options: Any) -> None:
-            super().__init__(**options)
-
-    return Event
-
-
-def _stream_context(cuda: Cuda) -> Any:
-    class StreamContext:
-        """torch.cuda.stream: a stream is the current one for a while."""
-
-        def __init__(self, stream: Any) -> None:
-            self.stream = stream
-
-        def __enter__(self) -> None:
-            if self.stream is not None:
-                self._selected = cuda._machine.current
-                self._old = cuda._streams.get(self.stream.device_index)
-                cuda.set_stream(self.stream)
-
-        def __exit__(self, *error: object) -> None:
-            if self.stream is not None:
-                cuda._machine.current = self._selected
-                cuda._streams[self.stream.device_index] = self._old
-
-    return StreamContext
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.get_device() if obj.is_cuda else HOST)
 
 
 class _Nvtx:
-    rangePushA = rangePop = rangeStartA = rangeEnd = markA = staticmethod(_says(0))
+    """The replacement of the NVTX library."""
+
+    rangePushA = rangePop = rangeStartA = rangeEnd = markA = staticmethod(_constant(0))
 
 
 class _Cudart:
-    """What is used of the CUDA runtime itself: the profiler is started and stopped by it."""
+    """The replacement of the CUDA runtime, which programs use to start and stop the profiler."""
 
     cudaError = types.SimpleNamespace(success=0)
 
@@ -430,24 +282,22 @@ class _Cudart:
         self.place = place
 
     def __getattr__(self, name: str) -> Any:
-        if name == "cudaMemGetInfo":
-            return _says((_MEMORY - _USED, _MEMORY))
-        return _says(0)
+        return _constant((_MEMORY - _USED, _MEMORY) if name == "cudaMemGetInfo" else 0)
 
 
 def _install_accelerator(accelerator: Any, names: dict[str, Any], cuda: Cuda, patches: Patches) -> None:
-    """Torch.accelerator asks C++ for what torch.cuda has just been told."""
+    """Replace the functions of `torch.accelerator`, which would otherwise ask torch's C++ code."""
     same = ("is_available", "device_count", "current_stream", "set_stream", "synchronize", *cuda.memory())
     renamed = {
         "current_device_index": "current_device",
         "set_device_index": "set_device",
         "device_index": "device",
+        "current_device_idx": "current_device",
+        "set_device_idx": "set_device",
+        "get_memory_info": "mem_get_info",
+        **{name: name for name in same},
     }
-    renamed |= {"current_device_idx": "current_device", "set_device_idx": "set_device"}
-    renamed |= {"get_memory_info": "mem_get_info", **{name: name for name in same}}
     owners = [accelerator, getattr(accelerator, "memory", accelerator)]
-    patches.set(torch, "Stream", names["Stream"])
-    patches.set(torch, "Event", _event_anywhere(names["Event"]))
     for name, other in renamed.items():
         for owner in owners:
             if name in vars(owner):

@@ -1,8 +1,8 @@
-"""Which random numbers a program draws, in which order: on CUDA each GPU has a stream of its own.
+"""The order of random draws, which matters since each GPU has its own generator.
 
-Events: `draw` for each new kind (device, operation, how many, line) with its `number`; `drawn` with the
-numbers of kinds in the order of drawing, a block at a time; at the end `draws` with the `count` of all and a
-`digest` of the devices, operations and amounts in their order.
+Events: `draw` for each new kind (device, operation, number of elements, line) with its `number`; `drawn` with
+the kinds in the order of drawing, in blocks; and at the end `draws` with the total `count` and a `digest` of
+the devices, operations and numbers of elements in their order.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _BLOCK = 4096
 
 
 class Draws:
-    """The random numbers that one process has drawn.
+    """The random draws of one process.
 
     Args:
-        events: where to write.
+        events: the recorder of events.
         sites: finds the user's line.
     """
 
@@ -29,19 +29,19 @@ class Draws:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew: this is another process now."""
+        """Discard all draws, in a new process."""
         self._kinds: dict[tuple[str, str, int, str, int], int] = {}
         self._drawn: list[int] = []
         self._count = 0
         self._digest = 0
 
     def add(self, device: str, op: str, numel: int) -> None:
-        """An operation has drawn random numbers.
+        """Add a draw.
 
         Args:
-            device: where.
-            op: its name.
-            numel: how many.
+            device: the device.
+            op: the name of the operation.
+            numel: the number of elements.
         """
         site = self._sites.current(4)
         key = (device, op, numel, site.file, site.line)
@@ -63,6 +63,6 @@ class Draws:
             self._drawn = []
 
     def finish(self) -> None:
-        """Write down what is held back."""
+        """Record the remaining draws."""
         self._write()
         self._events.emit("draws", count=self._count, digest=f"{self._digest:08x}")

@@ -1,4 +1,4 @@
-"""Sees every operation, also of the backward pass: refuses to mix devices, puts results where they belong."""
+"""The dispatch mode: it sees every operation, rejects mixed devices, and sets the places of results."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 
-_LACKING = -3  # of an operation without tensors
+_LACKING = -3  # the place of an operation without tensors
 _CPU = torch.device("cpu")
 _Tensor = torch.Tensor
 
-# Only the first tensor says where these run: the others may be elsewhere.
+# The first tensor alone decides where these run; the others may be elsewhere.
 _FIRST = {"copy_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_resize_output_"}
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
-# What these return is where the storage is that they are given.
+# The results of these share the storage of an argument.
 _STORAGES = {"set_", "set_data", "_set_source", "lift_fresh"}
-# Scalars on the CPU are welcome beside CUDA tensors, but not in these.
+# These reject scalars on the CPU beside CUDA tensors; other operations accept them.
 _STRICT = {"stack", "cat", "where_", "index_select", "gather", "dot", "mm"}
 
 
-class Facts:
-    """What there is to know of an operation, learned once.
+class Traits:
+    """The properties of an operation, from its schema.
 
     Attributes:
-        name: without namespace and overload.
+        name: the name without namespace and overload.
         tensors: the positions of its tensors.
         lists: the positions of its lists of tensors.
         keywords: its keyword arguments that are tensors, or lists of them.
-        makes: whether it returns memory of its own.
-        plain: whether nothing else is to be known.
+        makes: whether it returns new memory.
+        places: whether it has a `device` argument.
+        draws: whether it draws random numbers.
+        indexing: whether it takes an index, which may be on the CPU.
+        first: whether its first tensor alone decides where it runs.
+        strict: whether it rejects scalars on the CPU beside CUDA tensors.
+        rows: whether it works on lists of tensors in parallel.
+        inplace: whether it changes its first tensor.
+        plain: whether it needs no special treatment.
     """
 
     __slots__ = (
@@ -87,18 +94,19 @@ def _is_list(kind: str) -> bool:
 
 
 class Transparent(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees every operation, and changes nothing."""
+    """A mode that sees every operation and changes nothing."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else each operation goes through a wrapper, and the first one imports all of dynamo
+        return False  # otherwise each operation passes a wrapper, and the first imports TorchDynamo
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation."""
         return func(*args, **kwargs) if kwargs else func(*args)
 
 
 class Kernels(Transparent):  # type: ignore[no-untyped-call]
-    """Computes on the CPU what a program believes to be computed on the simulated machine.
+    """A mode that runs the operations of the simulated CUDA machine on the CPU.
 
     Args:
         machine: the machine.
@@ -107,46 +115,47 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
     def __init__(self, machine: Machine) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._machine = machine
-        self._facts: dict[Any, Facts] = {}
+        self._traits: dict[Any, Traits] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        facts = self._facts.get(func)
-        if facts is None:
-            facts = self._facts[func] = Facts(func)
-        if not facts.plain:
-            return self._special(facts, func, args, kwargs or {})
+        """Run an operation on the CPU, and set the places of its results."""
+        traits = self._traits.get(func)
+        if traits is None:
+            traits = self._traits[func] = Traits(func)
+        if not traits.plain:
+            return self._special(traits, func, args, kwargs or {})
         place = _LACKING
         given = len(args)
         try:
-            for i in facts.tensors:
+            for i in traits.tensors:
                 if i < given:
                     tensor = args[i]
-                    if isinstance(tensor, _Tensor):  # numbers are handed on as such
+                    if isinstance(tensor, _Tensor):  # numbers may take the position of a tensor
                         here = tensor.untyped_storage()._devicefix_place  # type: ignore[attr-defined]
                         if here != place:
                             if place != _LACKING:
-                                return self._mixed(facts, func, args, kwargs or {})
+                                return self._mixed(traits, func, args, kwargs or {})
                             place = here
-            for i in facts.lists:
+            for i in traits.lists:
                 if i < given and args[i] is not None:
                     for tensor in args[i]:
                         if tensor is not None:
                             here = tensor.untyped_storage()._devicefix_place
                             if here != place:
                                 if place != _LACKING:
-                                    return self._mixed(facts, func, args, kwargs or {})
+                                    return self._mixed(traits, func, args, kwargs or {})
                                 place = here
-        except RuntimeError:  # tensors without a storage of their own
-            return self._mixed(facts, func, args, kwargs or {})
+        except RuntimeError:  # a tensor without a storage
+            return self._mixed(traits, func, args, kwargs or {})
         out = func(*args, **kwargs) if kwargs else func(*args)
         if place == HOST:
             self._machine.on_cpu += 1
         elif place != _LACKING:
-            self._settle(facts, out, place)
+            self._finish(traits, out, place)
         return out
 
-    def _settle(self, facts: Facts, out: Any, place: int) -> None:
-        """An operation has run at a place."""
+    def _finish(self, traits: Traits, out: Any, place: int) -> None:
+        """Count an operation at a place, and set the places of its results."""
         machine = self._machine
         if place < 0:
             machine.on_cpu += 1
@@ -154,35 +163,44 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             machine.on_cuda += 1
             if machine.forked:
                 machine.initialize()
-            if machine.trace is not None and facts.name not in ("detach", "alias"):
-                machine.note("run", place, facts.name)
-        if facts.makes:
+            if machine.trace is not None and traits.name not in ("detach", "alias"):
+                machine.note("run", place, traits.name)
+        if traits.makes:
             if type(out) is torch.Tensor:
                 put(out, place)
             else:
                 for tensor in _tensors(out):
                     put(tensor, place)
 
-    def _mixed(self, facts: Facts, func: Any, args: Any, kwargs: Any) -> Any:
-        """An operation whose tensors are not all at one place."""
-        if facts.rows:
-            return self._for_each(facts, func, args, kwargs)
-        place = self._common(facts, _given(facts, args, kwargs))
+    def _mixed(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operation whose tensors are at several places."""
+        if traits.rows:
+            return self._for_each(traits, func, args, kwargs)
+        place = self._common(traits, _given(traits, args, kwargs))
         out = func(*args, **kwargs)
         if place != _LACKING:
-            self._settle(facts, out, place)
-            for tensor in _tensors(out):  # a view of a sparse tensor has memory of its own
+            self._finish(traits, out, place)
+            for tensor in _tensors(out):  # a view of a sparse tensor has its own memory
                 put(tensor, place)
         return out
 
-    def _common(self, facts: Facts, given: list[torch.Tensor]) -> int:
-        """Where an operation runs; tensors that were nowhere yet go there."""
+    def _common(self, traits: Traits, given: list[torch.Tensor]) -> int:
+        """Return where an operation runs, and move its free tensors there.
+
+        Raises:
+            RuntimeError: the tensors are on several devices.
+        """
         places: list[int] = []
         for number, tensor in enumerate(given):
             here = place_of(tensor)
             if here == FREE or here in places:
                 continue
-            if here == HOST and not tensor.dim() and not facts.strict and not (facts.inplace and number == 0):
+            if (
+                here == HOST
+                and not tensor.dim()
+                and not traits.strict
+                and not (traits.inplace and number == 0)
+            ):
                 continue
             places.append(here)
         if len(places) > 1:
@@ -194,72 +212,76 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             put(tensor, places[0])
         return places[0]
 
-    def _for_each(self, facts: Facts, func: Any, args: Any, kwargs: Any) -> Any:
-        """An operation on lists of tensors: the first of each belong together, and so on."""
-        lists = [args[i] for i in facts.lists if i < len(args) and args[i]]
-        places = [self._common(facts, list(row)) for row in zip(*lists, strict=True)]
+    def _for_each(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operation on lists of tensors, whose elements at the same index belong together."""
+        lists = [args[i] for i in traits.lists if i < len(args) and args[i]]
+        places = [self._common(traits, list(row)) for row in zip(*lists, strict=True)]
         out = func(*args, **kwargs)
         for place, tensor in zip(places, _tensors(out), strict=False):
             put(tensor, place)
         for place in places:
-            self._machine.note("run", place, facts.name)
+            self._machine.note("run", place, traits.name)
         self._machine.on_cuda += any(place >= 0 for place in places)
         return out
 
-    def _special(self, facts: Facts, func: Any, args: Any, kwargs: Any) -> Any:
-        given = _given(facts, args, kwargs)
-        if facts.first:
-            place = self._at_first(facts, given)
-        elif facts.indexing:
-            place = self._indexed(facts, args)
+    def _special(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
+        given = _given(traits, args, kwargs)
+        if traits.first:
+            place = self._at_first(traits, given)
+        elif traits.indexing:
+            place = self._indexed(traits, args)
         else:
-            place = self._common(facts, given)
-        told = kwargs.get("device") if facts.places else None
-        if told is not None:
-            kwargs = {**kwargs, "device": _CPU if told.type in ("cuda", "cpu") else told}
-            if told.type == "cuda":
-                place = self._machine.index(told)
-            elif told.index is not None or told.type != "cpu":
+            place = self._common(traits, given)
+        asked = kwargs.get("device") if traits.places else None
+        if asked is not None:
+            kwargs = {**kwargs, "device": _CPU if asked.type in ("cuda", "cpu") else asked}
+            if asked.type == "cuda":
+                place = self._machine.index(asked)
+            elif asked.index is not None or asked.type != "cpu":
                 place = HOST
             elif not given:
                 place = FREE
-        elif not given and facts.places:
+        elif not given and traits.places:
             place = FREE
-        if facts.draws:
-            return self._draw(facts, func, args, kwargs, place)
+        if traits.draws:
+            return self._draw(traits, func, args, kwargs, place)
         out = func(*args, **kwargs)
-        self._made(facts, out, place, not given or told is not None)
+        self._made(traits, out, place, not given or asked is not None)
         return out
 
-    def _made(self, facts: Facts, out: Any, place: int, fresh: bool) -> None:
-        if facts.name == "_pack_padded_sequence":
+    def _made(self, traits: Traits, out: Any, place: int, fresh: bool) -> None:
+        if traits.name == "_pack_padded_sequence":
             put(out[0], place)
             return
         if not fresh or self._machine.trace is None or place < 0:
             if place != _LACKING:
-                self._settle(facts, out, place)
+                self._finish(traits, out, place)
             return
         self._machine.on_cuda += 1
         for tensor in _tensors(out):
-            if facts.name.startswith("empty"):
-                tensor.zero_()  # what happens to be there is no part of what happened
+            if traits.name.startswith("empty"):
+                tensor.zero_()  # uninitialized memory would make the trace vary
             put(tensor, place)
             note_values(self._machine, tensor, place)
 
-    def _at_first(self, facts: Facts, given: list[torch.Tensor]) -> int:
+    def _at_first(self, traits: Traits, given: list[torch.Tensor]) -> int:
         place = place_of(given[0])
-        if facts.name == "copy_" and place == FREE:
+        if traits.name == "copy_" and place == FREE:
             place = place_of(given[1])
             put(given[0], place)
-        if facts.name == "_pack_padded_sequence" and place_of(given[1]) >= 0:
+        if traits.name == "_pack_padded_sequence" and place_of(given[1]) >= 0:
             raise RuntimeError(
                 "'lengths' argument should be a 1D CPU int64 tensor, but got "
                 f"{given[1].dim()}D {device(place_of(given[1]))} {type_name(given[1])} tensor"
             )
         return place
 
-    def _indexed(self, facts: Facts, args: Any) -> int:
-        """An index may be on the CPU, whatever it is an index of."""
+    def _indexed(self, traits: Traits, args: Any) -> int:
+        """Return where an indexing operation runs; the index may be on the CPU.
+
+        Raises:
+            RuntimeError: the index or the values are on another device.
+        """
         place = place_of(args[0])
         if place == FREE:
             place = next((here for here in map(place_of, _tensors(args[1:])) if here != FREE), FREE)
@@ -272,10 +294,10 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
                 )
         values = args[2] if len(args) > 2 and isinstance(args[2], torch.Tensor) else None
         if values is not None:
-            self._common(facts, [args[0], values])
+            self._common(traits, [args[0], values])
         return place
 
-    def _draw(self, facts: Facts, func: Any, args: Any, kwargs: Any, place: int) -> Any:
+    def _draw(self, traits: Traits, func: Any, args: Any, kwargs: Any, place: int) -> Any:
         machine = self._machine
         generator = kwargs.get("generator")
         if generator is not None:
@@ -293,13 +315,13 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             out = func(*args, **kwargs)
         if machine.draws is not None:
             numel = next((tensor.numel() for tensor in _tensors(out)), 0)
-            machine.draws.add(str(device(place)), facts.name, numel)
-        self._made(facts, out, place, not _given(facts, args, kwargs))
+            machine.draws.add(str(device(place)), traits.name, numel)
+        self._made(traits, out, place, not _given(traits, args, kwargs))
         return out
 
 
 def different(places: Iterable[int]) -> RuntimeError:
-    """What CUDA says to tensors of several devices."""
+    """Return the error that CUDA raises for tensors on several devices."""
     found = " and ".join(str(device(place)) for place in sorted(places, reverse=True)[:2])
     return RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, {found}!"
@@ -307,7 +329,7 @@ def different(places: Iterable[int]) -> RuntimeError:
 
 
 def note_values(machine: Machine, tensor: torch.Tensor, place: int) -> None:
-    """Write down that a tensor has come to a GPU, and what is in it."""
+    """Append a tensor that arrives on a GPU to the trace, with a summary of its values."""
     if machine.trace is None or place < 0:
         return
     with torch._C._DisableTorchDispatch(), torch.no_grad():
@@ -317,7 +339,7 @@ def note_values(machine: Machine, tensor: torch.Tensor, place: int) -> None:
 
 
 def type_name(tensor: torch.Tensor) -> str:
-    """The word for a tensor's dtype in its type: "Float"."""
+    """Return the name of a tensor's dtype in its type, such as "Float"."""
     return torch._C.TensorBase.type(tensor).rpartition(".")[2].removesuffix("Tensor")
 
 
@@ -327,13 +349,13 @@ def _check_generator(kind: str, place: int) -> None:
         raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{kind}'")
 
 
-def _given(facts: Facts, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an operation is given."""
-    given = [args[i] for i in facts.tensors if i < len(args) and isinstance(args[i], torch.Tensor)]
-    for i in facts.lists:
+def _given(traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """Return the tensors among the arguments of an operation."""
+    given = [args[i] for i in traits.tensors if i < len(args) and isinstance(args[i], torch.Tensor)]
+    for i in traits.lists:
         if i < len(args) and args[i] is not None:
             given += [tensor for tensor in args[i] if tensor is not None]
-    for name in facts.keywords:
+    for name in traits.keywords:
         given += _tensors(kwargs.get(name))
     return given
 

@@ -1,4 +1,4 @@
-"""Where new tensors are made: factories, the old constructors, tensor types, generators."""
+"""Creation of tensors: factories, legacy constructors, tensor types and generators."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BASE: Any = torch._C.TensorBase
 
 
 def install(machine: Machine, patches: Patches) -> None:
-    """Make everything that makes a tensor ask the machine where.
+    """Make all functions that create tensors use the devices of the machine.
 
     Args:
         machine: the machine.
-        patches: what takes it back.
+        patches: records the replacements.
     """
     making = Making(machine)
-    constructors = _device_constructors()  # remembers the originals, which is what modes will be given
+    constructors = _device_constructors()  # caches the originals, which modes will receive
     for owner in (torch, torch.fft):
         for name, function in list(vars(owner).items()):
             if callable(function) and function in constructors:
@@ -49,7 +49,7 @@ def install(machine: Machine, patches: Patches) -> None:
 
 
 def _named(call: Any, original: Any) -> Any:
-    """With the name of the original, also for pickle."""
+    """Give a replacement the name of the original, for pickle too."""
     functools.update_wrapper(call, original)
     call.__module__, call.__qualname__ = "torch", original.__name__
     return call
@@ -64,7 +64,7 @@ def _padded(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Making:
-    """The functions that make tensors.
+    """The functions that create tensors.
 
     Args:
         machine: the machine.
@@ -78,7 +78,7 @@ class Making:
         self._sparse = torch.sparse_coo_tensor
 
     def factory(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that makes a tensor of nothing."""
+        """Wrap a function that creates a tensor from scratch."""
         machine = self._machine
 
         def make(*args: Any, **kwargs: Any) -> Any:
@@ -94,7 +94,7 @@ class Making:
         return make
 
     def beside(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that makes a tensor where another is, if nothing else is asked for."""
+        """Wrap a function that creates a tensor like another one, by default on the same device."""
         machine = self._machine
 
         def make(*args: Any, **kwargs: Any) -> Any:
@@ -108,9 +108,9 @@ class Making:
         return make
 
     def _place(self, asked: Any) -> int | None:
-        """The place that is asked for, or the default's; None for devices that are not ours."""
-        told = self._machine.default_device() if asked is None else self._machine.wanted(asked)
-        return {"cuda": told.index, "cpu": HOST}.get(told.type)
+        """Return the place of the requested or default device; None for devices that are not simulated."""
+        device = self._machine.default_device() if asked is None else self._machine.wanted(asked)
+        return {"cuda": device.index, "cpu": HOST}.get(device.type)
 
     def _made(self, made: torch.Tensor, place: int) -> torch.Tensor:
         put(made, place)
@@ -119,21 +119,22 @@ class Making:
             note_values(self._machine, made, place)
         return made
 
-    def tensor(self, data: Any, *, device: Any = None, pin_memory: bool = False, **options: Any) -> Any:
-        """torch.tensor."""
+    def tensor(self, data: Any, *, device: Any = None, **options: Any) -> Any:
+        """Replace `torch.tensor`."""
+        options.pop("pin_memory", None)
         place = place_of(data) if device is None and isinstance(data, torch.Tensor) else self._place(device)
         if place is None:
             return self._tensor(data, device=device, **options)
         return self._made(self._tensor(data, device="cpu", **options), place)
 
     def new_tensor(self, tensor: torch.Tensor, data: Any, *, device: Any = None, **options: Any) -> Any:
-        """Tensor.new_tensor."""
+        """Replace `Tensor.new_tensor`."""
         return self.tensor(
             data, device=tensor.device if device is None else device, **{"dtype": tensor.dtype, **options}
         )
 
     def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Any:
-        """torch.as_tensor."""
+        """Replace `torch.as_tensor`."""
         place = place_of(data) if device is None and isinstance(data, torch.Tensor) else self._place(device)
         if place is None:
             return self._as_tensor(data, dtype=dtype, device=device)
@@ -141,7 +142,7 @@ class Making:
         return move(self._machine, there, place)
 
     def asarray(self, obj: Any, *, device: Any = None, **options: Any) -> Any:
-        """torch.asarray."""
+        """Replace `torch.asarray`."""
         place = place_of(obj) if device is None and isinstance(obj, torch.Tensor) else self._place(device)
         if place is None:
             return self._asarray(obj, device=device, **options)
@@ -151,7 +152,7 @@ class Making:
         return move(self._machine, there, place)
 
     def sparse_coo_tensor(self, *args: Any, device: Any = None, **options: Any) -> Any:
-        """torch.sparse_coo_tensor: indices go where the values are."""
+        """Replace `torch.sparse_coo_tensor`, which moves the indices to the device of the values."""
         if device is None and len(args) > 1 and isinstance(args[1], torch.Tensor):
             place: int | None = place_of(args[1])
         else:
@@ -164,7 +165,7 @@ class Making:
         return put(self._sparse(*parts, *args[2:], device="cpu", **options), place)
 
     def legacy(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
-        """torch.Tensor(...), also of its subclasses."""
+        """Replace `torch.Tensor.__new__`, also for subclasses."""
         asked = kwargs.pop("device", None)
         place = self._place(asked)
         made = _BASE.__new__(cls, *args, **kwargs)
@@ -177,7 +178,16 @@ class Making:
 
 
 def pinned(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Make a tensor in pinned memory, of which a build for the CPU has none."""
+    """Create a tensor that claims to be in pinned memory, which a build for the CPU lacks.
+
+    Args:
+        original: the function that creates it.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+
+    Raises:
+        RuntimeError: the tensor is on a GPU.
+    """
     made = original(*args, **{**kwargs, "pin_memory": False})
     if kwargs["device"].type == "cuda":
         raise RuntimeError("Only dense CPU tensors can be pinned")
@@ -186,7 +196,7 @@ def pinned(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 class TensorType(type):
-    """torch.cuda.FloatTensor and its kin: to call, to hand to `type()`, to ask `isinstance`."""
+    """The metaclass of tensor types such as `torch.cuda.FloatTensor`."""
 
     machine: Machine
     dtype: torch.dtype
@@ -196,6 +206,7 @@ class TensorType(type):
     plain: Any
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Create a tensor of this type."""
         machine = cls.machine
         place = machine.index() if cls.is_cuda else HOST
         kwargs.pop("device", None)
@@ -230,43 +241,59 @@ def _install_types(machine: Machine, patches: Patches) -> None:
 
 
 def _install_devices(machine: Machine, patches: Patches) -> None:
-    """torch.device and torch.Generator, which know no GPU on a machine without."""
+    """Replace `torch.device` and `torch.Generator`, which support no GPU in a build for the CPU."""
+    patches.set(torch, "device", _DeviceType("device", (), {"__module__": "torch"}))
+    patches.set(torch, "Generator", _generator_type(machine))
+    patches.set(torch._C._nn, "_parse_to", _parser(torch._C._nn._parse_to))
+
+
+class _DeviceType(type):
+    """The metaclass of the replacement of `torch.device`, which accepts the index of a GPU."""
+
     real: Any = torch.device
 
-    class DeviceType(type):
-        def __instancecheck__(cls, x: Any) -> bool:
-            return isinstance(x, real)
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, _DeviceType.real)
 
-        def __subclasscheck__(cls, other: Any) -> bool:
-            return issubclass(other, (real, cls)) if other is not cls else True
+    def __subclasscheck__(cls, other: Any) -> bool:
+        return issubclass(other, (_DeviceType.real, cls)) if other is not cls else True
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            if len(args) == 1 and type(args[0]) is int and not kwargs:
-                return real("cuda", args[0])
-            return real(*args, **kwargs)
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and type(args[0]) is int and not kwargs:
+            return _DeviceType.real("cuda", args[0])
+        return _DeviceType.real(*args, **kwargs)
 
-    patches.set(torch, "device", DeviceType("device", (), {"__module__": "torch"}))
 
-    class GeneratorType(type(torch._C.Generator)):  # type: ignore[misc]
-        def __instancecheck__(cls, x: Any) -> bool:
-            return isinstance(x, torch._C.Generator)
+class _GeneratorType(type(torch._C.Generator)):  # type: ignore[misc]
+    """The metaclass of the replacement of `torch.Generator`."""
 
-    class Generator(torch._C.Generator, metaclass=GeneratorType):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, torch._C.Generator)
+
+
+def _generator_type(machine: Machine) -> type:
+    class Generator(torch._C.Generator, metaclass=_GeneratorType):
+        """The replacement of `torch.Generator`."""
+
         def __new__(cls, device: Any = "cpu") -> Any:
             made: Any = super().__new__(cls)
-            made._told = machine.wanted(device)
-            machine.generators[made._cdata] = made._told.type
+            made._asked = machine.wanted(device)
+            machine.generators[made._cdata] = made._asked.type
             weakref.finalize(made, machine.generators.pop, made._cdata, None)
             return made
 
         @property
         def device(self) -> torch.device:  # type: ignore[override]
-            told: torch.device = self._told  # type: ignore[attr-defined]
-            return torch.device("cpu") if told.type == "cpu" else told
+            """The device that the program requested."""
+            asked: torch.device = self._asked  # type: ignore[attr-defined]
+            return torch.device("cpu") if asked.type == "cpu" else asked
 
     Generator.__module__, Generator.__qualname__ = "torch", "Generator"
-    patches.set(torch, "Generator", Generator)
-    parse = torch._C._nn._parse_to
+    return Generator
+
+
+def _parser(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the parser of the arguments of `Module.to` so that it accepts the index of a GPU."""
 
     def _parse_to(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is int:
@@ -275,4 +302,4 @@ def _install_devices(machine: Machine, patches: Patches) -> None:
             kwargs["device"] = torch.device("cuda", kwargs["device"])
         return parse(*args, **kwargs)
 
-    patches.set(torch._C._nn, "_parse_to", _parse_to)
+    return _parse_to

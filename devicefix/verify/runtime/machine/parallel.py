@@ -1,4 +1,4 @@
-"""Several GPUs, and several processes: what a build of torch for the CPU lacks."""
+"""Several GPUs and several processes, which a build of torch for the CPU does not support."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from devicefix.verify.runtime.machine.tensors import move
 
 
 def install(machine: Machine, patches: Patches) -> None:
-    """Give torch what DataParallel and torch.distributed need.
+    """Replace the functions that `DataParallel` and `torch.distributed` need.
 
     Args:
         machine: the machine.
-        patches: what takes it back.
+        patches: records the replacements.
     """
     import torch.cuda.comm
     import torch.nn.parallel.comm
 
-    for name, function in _collectives(machine).items():
+    for name, function in _Collectives(machine).functions().items():
         for owner in (torch.nn.parallel.comm, torch.cuda.comm):
             patches.set(owner, name, function)
     for owner in _owners("parallel_apply"):
         patches.set(owner, "parallel_apply", _parallel_apply)
-    patches.set(torch.cuda.nccl, "is_available", lambda tensors: False)
+    patches.set(torch.cuda.nccl, "is_available", lambda _: False)
     patches.set(torch.cuda.nccl, "version", lambda: (2, 21, 5))
     patches.set(torch.nn.DataParallel, "__init__", _on_fewer(machine, torch.nn.DataParallel.__init__))
     if torch.distributed.is_available():
@@ -41,28 +41,49 @@ def _owners(name: str) -> list[Any]:
     return [sys.modules[module] for module in modules]
 
 
-def _collectives(machine: Machine) -> dict[str, Callable[..., Any]]:
-    def to(tensor: torch.Tensor, device: Any) -> torch.Tensor:
-        return move(machine, tensor, machine.index(device))
+class _Collectives:
+    """The functions of `torch.cuda.comm`, which copy between GPUs.
 
-    def broadcast(tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
+    Args:
+        machine: the machine.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return the functions, by name."""
+        return {
+            "broadcast": self._broadcast,
+            "broadcast_coalesced": self._broadcast_coalesced,
+            "reduce_add": self._reduce_add,
+            "reduce_add_coalesced": self._reduce_add_coalesced,
+            "scatter": self._scatter,
+            "gather": self._gather,
+        }
+
+    def _to(self, tensor: torch.Tensor, device: Any) -> torch.Tensor:
+        return move(self._machine, tensor, self._machine.index(device))
+
+    def _broadcast(self, tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
         if out is not None:
-            return tuple(each.copy_(tensor) for each in out)
-        return tuple(to(tensor, device) for device in devices)
+            return tuple(target.copy_(tensor) for target in out)
+        return tuple(self._to(tensor, device) for device in devices)
 
-    def broadcast_coalesced(tensors: Any, devices: Any, buffer_size: int = 0) -> Any:
-        return [[to(tensor, device) for tensor in tensors] for device in devices]
+    def _broadcast_coalesced(self, tensors: Any, devices: Any, *_: Any, **__: Any) -> Any:
+        return [[self._to(tensor, device) for tensor in tensors] for device in devices]
 
-    def reduce_add(inputs: Any, destination: Any = None) -> Any:
-        total = to(inputs[0], destination)
+    def _reduce_add(self, inputs: Any, destination: Any = None) -> Any:
+        total = self._to(inputs[0], destination)
         for tensor in inputs[1:]:
-            total = total + to(tensor, destination)
+            total = total + self._to(tensor, destination)
         return total
 
-    def reduce_add_coalesced(inputs: Any, destination: Any = None, buffer_size: int = 0) -> Any:
-        return tuple(reduce_add(each, destination) for each in zip(*inputs, strict=True))
+    def _reduce_add_coalesced(self, inputs: Any, destination: Any = None, *_: Any, **__: Any) -> Any:
+        return tuple(self._reduce_add(row, destination) for row in zip(*inputs, strict=True))
 
-    def scatter(
+    def _scatter(
+        self,
         tensor: Any,
         devices: Any = None,
         chunk_sizes: Any = None,
@@ -74,43 +95,34 @@ def _collectives(machine: Machine) -> dict[str, Callable[..., Any]]:
         count = len(devices if out is None else out)
         parts = tensor.split(chunk_sizes, dim) if chunk_sizes else tensor.chunk(count, dim)
         if out is not None:
-            return tuple(each.copy_(part) for each, part in zip(out, parts, strict=True))
-        return tuple(to(part, device) for part, device in zip(parts, devices, strict=False))
+            return tuple(target.copy_(part) for target, part in zip(out, parts, strict=True))
+        return tuple(self._to(part, device) for part, device in zip(parts, devices, strict=False))
 
-    def gather(tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
-        whole = torch.cat([to(tensor, destination) for tensor in tensors], dim)
+    def _gather(self, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
+        whole = torch.cat([self._to(tensor, destination) for tensor in tensors], dim)
         return whole if out is None else out.copy_(whole)
-
-    return {
-        "broadcast": broadcast,
-        "broadcast_coalesced": broadcast_coalesced,
-        "reduce_add": reduce_add,
-        "reduce_add_coalesced": reduce_add_coalesced,
-        "scatter": scatter,
-        "gather": gather,
-    }
 
 
 def _parallel_apply(modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None) -> list[Any]:
-    """One after another: in threads the GPUs would draw their random numbers in another order each time."""
+    """Run the replicas one after another, since the order of random draws in threads would vary."""
     outputs = []
     for number, (module, given) in enumerate(zip(modules, inputs, strict=True)):
         kwargs = kwargs_tup[number] if kwargs_tup else {}
-        given = given if isinstance(given, (list, tuple)) else (given,)
+        args = given if isinstance(given, (list, tuple)) else (given,)
         with torch.cuda.device(devices[number] if devices else number):
-            outputs.append(module(*given, **kwargs))
+            outputs.append(module(*args, **kwargs))
     return outputs
 
 
 def _on_fewer(machine: Machine, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Programs for several GPUs run on one as well, unless it was said how many there are."""
+    """Make `DataParallel` leave out missing GPUs, unless the number of GPUs was set explicitly."""
 
     def __init__(
         self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
-        if device_ids is not None and not machine.is_told:
+        if device_ids is not None and not machine.is_explicit:
             count = len(machine.visible)
-            there = [each for each in device_ids if (_number(each) or 0) < count]
+            there = [device for device in device_ids if (_number(device) or 0) < count]
             if len(there) < len(device_ids):
                 device_ids = there or None
                 if output_device is not None and (_number(output_device) or 0) >= count:
@@ -121,13 +133,13 @@ def _on_fewer(machine: Machine, original: Callable[..., Any]) -> Callable[..., A
 
 
 def _number(device: Any) -> int | None:
-    """The number in a device, a string or an int."""
+    """Return the index in a device, a device string or an int."""
     index: int | None = device if isinstance(device, int) else torch.device(device).index
     return index
 
 
 def _install_distributed(patches: Patches) -> None:
-    """Processes talk over gloo, whatever the program asks for."""
+    """Make processes communicate through gloo instead of NCCL."""
     distributed: Any = torch.distributed
     c10d: Any = distributed.distributed_c10d
 
@@ -144,7 +156,7 @@ def _install_distributed(patches: Patches) -> None:
 
     barrier = c10d.barrier
 
-    def without_devices(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+    def without_devices(group: Any = None, async_op: bool = False, *_: Any, **__: Any) -> Any:
         return barrier(group, async_op)
 
     replaced = {

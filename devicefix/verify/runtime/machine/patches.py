@@ -1,4 +1,4 @@
-"""Replacing what is in torch, and putting it back."""
+"""Replacement and restoration of attributes of torch."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ _ABSENT = object()
 
 
 class Patches:
-    """What has been replaced."""
+    """A set of replacements."""
 
     def __init__(self) -> None:
-        self._other: list[tuple[Any, Any, Any]] = []  # for each place the value that is not there now
+        self._other: list[tuple[Any, Any, Any]] = []  # owner, name, and the value that is not in use
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Give a module or class another attribute."""
+        """Replace an attribute of a module or class."""
         self._other.append((owner, name, _exchange(owner, name, value)))
 
     def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """Give a table another value."""
+        """Replace an item of a dict."""
         self._other.append((table, key, _exchange(table, key, value)))
 
     def swap(self) -> None:
-        """Put everything back; or again to where it was."""
+        """Restore all original values, or put all replacements back."""
         self._other = [
             (owner, name, _exchange(owner, name, value)) for owner, name, value in self._other[::-1]
         ]

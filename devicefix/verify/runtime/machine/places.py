@@ -1,4 +1,4 @@
-"""Where tensors are: the number of a GPU, written on the storage, or the CPU."""
+"""Places of tensors: the index of a GPU, or HOST. An attribute of the storage holds it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 HOST = -1  # the CPU
-FREE = -2  # made by torch itself in passing; it goes where it is first used
+FREE = -2  # created internally by torch: it belongs to the device of its first use
 
 _Storage: Any = torch.UntypedStorage
 _CPU = torch.device("cpu")
@@ -16,18 +16,16 @@ _GPUS = [torch.device("cuda", index) for index in range(16)]
 
 
 def prepare() -> None:
-    """Let storages bear their places."""
+    """Add the attribute for the place to storages."""
     _Storage._devicefix_place = HOST
     probe = torch.empty(1)
     probe.untyped_storage()._devicefix_place = 0  # type: ignore[attr-defined]
-    if (
-        place_of(probe) == HOST
-    ):  # before torch 2.2 a storage's Python object, and what is on it, could be lost
+    if place_of(probe) == HOST:  # before torch 2.2 the Python object of a storage could be replaced
         _Storage._devicefix_place = _Table()
 
 
 class _Table:
-    """The attribute `_devicefix_place` of storages whose Python objects come and go."""
+    """A descriptor for `_devicefix_place` if the Python objects of storages are not permanent."""
 
     def __init__(self) -> None:
         self._places: dict[int, tuple[Any, int]] = {}
@@ -37,7 +35,7 @@ class _Table:
         return self._places.get(storage._cdata, (None, HOST))[1] if storage is not None else self
 
     def __set__(self, storage: Any, place: int) -> None:
-        # the weak reference keeps the address from being used again
+        # the weak reference prevents the reuse of the address
         self._places[storage._cdata] = (StorageWeakRef(storage), place)  # type: ignore[no-untyped-call]
         if len(self._places) > self._full:
             self._places = {key: kept for key, kept in self._places.items() if not kept[0].expired()}
@@ -45,12 +43,12 @@ class _Table:
 
 
 def device(place: int) -> torch.device:
-    """The device that a program is told."""
+    """Return the device that the program sees for a place."""
     return _GPUS[place] if place >= 0 else _CPU
 
 
 def place_of(tensor: torch.Tensor) -> int:
-    """Where a tensor is: the index of its GPU, HOST or FREE."""
+    """Return the place of a tensor: the index of its GPU, HOST or FREE."""
     try:
         place: int = tensor.untyped_storage()._devicefix_place  # type: ignore[attr-defined]
     except RuntimeError:
@@ -60,7 +58,7 @@ def place_of(tensor: torch.Tensor) -> int:
 
 
 def put(tensor: torch.Tensor, place: int) -> torch.Tensor:
-    """Say where a tensor, and whatever shares its memory, is."""
+    """Set the place of a tensor and of all tensors that share its memory."""
     try:
         tensor.untyped_storage()._devicefix_place = place  # type: ignore[attr-defined]
     except RuntimeError:
@@ -70,7 +68,7 @@ def put(tensor: torch.Tensor, place: int) -> torch.Tensor:
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors with storages of which one without consists, as sparse ones and those of functorch do."""
+    """Return the parts of a tensor without a storage, such as a sparse tensor or one of functorch."""
     with torch._C._DisableTorchDispatch():
         layout = tensor.layout
         if layout == torch.sparse_coo:

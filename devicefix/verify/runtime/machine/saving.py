@@ -1,4 +1,4 @@
-"""Tensors that leave a process, to a file or to another process, and come back to where they were."""
+"""Places of tensors that are saved to a file or sent to another process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 
-_machine: Machine | None = None
+_machines: list[Machine] = []  # the machine of this process, if any: pickles cannot refer to it
 
 
 def install(machine: Machine, patches: Patches) -> None:
-    """Let files and pickles tell the devices of the machine.
+    """Make files and pickles include the devices of the machine.
 
     Args:
         machine: the machine.
-        patches: what takes it back.
+        patches: records the replacements.
     """
-    global _machine
-    _machine = machine
+    _machines[:] = [machine]
     serialization: Any = torch.serialization
 
     def tag(storage: Any) -> str | None:
@@ -44,7 +43,7 @@ def install(machine: Machine, patches: Patches) -> None:
         restored = locate(f"cuda:{map_location}" if type(map_location) is int else map_location)
 
         def restore_location(storage: Any, location: str) -> Any:
-            storage._devicefix_place = HOST  # it has just been read
+            storage._devicefix_place = HOST  # files hold CPU memory
             return restored(storage, location)
 
         return restore_location
@@ -57,7 +56,7 @@ def install(machine: Machine, patches: Patches) -> None:
 
 
 def _reduce_tensor(tensor: torch.Tensor) -> Any:
-    """Share a tensor's memory with another process, which on CUDA goes another way."""
+    """Share the memory of a tensor with another process by torch's functions for CPU tensors."""
     place = place_of(tensor)
     put(tensor, HOST)
     try:
@@ -77,6 +76,6 @@ def _reduce_storage(storage: Any) -> Any:
 
 def _rebuild(place: int, rebuild: Any, args: Any) -> Any:
     storage = rebuild(*args)
-    if _machine is not None:
-        storage._devicefix_place = _machine.index(place) if place >= 0 else place
+    for machine in _machines:
+        storage._devicefix_place = machine.index(place) if place >= 0 else place
     return storage

@@ -1,4 +1,4 @@
-"""The simulated machine: its GPUs, what is selected, seeded and written down."""
+"""The state of the simulated CUDA machine: its GPUs, the selected one, generators and trace."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from torch.utils._device import DeviceContext
 
 from devicefix.verify.runtime.machine.places import HOST, device, place_of
 
-GPUS = "DEVICEFIX_GPUS"  # how many GPUs the machine has; without it as many as the program selects, or one
+GPUS = "DEVICEFIX_GPUS"  # the number of GPUs; by default as many as the program selects, or one
 
-# Where the program itself makes a tensor on the CPU. What torch makes beside the tensors that it is given is
-# on "cpu" as well to torch, wherever the program believes those to be.
+_SEED_OFFSET = 10**6
+
+# The device for tensors that the program itself creates on the CPU. Tensors that torch creates internally
+# have the device "cpu", wherever the operands are on the simulated machine.
 CPU = torch.device("cpu", 0)
 
 
 class Machine:
-    """A machine with GPUs that are played.
+    """The state of a simulated CUDA machine.
 
     Args:
-        gpus: how many there are; None for what the variable GPUS says.
-        separate_generators: whether each GPU draws its random numbers from a generator of its own, as on
-            CUDA. Otherwise all draw from the CPU's, so that a run on the CPU alone has the same numbers.
-        trace: what is made, computed and called on the GPUs is appended to it, None for no trace.
-        draws: is told of random numbers: the device, the operation, how many; None to tell nobody.
+        gpus: the number of GPUs; None for the number in the environment variable GPUS.
+        separate_generators: whether each GPU has its own random generator, as on CUDA. Otherwise all use the
+            generator of the CPU, so that a run on the CPU draws the same numbers.
+        trace: a list to append the tensors, operations and calls on the GPUs to, or None.
+        draws: the recorder of random draws, or None.
     """
 
     def __init__(
@@ -43,37 +45,37 @@ class Machine:
         self.separate_generators = separate_generators
         self.trace = trace
         self.draws = draws
-        self.generators: dict[int, str] = {}  # the kinds of device that the program's own generators are for
-        self.default = HOST  # where tensors are made when nothing is said
+        self.generators: dict[int, str] = {}  # the device types of the program's generators
+        self.default = HOST  # the place for new tensors
         self.initialized = False
-        self.forked = False  # whether this is the child of a process that had used CUDA
-        self.on_cuda = 0  # operations
+        self.forked = False  # whether this is the fork of a process that used CUDA
+        self.on_cuda = 0  # the number of operations
         self.on_cpu = 0
 
     @property
     def visible(self) -> list[int]:
-        """The numbers of the GPUs that the program sees: settled when it first asks, as on CUDA."""
+        """The numbers of the GPUs that the program sees, fixed at its first request as on CUDA."""
         if self._visible is None:
-            self._visible = self._look()
+            self._visible = self._visible_gpus()
         return self._visible
 
     @property
-    def is_told(self) -> bool:
-        """Whether somebody has said how many GPUs there are."""
+    def is_explicit(self) -> bool:
+        """Whether the number of GPUs was set explicitly."""
         return self._gpus is not None or GPUS in os.environ or "CUDA_VISIBLE_DEVICES" in os.environ
 
-    def _look(self) -> list[int]:
+    def _visible_gpus(self) -> list[int]:
         named = os.environ.get("CUDA_VISIBLE_DEVICES")
-        told = os.environ.get(GPUS) if self._gpus is None else str(self._gpus)
+        count = os.environ.get(GPUS) if self._gpus is None else str(self._gpus)
         if named is None:
-            return list(range(int(told or 1)))
+            return list(range(int(count or 1)))
         visible: list[int] = []
         for name in named.split(","):
             number = (
                 int(name) if name.strip().isdigit() else len(visible) if name.strip()[:3] == "GPU" else -1
             )
-            if number < 0 or number in visible or (told and number >= int(told)):
-                break  # CUDA ignores what follows as well
+            if number < 0 or number in visible or (count and number >= int(count)):
+                break  # CUDA ignores the rest too
             visible.append(number)
         return visible
 
@@ -87,10 +89,10 @@ class Machine:
         self._selected.index = index
 
     def initialize(self) -> None:
-        """What happens when a process first uses CUDA.
+        """Initialize CUDA in this process.
 
         Raises:
-            RuntimeError: where it can't.
+            RuntimeError: there is no GPU, or this is the fork of a process that used CUDA.
         """
         if self.forked:
             raise RuntimeError(
@@ -102,10 +104,13 @@ class Machine:
         self.initialized = True
 
     def index(self, wanted: Any = None) -> int:
-        """The place that a device, a device string, an index or None (the current GPU) stands for.
+        """Return the place of a device.
+
+        Args:
+            wanted: a device, a device string, an index, or None for the current GPU.
 
         Raises:
-            RuntimeError: if there is no such GPU.
+            RuntimeError: there is no such GPU.
         """
         if isinstance(wanted, str):
             wanted = torch.device(wanted)
@@ -120,22 +125,41 @@ class Machine:
             raise RuntimeError("CUDA error: invalid device ordinal")
         return index
 
+    def gpu(self, device: Any = None) -> int:
+        """Return the index of a GPU.
+
+        Args:
+            device: a device, a device string, an index, or None for the current GPU.
+
+        Raises:
+            RuntimeError: there is no such GPU.
+            ValueError: the device is not a GPU.
+        """
+        place = self.index(device)
+        if place == HOST:
+            raise ValueError(f"Expected a cuda device, but got: {device}")
+        return place
+
     def wanted(self, asked: Any) -> torch.device:
-        """The device that a program asks for, as operations are told: CPU, or a GPU by its number."""
+        """Return the device argument to pass to operations for a device that the program requests.
+
+        Args:
+            asked: a device, a device string, an index, or a tensor on the device.
+        """
         if isinstance(asked, torch.Tensor):
-            return self.told(place_of(asked))
+            return self.device_for(place_of(asked))
         if isinstance(asked, str):
             asked = torch.device(asked)
         if isinstance(asked, torch.device) and asked.type not in ("cuda", "cpu"):
             return asked
-        return self.told(self.index(asked))
+        return self.device_for(self.index(asked))
 
-    def told(self, place: int) -> torch.device:
-        """How operations are told of a place."""
+    def device_for(self, place: int) -> torch.device:
+        """Return the device argument to pass to operations for a place."""
         return device(place) if place >= 0 else CPU
 
     def default_device(self) -> torch.device:
-        """Where a tensor is made when the program doesn't say, as operations are told."""
+        """Return the device argument for a new tensor if the program names no device."""
         for depth in reversed(range(torch._C._len_torch_function_stack())):
             mode = torch._C._get_function_stack_at(depth)
             if isinstance(mode, DeviceContext):
@@ -143,23 +167,28 @@ class Machine:
         return CPU if self.default == HOST else device(self.index())
 
     def generator(self, place: int) -> torch.Generator:
-        """The generator of a GPU."""
+        """Return the random generator of a GPU."""
         if place not in self._seeds:
             self._seeds[place] = torch._C.Generator()
             self.seed(place, 0)
         return self._seeds[place]
 
     def seed(self, place: int, seed: int) -> None:
-        """Seed the generator of a GPU: with the same seed the CPU, and other GPUs, have other numbers."""
-        self._seeds.setdefault(place, torch._C.Generator()).manual_seed((int(seed) + 10**6 + place) % 2**64)
+        """Seed the generator of a GPU. With the same seed, the CPU and other GPUs draw other numbers."""
+        generator = self._seeds.setdefault(place, torch._C.Generator())
+        generator.manual_seed((int(seed) + _SEED_OFFSET + place) % 2**64)
+
+    def initial_seed(self) -> int:
+        """Return the seed of the current GPU's generator."""
+        return self.generator(self.gpu()).initial_seed() - _SEED_OFFSET - self.current
 
     def note(self, kind: str, place: int, *what: Any) -> None:
-        """Write down what happened on a GPU, by the number that is printed on the card."""
+        """Append an event on a GPU to the trace, with the physical number of the GPU."""
         if self.trace is not None and place >= 0:
             self.trace.append((kind, self.visible[place], *what))
 
     def after_fork(self) -> None:
-        """To be called in the child."""
+        """Reset the state in a forked process."""
         self.forked = self.initialized
         self.on_cuda = self.on_cpu = 0
 

@@ -1,4 +1,4 @@
-"""What tensors and storages answer, and how they move."""
+"""The methods of tensors and storages that report a device or move to one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _copy = torch.ops.aten._to_copy.default
 
 
 def install(machine: Machine, patches: Patches) -> None:
-    """Make tensors answer as on the machine.
+    """Make tensors report the devices of the machine.
 
     Args:
         machine: the machine.
-        patches: what takes it back.
+        patches: records the replacements.
     """
     for name, value in Tensors(machine).methods().items():
         patches.set(torch.Tensor, name, value)
@@ -34,7 +34,7 @@ def install(machine: Machine, patches: Patches) -> None:
 
 
 def method(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A bound method of ours as a method of another class."""
+    """Turn a bound method into a method of another class, which gets the instance as an argument."""
 
     def bound(self: Any, *args: Any, **kwargs: Any) -> Any:
         return call(self, *args, **kwargs)
@@ -45,14 +45,17 @@ def method(call: Callable[..., Any]) -> Callable[..., Any]:
 def move(
     machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype | None = None, **options: Any
 ) -> torch.Tensor:
-    """A tensor at a place: itself if it is there already.
+    """Move a tensor to a place.
 
     Args:
         machine: the machine.
         tensor: the tensor.
-        place: where it is to be.
-        dtype: what it is to become, None for what it is.
-        options: `copy` and `memory_format`, as `Tensor.to` knows them.
+        place: the place to move it to.
+        dtype: the dtype to convert it to, or None.
+        **options: `copy` and `memory_format`, as for `Tensor.to`.
+
+    Returns:
+        The tensor itself if it is there already and nothing changes, else a copy.
     """
     here = place_of(tensor)
     if here == FREE:
@@ -72,16 +75,18 @@ def move(
 
 def _moved(machine: Machine, tensor: torch.Tensor, place: int, dtype: torch.dtype, form: Any) -> Any:
     options = {} if form is None else {"memory_format": form}
-    moved = _copy(tensor, dtype=dtype, device=machine.told(place), **options)
+    moved = _copy(tensor, dtype=dtype, device=machine.device_for(place), **options)
     note_values(machine, moved, place)
     return moved
 
 
 class Move(torch.autograd.Function):
-    """The copy from one device to another, whose gradient goes the other way."""
+    """The copy from one device to another, whose gradient is copied back."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, machine: Machine, place: int, dtype: Any, form: Any) -> Any:
+    def forward(ctx: Any, tensor: torch.Tensor, *options: Any) -> Any:
+        """Copy a tensor; the options are the machine, the place, the dtype and the memory format."""
+        machine, place, dtype, form = options
         ctx.machine, ctx.source, ctx.dtype = machine, place_of(tensor), tensor.dtype
         moved = _moved(machine, tensor.detach(), place, dtype, form)
         if not (moved.is_floating_point() or moved.is_complex()):
@@ -90,11 +95,12 @@ class Move(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        """Copy the gradient back."""
         return move(ctx.machine, grad, ctx.source, ctx.dtype), None, None, None, None
 
 
 class Tensors:
-    """The methods of tensors that have to do with devices.
+    """The methods of tensors that depend on devices.
 
     Args:
         machine: the machine.
@@ -104,7 +110,7 @@ class Tensors:
         self._machine = machine
 
     def methods(self) -> dict[str, Any]:
-        """What to put into torch.Tensor."""
+        """Return the replacements for attributes of `torch.Tensor`, by name."""
         return {
             "device": property(self._device),
             "is_cuda": property(lambda x: self.place(x) >= 0),
@@ -115,16 +121,16 @@ class Tensors:
             "cpu": lambda x, memory_format=None: self._move(x, HOST, memory_format=memory_format),
             "to": method(self._to),
             "type": method(self._type),
-            "type_as": lambda x, other: self._to(x, other),
+            "type_as": method(self._to),
             "numpy": method(self._numpy),
             "new": method(self._new),
             "pin_memory": method(self._pin),
             "is_pinned": lambda x, *_, **__: getattr(x.untyped_storage(), "_devicefix_pinned", False),
-            "record_stream": lambda x, stream: None,
+            "record_stream": lambda *_: None,
         }
 
     def place(self, tensor: torch.Tensor) -> int:
-        """Where the program believes a tensor to be."""
+        """Return the place of a tensor that the program sees."""
         place = place_of(tensor)
         if place == FREE:
             return self._machine.current if self._machine.initialized else HOST
@@ -169,10 +175,10 @@ class Tensors:
             options["copy"] = rest[1]
         if wanted is None:
             return _to(tensor, *args, **kwargs)
-        told = self._machine.wanted(wanted)
-        if told.type not in ("cuda", "cpu") or _device(tensor).type != "cpu":
-            return _to(tensor, told, dtype or tensor.dtype, **options)
-        return move(self._machine, tensor, told.index if told.type == "cuda" else HOST, dtype, **options)
+        target = self._machine.wanted(wanted)
+        if target.type not in ("cuda", "cpu") or _device(tensor).type != "cpu":
+            return _to(tensor, target, dtype or tensor.dtype, **options)
+        return move(self._machine, tensor, target.index if target.type == "cuda" else HOST, dtype, **options)
 
     def _type(self, tensor: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
         here = self.place(tensor)
@@ -186,11 +192,15 @@ class Tensors:
             return _type(tensor, dtype, non_blocking)
         if not kind.is_cuda:
             return move(self._machine, tensor, HOST, kind.dtype)
-        # what is on a GPU already stays on that one
+        # a tensor on a GPU stays on that GPU
         return move(self._machine, tensor, here if here >= 0 else self._machine.index(), kind.dtype)
 
     def kind(self, named: Any) -> Any:
-        """The tensor type that a program has named, None where it is none of the usual ones."""
+        """Return the tensor type that a program names, or None if it is unknown.
+
+        Args:
+            named: a tensor type or its name.
+        """
         if isinstance(named, str):
             module, _, name = named.rpartition(".")
             owner = {"torch": torch, "torch.cuda": torch.cuda}.get(module)
@@ -217,7 +227,7 @@ class Tensors:
             note_new(self._machine, made, place, args)
         return made
 
-    def _pin(self, tensor: torch.Tensor, device: Any = None) -> Any:
+    def _pin(self, tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
         if place_of(tensor) >= 0:
             raise RuntimeError(
                 f"cannot pin 'torch.cuda.{type_name(tensor)}Tensor' only dense CPU tensors can be pinned"
@@ -240,14 +250,14 @@ class Tensors:
 
 
 def check_given(args: tuple[Any, ...], place: int) -> bool:
-    """Whether an old constructor is given memory that it is to share, which must be where it makes tensors.
+    """Return whether a legacy constructor receives memory to share.
 
     Args:
-        args: what the constructor is given.
-        place: where it makes tensors.
+        args: the arguments of the constructor.
+        place: the place at which it creates tensors.
 
     Raises:
-        TypeError: where the memory is elsewhere.
+        TypeError: the memory is at another place.
     """
     if not args or not isinstance(args[0], (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
         return False
@@ -262,7 +272,14 @@ def check_given(args: tuple[Any, ...], place: int) -> bool:
 
 
 def note_new(machine: Machine, made: torch.Tensor, place: int, args: Any) -> None:
-    """A tensor was made by one of the old constructors: write that down."""
+    """Append a tensor from a legacy constructor to the trace.
+
+    Args:
+        machine: the machine.
+        made: the new tensor.
+        place: its place.
+        args: the arguments of the constructor.
+    """
     if machine.trace is not None and place >= 0:
         if all(isinstance(arg, (int, torch.Size)) for arg in args):
             with torch._C._DisableTorchDispatch(), torch.no_grad():
@@ -271,7 +288,7 @@ def note_new(machine: Machine, made: torch.Tensor, place: int, args: Any) -> Non
 
 
 class Storages:
-    """The methods of storages that have to do with devices.
+    """The methods of storages that depend on devices.
 
     Args:
         machine: the machine.
@@ -282,13 +299,13 @@ class Storages:
         self._real: Any = torch.UntypedStorage.device
 
     def methods(self) -> dict[str, Any]:
-        """What to put into torch.UntypedStorage."""
+        """Return the replacements for attributes of `torch.UntypedStorage`, by name."""
         return {
             "device": property(self._device),
             "clone": lambda storage: self._copy(storage, storage._devicefix_place),
-            "cuda": lambda storage, device=None, non_blocking=False: self._to(storage, device),
-            "to": lambda storage, *, device, non_blocking=False: self._to(storage, device),
-            "pin_memory": lambda storage, device=None: storage.clone(),
+            "cuda": lambda storage, device=None, *_, **__: self._to(storage, device),
+            "to": lambda storage, *, device, **_: self._to(storage, device),
+            "pin_memory": lambda storage, *_, **__: storage.clone(),
         }
 
     def _device(self, storage: Any) -> torch.device:

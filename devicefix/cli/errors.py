@@ -1,0 +1,53 @@
+"""Exit statuses, and how errors and warnings are printed."""
+
+from __future__ import annotations
+
+import click
+
+from devicefix.report.wording import printable
+
+CLEAN, FINDINGS, ERROR, INTERRUPTED = 0, 1, 2, 130
+
+
+class CommandError(click.ClickException):
+    """An error that ends the run, printed on one line."""
+
+    exit_code = ERROR
+
+
+def os_error(path: object, error: OSError) -> CommandError:
+    """Return the error that ends the run because the system refuses an operation on a path."""
+    return CommandError(f"{printable(str(path))}: {error.strerror or error}")
+
+
+def missing_package(feature: str, package: str | None, extra: str) -> CommandError:
+    """Return the error that ends the run because an optional package is not installed.
+
+    Args:
+        feature: the command or option that needs the package.
+        package: the name of the missing package.
+        extra: the extra of devicefix that installs it.
+    """
+    return CommandError(f"{feature} needs {package}: pip install 'devicefix[{extra}]'")
+
+
+def print_error(path: str, message: str) -> None:
+    """Print an error about a file."""
+    click.echo(f"{printable(path)}: {click.style('error:', fg='red')} {printable(message)}", err=True)
+
+
+def print_warning(path: str, message: str) -> None:
+    """Print a warning about a file."""
+    click.echo(f"{printable(path)}: {click.style('warning:', fg='yellow')} {printable(message)}", err=True)
+
+
+def exit_status(failed: int, findings: bool) -> int:
+    """Return the exit status of a run.
+
+    Args:
+        failed: the number of files that could not be checked or written.
+        findings: whether findings remain.
+    """
+    if failed:
+        return ERROR
+    return FINDINGS if findings else CLEAN

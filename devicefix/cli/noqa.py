@@ -1,0 +1,68 @@
+"""`devicefix check --add-noqa`: suppress findings with comments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from devicefix.cli.errors import print_error
+from devicefix.report.wording import count, place
+
+if TYPE_CHECKING:
+    from devicefix.facts.comments import Added
+    from devicefix.model import Finding
+    from devicefix.report.checked import Checked
+
+
+def add(checked: Checked) -> bool:
+    """Add `noqa` comments for the findings, and print how many lines got one and which findings got none.
+
+    Args:
+        checked: the results of the run.
+
+    Returns:
+        Whether findings remain.
+    """
+    from devicefix.files.write import Change, write_each
+
+    changes: list[Change] = []
+    lines: dict[str, int] = {}
+    remaining = False
+
+    def onerror(path: str, error: OSError) -> None:
+        nonlocal remaining
+        remaining = True
+        lines[path] = 0
+        print_error(path, error.strerror or str(error))
+
+    for outcome in checked.outcomes:
+        path, findings = outcome.path, outcome.result.findings
+        try:
+            before = Path(path).read_bytes() if findings else b""
+        except OSError as error:
+            onerror(path, error)
+            continue
+        added = _with_comments(path, before, findings)
+        if added.lines:
+            changes.append(Change(path, before, added.data))
+            lines[path] = added.lines
+        for finding in added.left:
+            remaining = True
+            message = f"no comment can suppress {finding.code} here; use a baseline or per-file-ignores"
+            print_error(f"{path}:{place(finding)}", message)
+    write_each(changes, onerror)
+    if not checked.settings.quiet:
+        click.echo(f"Added {count(sum(lines.values()), 'noqa directive')}.")
+    return remaining
+
+
+def _with_comments(path: str, data: bytes, findings: list[Finding]) -> Added:
+    """Return the file with comments; files that are not Python by name are left as they are."""
+    from devicefix.facts import comments
+    from devicefix.files.kinds import is_python
+
+    if findings and (is_python(path) or not Path(path).suffix):
+        return comments.add(data, findings)
+    return comments.Added(data, 0, findings)

@@ -1,0 +1,104 @@
+"""The codemod: the engine's rewrite of one module, as a transform of LibCST."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import libcst
+from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
+
+from devicefix.config import load
+from devicefix.config.settings import ConfigError, Settings
+from devicefix.config.values import TARGETS, Origin, read_codes
+from devicefix.model import Finding
+from devicefix.rules import known_codes
+from devicefix.runner.run import check_text
+
+
+class DeviceAgnostic(CodemodCommand):
+    """Rewrite code that is tied to CUDA to run on any device.
+
+    It makes the changes of `devicefix rewrite FILE` for each file, and warns of the findings that remain.
+    The nearest configuration applies; the arguments override it.
+
+    Args:
+        context: what LibCST says of the file.
+        unsafe_fixes: whether to make fixes that may change a run on CUDA as well.
+        select: the codes of the only rules to use.
+        ignore: the codes of rules not to use.
+        target: what the program runs on besides the CPU.
+    """
+
+    DESCRIPTION = "Rewrite code that is tied to CUDA to run on any device (devicefix)."
+
+    def __init__(
+        self,
+        context: CodemodContext,
+        *,
+        unsafe_fixes: bool = False,
+        select: Sequence[str] | None = None,
+        ignore: Sequence[str] | None = None,
+        target: str | None = None,
+    ) -> None:
+        super().__init__(context)
+        self._values = {
+            "unsafe-fixes": unsafe_fixes or None,
+            "select": select,
+            "ignore": ignore,
+            "target": target,
+        }
+
+    @staticmethod
+    def add_args(arg_parser: argparse.ArgumentParser) -> None:
+        """Add the codemod's options to LibCST's parser."""
+        arg_parser.add_argument(
+            "--unsafe-fixes", action="store_true", help="Also apply fixes that may change a run on CUDA."
+        )
+        arg_parser.add_argument(
+            "--select", type=_codes, metavar="CODES", help="Enable only these rules: DF101,DF2."
+        )
+        arg_parser.add_argument(
+            "--ignore", type=_codes, metavar="CODES", help="Disable these rules: DF101,DF2."
+        )
+        arg_parser.add_argument("--target", choices=TARGETS, help="What to run on besides the CPU.")
+
+    def transform_module_impl(self, tree: libcst.Module) -> libcst.Module:
+        """Return the rewritten module.
+
+        Raises:
+            SkipFile: devicefix could not rewrite it, or the configuration is wrong; the message says why.
+        """
+        path = self.context.filename or "module.py"
+        try:
+            settings = self._settings(path)
+        except ConfigError as problem:
+            raise SkipFile(str(problem)) from None
+        outcome = check_text(tree.bytes, path, settings)
+        if outcome.error:
+            raise SkipFile(outcome.error)
+        for finding in outcome.result.remaining:
+            self.warn(_line(path, finding))
+        if outcome.result.output is None:
+            return tree
+        return libcst.parse_module(outcome.result.output)
+
+    def _settings(self, path: str) -> Settings:
+        file = load.find(Path(path).parent)
+        settings = load.load(file, known_codes) if file else Settings()
+        settings = load.with_values(settings, self._values, Origin(Path(), known_codes))
+        return replace(settings, fix=True)
+
+
+def _codes(words: str) -> tuple[str, ...]:
+    """Read the codes of an option."""
+    try:
+        return read_codes([words], Origin(Path(), known_codes))
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def _line(path: str, finding: Finding) -> str:
+    return f"{path}:{finding.line}:{finding.column}: {finding.code} {finding.message}"

@@ -1,0 +1,194 @@
+"""The kinds of values that settings hold, and how each is read from a configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TARGETS = ("cuda", "accelerator")
+FORMATS = (
+    "full", "concise", "grouped", "json", "json-lines", "jsonl", "sarif", "github", "gitlab", "junit", "html",
+)  # fmt: skip
+
+KnownCodes = Callable[[], Collection[str]]
+
+
+class PerFileIgnores(NamedTuple):
+    """Rules that are off in some files: `pattern` is a glob, relative to the folder `root`."""
+
+    pattern: str
+    codes: tuple[str, ...]
+    root: Path
+
+
+class Exclusion(NamedTuple):
+    """A pattern as in .gitignore, relative to the folder `root`."""
+
+    pattern: str
+    root: Path
+
+
+class Origin(NamedTuple):
+    """Where values come from, as far as reading them depends on it.
+
+    Attributes:
+        folder: the folder that paths and patterns are relative to.
+        known_codes: returns the codes of all rules. It is only called for values that name codes, since
+            loading the rules takes time.
+    """
+
+    folder: Path
+    known_codes: KnownCodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """A kind of value.
+
+    Attributes:
+        type: the Python type of the value in a configuration file.
+        read: makes the value for `Settings` from that in a file; raises ValueError for a wrong one.
+    """
+
+    type: str
+    read: Callable[[Any, Origin], Any]
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a suggestion for the end of an error message; empty where no known word is near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1, cutoff=0.7)  # below, any two codes would be near
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def read_codes(words: Iterable[str], origin: Origin) -> tuple[str, ...]:
+    """Read codes, or beginnings of codes, such as `DF101,DF2`.
+
+    Raises:
+        ValueError: no rule's code starts with one of the words.
+    """
+    codes = tuple(code for word in words for code in word.upper().replace(",", " ").split())
+    if codes:
+        known = origin.known_codes()
+        for code in codes:
+            if not any(rule.startswith(code) for rule in known):
+                raise ValueError(f"no rule has the code {code!r}{nearest(code, known)}")
+    return codes
+
+
+def read_pairs(words: Iterable[str], origin: Origin) -> tuple[PerFileIgnores, ...]:
+    """Read pairs of a pattern and a code, such as `tests/*:DF101,setup.py:DF2`.
+
+    Raises:
+        ValueError: a word is not such a pair, or no rule has the code.
+    """
+    table: dict[str, list[str]] = {}
+    for pair in (pair for word in words for pair in word.split(",") if pair.strip()):
+        pattern, colon, code = (part.strip() for part in pair.rpartition(":"))
+        if not (pattern and colon and code):
+            raise ValueError(
+                f'{pair.strip()!r} is not a pair of a pattern and a code, such as "tests/*:DF101"'
+            )
+        table.setdefault(pattern, []).append(code)
+    return _read_ignores(table, origin)
+
+
+def read_version(word: object) -> tuple[int, int]:
+    """Read a version such as "2.6".
+
+    Raises:
+        ValueError: the word is not a version.
+    """
+    match = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", word) if isinstance(word, str) else None
+    if match is None:
+        raise ValueError('must be a version such as "2.6"')
+    return int(match[1]), int(match[2])
+
+
+def _read_strings(value: Any, origin: Origin | None = None) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a list of strings")
+    return tuple(value)
+
+
+def _read_code_list(value: Any, origin: Origin) -> tuple[str, ...]:
+    return read_codes(_read_strings(value), origin)
+
+
+def _read_exclusions(value: Any, origin: Origin) -> tuple[Exclusion, ...]:
+    return tuple(Exclusion(pattern, origin.folder) for pattern in _read_strings(value))
+
+
+def _read_per_file(value: Any, origin: Origin) -> tuple[PerFileIgnores, ...]:
+    if not isinstance(value, dict):
+        raise ValueError('must be a table of patterns and codes, such as {"tests/*" = ["DF101"]}')
+    return _read_ignores(value, origin)
+
+
+def _read_ignores(table: dict[str, Any], origin: Origin) -> tuple[PerFileIgnores, ...]:
+    from devicefix.config.globs import compiled
+
+    ignores = []
+    for pattern, words in table.items():
+        try:
+            compiled(pattern, origin.folder)
+            ignores.append(PerFileIgnores(pattern, _read_code_list(words, origin), origin.folder))
+        except ValueError as problem:
+            raise ValueError(f"{pattern!r}: {problem}") from None
+    return tuple(ignores)
+
+
+def _read_flag(value: Any, origin: Origin) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def _read_count(value: Any, origin: Origin) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError("must be a whole number from 1")
+    return value
+
+
+def _read_path(value: Any, origin: Origin) -> Path:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be a path")
+    return origin.folder / value
+
+
+def _read_path_inside(value: Any, origin: Origin) -> Path:
+    """Read a folder that is written to: the configuration of a clone may not name one elsewhere."""
+    path = _read_path(value, origin)
+    if not path.resolve().is_relative_to(origin.folder.resolve()):
+        raise ValueError("must be inside the folder of the configuration; elsewhere with --cache-dir only")
+    return path
+
+
+def _choice(words: tuple[str, ...]) -> Kind:
+    """Return the kind whose value is one of a few words."""
+
+    def read(value: Any, origin: Origin) -> str:
+        if not isinstance(value, str) or value not in words:
+            close = nearest(value, words) if isinstance(value, str) else ""
+            raise ValueError(f"must be one of {', '.join(map(repr, words))}{close}")
+        return value
+
+    return Kind(" | ".join(f'"{word}"' for word in words), read)
+
+
+CODES = Kind("list[str]", _read_code_list)
+PATTERNS = Kind("list[str]", _read_strings)
+EXCLUSIONS = Kind("list[str]", _read_exclusions)
+PER_FILE = Kind("dict[str, list[str]]", _read_per_file)
+SWITCH = Kind("bool", _read_flag)
+FLAG = Kind("bool", _read_flag)  # on the command line without a `--no-` form
+COUNT = Kind("int", _read_count)
+FILE = Kind("path", _read_path)
+FOLDER_INSIDE = Kind("path", _read_path_inside)
+VERSION = Kind("str", lambda value, origin: read_version(value))
+TARGET = _choice(TARGETS)
+FORMAT = _choice(FORMATS)

@@ -1,0 +1,3 @@
+"""The version of devicefix; hatch reads it from here."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,124 @@
+"""New device definitions: which names they get, and the edits that insert them."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from devicefix.devices.known import KnownDevices
+from devicefix.devices.places import Function
+from devicefix.facts import Facts, Scope
+from devicefix.facts.project import Project
+from devicefix.model import Definition, Edit, Import, Need
+from devicefix.rewrite.placement import Layout, imports_something
+
+_NAMES = ("device", "default_device", "_device", "torch_device", "_default_device")
+
+
+class Definitions:
+    """The definitions that the fixes of a module may insert.
+
+    Args:
+        facts: The module's facts.
+        project: The facts of all files.
+        path: The module's path.
+        layout: The module's layout.
+        known: The devices that the module has already.
+    """
+
+    def __init__(
+        self, facts: Facts, project: Project, path: str, layout: Layout, known: KnownDevices
+    ) -> None:
+        self._facts = facts
+        self._project = project
+        self._path = path
+        self._layout = layout
+        self._known = known
+        self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
+        self._function_names: dict[Function, str | None] = {}
+        self._free_names: dict[str, bool] = {}
+
+    def add(self, new: Definition) -> Definition:
+        """Return a definition that a fix can need, the same one for each fix that defines the same name."""
+        for old in self.of_name(new.name):
+            if (old.function, old.flag) == (new.function, new.flag):
+                return old
+        self._definitions[new] = None
+        return new
+
+    def of_name(self, name: str | None) -> list[Definition]:
+        """Return the definitions of a name."""
+        return [definition for definition in self._definitions if definition.name == name]
+
+    # -- names ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def name(self) -> str | None:
+        """A name for a device of the module that is used for nothing else in it."""
+        return next(filter(self._is_free, _NAMES), None)
+
+    @property
+    def name_without_flag(self) -> str | None:
+        """A name for a device that no flag chooses, beside those that a flag chooses."""
+        flagged = {definition.name for definition in self._definitions if definition.flag is not None}
+        return next((name for name in _NAMES if name not in flagged and self._is_free(name)), None)
+
+    def name_in(self, function: Function) -> str | None:
+        """Return a name for a device of a function that is used for nothing else in it."""
+        if function not in self._function_names:
+            used: set[str] = set()
+            for node in ast.walk(function):
+                scope = self._facts.tree.scopes.get(node)
+                if scope is not None:
+                    used |= scope.bindings.keys() | scope.elsewhere
+                elif isinstance(node, ast.Name):
+                    used.add(node.id)
+                elif isinstance(node, ast.arg):
+                    used.add(node.arg)
+            self._function_names[function] = next((name for name in _NAMES if name not in used), None)
+        return self._function_names[function]
+
+    def is_shadowed(self, site: ast.AST) -> bool:
+        """Return whether a site can't use the module's device by its name."""
+        return self.name is None or self._facts.shadowed(self.name, site) is not None
+
+    def _is_free(self, name: str) -> bool:
+        if name not in self._free_names:
+            self._free_names[name] = not self._is_used(name)
+        return self._free_names[name]
+
+    def _is_used(self, name: str) -> bool:
+        if self._facts.taken(name) or name in self._known.star_names:
+            return True
+        if self._project.carried(self._path, name):
+            return True
+        return any(
+            name in scope.bindings and name not in self._known.named(scope) and self._mentions_cuda(scope)
+            for scope in tuple(self._facts.tree.scopes.values())
+        )
+
+    def _mentions_cuda(self, scope: Scope) -> bool:
+        return isinstance(scope.node, ast.stmt) and "cuda" in self._facts.source.code(scope.node)
+
+    # -- edits ----------------------------------------------------------------------------------------
+
+    def insertions(self, needs: frozenset[Need]) -> list[Edit]:
+        """Return the edits that insert what fixes need: imports, then definitions."""
+        texts: dict[int, str] = {}
+        imports = (need for need in needs if isinstance(need, Import))
+        for wanted in sorted(imports, key=lambda wanted: wanted.line):
+            at, text = self._layout.import_line(wanted)
+            texts[at] = texts.get(at, "") + text
+        definitions = [definition for definition in self._definitions if definition in needs]
+        for definition in definitions:
+            at, text = self._placed(definition, first=definition is definitions[0])
+            texts[at] = texts.get(at, "") + text
+        return [Edit(at, at, text) for at, text in texts.items()]
+
+    def _placed(self, definition: Definition, *, first: bool) -> tuple[int, str]:
+        """Return the offset at which a definition is inserted, and the text with its line ends."""
+        after = definition.after
+        if definition.function is not None:
+            return self._layout.line_in(definition.function, after, definition.line)
+        follows_imports = after is None or imports_something(after)
+        return self._layout.line_after(after, definition.line, group=follows_imports and first)

@@ -1,0 +1,151 @@
+"""Where a module can define a device: at its top level, in the function that uses it, or nowhere."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+
+from devicefix.facts import Facts
+from devicefix.facts.exports import late_settings
+from devicefix.facts.project import Project
+from devicefix.model import Safety
+from devicefix.rewrite.placement import Layout
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class InsertionPoint:
+    """A line of a module or of a function at which a definition can be inserted.
+
+    Attributes:
+        after: The statement that the line follows; None for the beginning of the module or function.
+        function: The function; None for the module.
+    """
+
+    after: ast.stmt | None
+    function: Function | None = None
+
+
+class Places:
+    """The places in a module at which a program can ask whether CUDA is available.
+
+    `torch.cuda.is_available()` starts the driver, which reads CUDA_VISIBLE_DEVICES once. Code must not ask
+    before the program sets that variable. A process that has asked can't fork workers that use CUDA.
+
+    Args:
+        facts: The module's facts.
+        project: The facts of all files.
+        path: The module's path.
+        layout: The module's layout.
+    """
+
+    def __init__(self, facts: Facts, project: Project, path: str, layout: Layout) -> None:
+        self._facts = facts
+        self._project = project
+        self._path = path
+        self._layout = layout
+        self._last_settings: dict[Function, ast.stmt | None] = {}
+
+    def for_definition(self, site: ast.AST) -> InsertionPoint | None:
+        """Return where to define a device that a site uses, None if there is no such place."""
+        function = self._facts.tree.scope(site).function
+        if not self._only_in_functions or self._set_at_top:
+            after = self._end_of_prologue
+            return InsertionPoint(after) if function or self._follows(site, after) else None
+        if function is None:
+            return None
+        owner = function.node
+        assert isinstance(owner, Function)
+        after = self._last_setting(owner)
+        first = after or owner.body[0]
+        if after is not None or self._layout.last_on_line(first) is not first:
+            if not self._follows(site, first):
+                return None
+        if owner.body[0].lineno == owner.lineno:
+            return None
+        return InsertionPoint(after, owner)
+
+    def safety(self, site: ast.AST) -> Safety:
+        """Return how safe a fix is that asks for CUDA at a site.
+
+        It is unsafe in code that runs during import, before the program sets CUDA_VISIBLE_DEVICES.
+        """
+        if not self._sets_devices_late or self._facts.tree.scope(site).function is not None:
+            return Safety.SAFE
+        follows = self._set_at_top and self._follows(site, self._settings[-1])
+        return Safety.SAFE if follows else Safety.UNSAFE
+
+    @cached_property
+    def _sets_devices_late(self) -> bool:
+        """Whether the program sets CUDA_VISIBLE_DEVICES after it has imported this module."""
+        return bool(self._settings) or self._project.is_late(self._path)
+
+    @cached_property
+    def _only_in_functions(self) -> bool:
+        """Whether the module must not create a device while it is imported."""
+        return self._sets_devices_late or self._torch_may_be_missing or self._project.is_forked(self._path)
+
+    @property
+    def _torch_may_be_missing(self) -> bool:
+        """Whether the module imports torch in a `try` statement."""
+        return any(
+            isinstance(statement, ast.Try) and self._layout.binds_torch(statement)
+            for statement in self._facts.tree.module.body
+        )
+
+    @cached_property
+    def _settings(self) -> list[ast.stmt]:
+        """The statements that set CUDA_VISIBLE_DEVICES late."""
+        return late_settings(self._facts)
+
+    @cached_property
+    def _set_at_top(self) -> bool:
+        """Whether the module itself sets CUDA_VISIBLE_DEVICES, at its top level alone."""
+        scope = self._facts.tree.scope
+        return bool(self._settings) and all(scope(setting).function is None for setting in self._settings)
+
+    def _last_setting(self, function: Function) -> ast.stmt | None:
+        """Return the last statement of a function's body that sets CUDA_VISIBLE_DEVICES."""
+        if function not in self._last_settings:
+            found = [statement for statement in function.body if statement in self._around_settings]
+            self._last_settings[function] = found[-1] if found else None
+        return self._last_settings[function]
+
+    @cached_property
+    def _around_settings(self) -> set[ast.AST]:
+        """The settings of CUDA_VISIBLE_DEVICES, and the nodes around them."""
+        tree = self._facts.tree
+        around: set[ast.AST] = set(self._settings)
+        for setting in self._settings:
+            around.update(parent for _, parent in tree.ancestors(setting))
+        return around
+
+    @cached_property
+    def _end_of_prologue(self) -> ast.stmt | None:
+        """The last of the leading imports, the import of torch, and the settings of CUDA_VISIBLE_DEVICES."""
+        last = self._layout.leading_imports
+        others = [self._at_top_level(setting) for setting in self._settings]
+        if self._layout.torch_import is not None and not self._layout.torch_comes_late:
+            others.append(self._layout.torch_import)
+        for statement in others:
+            if last is None or statement.lineno > last.lineno:
+                last = statement
+        return last
+
+    def _at_top_level(self, node: ast.AST) -> ast.stmt:
+        """Return the statement of the module's body that a node is part of."""
+        statement = node
+        for _, parent in self._facts.tree.ancestors(node):
+            if parent is not self._facts.tree.module:
+                statement = parent
+        assert isinstance(statement, ast.stmt)
+        return statement
+
+    def _follows(self, site: ast.AST, place: ast.stmt | None) -> bool:
+        """Return whether a site is on a line below a statement; every site is, if that is None."""
+        if place is None:
+            return True
+        statement = self._facts.tree.statement(site)
+        return statement.lineno > (self._layout.last_on_line(place).end_lineno or 0)

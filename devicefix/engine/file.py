@@ -1,0 +1,202 @@
+"""One file from bytes to result: the one way through devicefix.
+
+    bytes → kind → modules → prefilter → parse, facts → rules → fixes, self-check → result
+
+Everything that checks a file goes through here: the runner's processes, the cluster's workers, the language
+server, flake8 and the API. Nothing here reads or writes a file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from devicefix.config.settings import Settings
+from devicefix.engine.check import matters
+from devicefix.facts.prefilter import may_matter
+from devicefix.files.kinds import Kind, kind_of
+from devicefix.files.text import DecodeError
+from devicefix.model import Finding, Result
+
+if TYPE_CHECKING:
+    from devicefix.devices.choose import Devices
+    from devicefix.facts import Facts
+    from devicefix.facts.exports import Summary
+    from devicefix.facts.project import Project
+    from devicefix.files.documents import Document
+
+UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+def check_file(data: bytes, path: str, settings: Settings, project: Project) -> Result:
+    """Check one file, and fix it if `settings.fix` is set.
+
+    Args:
+        data: the file's bytes.
+        path: its path, which decides its kind and its place in the project.
+        settings: which rules are on, and which fixes are wanted.
+        project: the facts of all files.
+
+    Returns:
+        The findings, those of them that are fixed, and the new bytes where any change.
+
+    Raises:
+        SelfCheckError: a fix would break the file.
+    """
+    return File(data, path, settings).check(project)
+
+
+class File:
+    """A file: its kind and the modules in it, which are parsed once, when their facts are needed.
+
+    Args:
+        data: the file's bytes.
+        path: its path.
+        settings: those of the run.
+    """
+
+    def __init__(self, data: bytes, path: str, settings: Settings) -> None:
+        self.data = data
+        self.path = path
+        self.settings = settings.for_file(path)
+        self.kind = kind_of(path)
+        self.modules = [Module(each, path, self.settings) for each in self._modules()]
+
+    @property
+    def summaries(self) -> list[Summary]:
+        """What the other files of the project need to know; documentation and configuration: nothing."""
+        if self.kind is Kind.DOCS:
+            return []
+        return [summary for module in self.modules if (summary := module.summary) is not None]
+
+    def check(self, project: Project) -> Result:
+        """Check the file, and fix it if the settings say so; see `check_file`."""
+        if self.kind is Kind.CONFIG:
+            from devicefix.rules.config_file.examine import check
+
+            return check(self.data, self.path, self.settings)
+        if self._document is None:
+            return self.modules[0].check(project)
+        if self.kind is Kind.DOCS:  # each block is a project by itself
+            from devicefix.facts.project import Project
+
+            project = Project()
+        results = [module.check(project) for module in self.modules]
+        return self._document.result(self.path, results, self._problems())
+
+    def _modules(self) -> list[bytes]:
+        if self.kind is Kind.CONFIG:
+            return []
+        return self._document.modules if self._document else [self.data]
+
+    @cached_property
+    def _document(self) -> Document | None:
+        """The modules' place in the file, for a file that holds other things as well."""
+        if self.kind is Kind.NOTEBOOK:
+            from devicefix.files.notebook.document import Notebook
+
+            return Notebook(self.data)
+        if self.kind is Kind.DOCS:
+            from devicefix.files.markdown.document import Docs
+
+            return Docs(self.data, self.path)
+        return None
+
+    def _problems(self) -> list[Finding]:
+        """Return the findings for the parts of a document that cannot be parsed, where they may matter."""
+        if self._document is None or not self._document.unreadable:
+            return []
+        from devicefix.rules.unparsable import Unparsable, explain
+
+        if not self.settings.enabled(Unparsable.code):
+            return []
+        return [
+            replace(explain(part.data, part.error), cell=part.cell)
+            for part in self._document.unreadable
+            if matters(part.data, self.settings)
+        ]
+
+
+class Module:
+    """A module of a file.
+
+    Args:
+        data: its bytes.
+        path: the path of its file.
+        settings: those for the file.
+
+    Attributes:
+        devices: what the fixes rely on, once the module has been checked; None if it was not parsed.
+    """
+
+    def __init__(self, data: bytes, path: str, settings: Settings) -> None:
+        self.data = data
+        self.path = path
+        self.settings = settings
+        self.devices: Devices | None = None
+        self._error: Exception | None = None
+
+    @cached_property
+    def matters(self) -> bool:
+        """Whether there may be something to find."""
+        return matters(self.data, self.settings)
+
+    @cached_property
+    def facts(self) -> Facts | None:
+        """The facts of the module; None if it cannot be parsed."""
+        from devicefix.facts import Facts
+
+        try:
+            return Facts.read(self.data)
+        except UNREADABLE as problem:
+            self._error = problem
+            return None
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """What the other files of the project need to know, if anything."""
+        from devicefix.facts.exports import passed_through, summary_of
+
+        if not (self.matters or b"CUDA_VISIBLE_DEVICES" in self.data or may_matter(self.data)):
+            return passed_through(self.data, self.path)
+        try:
+            return None if self.facts is None else summary_of(self.facts, self.path)
+        except RecursionError:
+            return None
+
+    def find(self, project: Project) -> list[Finding]:
+        """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
+        if not self.matters:
+            return []
+        if self.facts is None:
+            return self._unreadable()
+        from devicefix.engine.check import check_module
+
+        findings, self.devices = check_module(self.facts, self.path, self.settings, project)
+        return findings
+
+    def check(self, project: Project) -> Result:
+        """Check the module, and fix it if the settings say so; see `check_file`."""
+        findings = self.find(project)
+        if self.devices is None:
+            return Result(self.path, findings)
+        if self.settings.replacements:
+            from devicefix.rewrite.preview import suggested
+
+            source = self.devices.facts.source
+            findings = [suggested(finding, source, self.devices.insertions) for finding in findings]
+        if not self.settings.fix:
+            return Result(self.path, findings)
+        from devicefix.engine.fix import fix_until_stable
+
+        return fix_until_stable(self.data, findings, self.devices, self.settings, project)
+
+    def _unreadable(self) -> list[Finding]:
+        """Return the finding for a module that cannot be parsed; in documentation many are fragments."""
+        from devicefix.rules.unparsable import Unparsable, explain
+
+        if kind_of(self.path) is Kind.DOCS or not self.settings.enabled(Unparsable.code):
+            return []
+        assert self._error is not None
+        return [explain(self.data, self._error)]

@@ -1,0 +1,107 @@
+"""Texts in Markdown and reStructuredText: each block of Python is a module of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+
+from devicefix.files.documents import Unreadable
+from devicefix.files.markdown.blocks import Block, in_markdown, in_rst
+from devicefix.files.positions import Place, Respell, Where, moved
+from devicefix.model import Finding, Result
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_SKIP_FILE = re.compile(r"^[ \t]*(?:<!--|\.\.|#)\s*devicefix:\s*skip-file\b", re.M)
+
+
+class Docs:
+    """A text with blocks of code.
+
+    Args:
+        data: the file's bytes.
+        path: its name says in which language it is written.
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        text = data.decode(errors="surrogateescape")
+        find = in_rst if path.lower().endswith(".rst") else in_markdown
+        self._lines: list[str] = _LINE.findall(text)
+        skipped = "skip-file" in text and _SKIP_FILE.search(text)
+        self._blocks = [] if skipped else list(find([line.rstrip("\r\n") for line in self._lines]))
+        self.unreadable: list[Unreadable] = []  # the engine finds that out, and says nothing
+        self.modules = [_bytes("".join(self._code(block))) for block in self._blocks]
+
+    def _code(self, block: Block) -> list[str]:
+        """The lines of a block without what stands before them."""
+        lines = self._lines[block.first : block.first + len(block.prefixes)]
+        return [line[len(prefix) :] for prefix, line in zip(block.prefixes, lines, strict=True)]
+
+    def result(self, path: str, results: Sequence[Result], problems: Sequence[Finding]) -> Result:
+        """Return the findings at their lines, and the changed file; see `Document.result`."""
+        fixed: list[Finding] = []
+        remaining: list[Finding] = list(problems)
+        parts: list[str] = []
+        at = shift = 0
+        for block, result in zip(self._blocks, results, strict=True):
+            code = self._code(block)
+            new, prefixes = code, block.prefixes
+            if result.output is not None:
+                new = _LINE.findall(_text(result.output))
+                prefixes = list(_prefixes(block.prefixes, code, new))
+            parts += self._lines[at : block.first]
+            parts += (prefix + line for prefix, line in zip(prefixes, new, strict=True))
+            at = block.first + len(code)
+            respell = _indented(_usual(block.prefixes))
+            there = _where(block.first + shift, prefixes)
+            found, done = moved(result, _where(block.first, block.prefixes), there, respell)
+            fixed += done
+            remaining += found[len(done) :]
+            shift += len(new) - len(code)
+        changed = any(result.output is not None for result in results)
+        text = "".join([*parts, *self._lines[at:]])
+        return Result(path, fixed + remaining, fixed, _bytes(text) if changed else None)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
+def _where(first: int, prefixes: list[str]) -> Where:
+    """Where the places of a block are in the file."""
+
+    def where(line: int, column: int) -> Place:
+        before = prefixes[min(line, len(prefixes)) - 1] if prefixes else ""
+        return Place(first + line, len(before) + column)
+
+    return where
+
+
+def _prefixes(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:
+    """What stands before each of the new lines: for a line that was there what did, else the usual."""
+    usual = _usual(old)
+    for kind, start, _, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        for at in range(first, last):
+            yield (
+                old[start + at - first] if kind == "equal" else usual if after[at].strip() else usual.rstrip()
+            )
+
+
+def _usual(prefixes: list[str]) -> str:
+    return max(prefixes, key=len, default="")
+
+
+def _indented(prefix: str) -> Respell:
+    """How what a fix puts in is written in a block: its further lines stand as deep as the others."""
+
+    def respell(text: str, before_line: bool) -> str:
+        first, *others = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
+        indented = (prefix + line if line.strip() else prefix.rstrip() + line for line in others if line)
+        more = prefix if before_line and text.endswith(("\r", "\n")) else ""
+        return "".join([first, *indented, more])
+
+    return respell

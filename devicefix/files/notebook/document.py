@@ -1,0 +1,195 @@
+"""Jupyter notebooks: their cells are one module, since they share a namespace.
+
+The format is https://nbformat.readthedocs.io/en/stable/format_description.html.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from devicefix.files.documents import Unreadable
+from devicefix.files.notebook.cells import Joined, Unmasked, as_python, is_masked
+from devicefix.files.notebook.json_text import Value, elements, members, with_lines
+from devicefix.files.notebook.magics import is_python
+from devicefix.files.positions import Lines, Place, Where, moved
+from devicefix.files.text import parse
+from devicefix.model import Finding, Result, SelfCheckError
+
+SKIP = (
+    "skip-devicefix"  # a tag, named as nbQA's are: https://nbqa.readthedocs.io/en/latest/configuration.html
+)
+_WORDS = (b"cuda", b"torch", b"nccl")  # whatever matters holds one of them
+_PYTHON = ("python", "ipython")
+_BOM = "\ufeff"
+
+
+class NotANotebook(ValueError):
+    """The file is not a notebook; the message says why.
+
+    Attributes:
+        position: the line and column of what is wrong, from 1.
+    """
+
+    def __init__(self, message: str, position: tuple[int, int] = (1, 1)) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class Notebook:
+    """A notebook; see `Document`.
+
+    Args:
+        data: the file's bytes.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.modules: list[bytes] = []
+        self.unreadable: list[Unreadable] = []
+        if not any(word in data for word in _WORDS):
+            return
+        try:
+            self._text, cells = _read(data)
+        except NotANotebook as problem:
+            self.unreadable.append(Unreadable(data, problem))
+            return
+        self._cells = {number: cell for number, cell in cells.items() if self._is_sound(number, cell)}
+        self._joined = Joined(self._cells.values())
+        self.modules.append(self._joined.text.encode())
+
+    def _is_sound(self, number: int, cell: str) -> bool:
+        """Return whether a cell can be checked; one that cannot be parsed is noted."""
+        try:
+            cell.encode()
+            parse(as_python(cell))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+            self.unreadable.append(Unreadable(cell.encode(errors="replace"), problem, number))
+            return False
+        return not is_masked(cell)
+
+    def result(self, path: str, results: Sequence[Result], problems: Sequence[Finding]) -> Result:
+        """Return the findings at their lines in their cells, and the changed file; see `Document.result`."""
+        if not results:
+            return Result(path, list(problems))
+        (result,) = results
+        old = new = self._joined.text
+        unmasked = after = self._joined.unmasked(old)
+        if result.output is not None:
+            new = result.output.decode()
+            after = self._joined.unmasked(new)
+        found, fixed = moved(
+            result,
+            self._places(old, unmasked),
+            self._places(new, after),
+            lambda text, before_line: self._joined.restored(text),
+        )
+        remaining = sorted([*found[len(fixed) :], *problems], key=_order)
+        output = None if result.output is None else self._written(after.cells)
+        return Result(path, fixed + remaining, fixed, output)
+
+    def _places(self, text: str, unmasked: Unmasked) -> Where:
+        """Where the places of the module are in the notebook."""
+        lines = Lines(text)
+        numbers = list(self._cells)
+        cells = [Lines(cell) for cell in unmasked.cells]
+
+        def where(line: int, column: int) -> Place:
+            index, offset = unmasked.place(lines.offset(line, column))
+            return Place(*cells[index].position(offset), numbers[index])
+
+        return where
+
+    def _written(self, new: list[str]) -> bytes:
+        """The file with other texts in the cells that are looked at."""
+        sources = _sources(self._text)
+        parts, at = [], 0
+        for (number, before), after in zip(self._cells.items(), new, strict=True):
+            if before != after:
+                source = sources[number - 1]
+                parts += [self._text[at : source.start], with_lines(self._text, source, after)]
+                at = source.end
+        text = "".join([*parts, self._text[at:]])
+        if _python_cells(text) != _python_cells(self._text) | dict(zip(self._cells, new, strict=True)):
+            raise SelfCheckError("is not the notebook that it should be")
+        return text.encode()
+
+
+def _order(finding: Finding) -> tuple[int, int, int]:
+    return finding.cell or 0, finding.line, finding.column
+
+
+def _read(data: bytes) -> tuple[str, dict[int, str]]:
+    """Return the text of a notebook, and its cells with Python by their numbers.
+
+    Raises:
+        NotANotebook: it is not a notebook, or of a format before 4, which is of 2014.
+    """
+    try:
+        text = data.decode()
+        return text, _python_cells(text)
+    except json.JSONDecodeError as problem:
+        why = f"a notebook is JSON, and this is not: {problem.msg.removesuffix(' at')}"
+        raise NotANotebook(why, (problem.lineno, problem.colno)) from None
+    except UnicodeDecodeError:
+        raise NotANotebook("a notebook is UTF-8, and this is not") from None
+    except RecursionError:
+        raise NotANotebook("nested too deeply") from None
+
+
+def _python_cells(text: str) -> dict[int, str]:
+    """The cells with Python in a notebook, by their numbers.
+
+    Raises:
+        ValueError: it is none, or of a format before 4, which is of 2014.
+    """
+    notebook = json.loads(text.removeprefix(_BOM))
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("nbformat"), int):
+        raise NotANotebook("it is not what Jupyter writes")
+    if notebook["nbformat"] < 4:
+        raise NotANotebook(
+            f"the notebook is of format {notebook['nbformat']}: open and save it in Jupyter, or run"
+            " `jupyter nbconvert --to notebook --inplace`"
+        )
+    if str(_language(notebook) or "python").lower() not in _PYTHON:
+        return {}
+    cells = notebook.get("cells")
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        raise NotANotebook("it has no list of cells")
+    texts = ((number, _python(cell)) for number, cell in enumerate(cells, 1))
+    return {number: text for number, text in texts if text is not None}
+
+
+def _language(notebook: dict[str, Any]) -> object:
+    """The language of a notebook's kernel, as far as that is known."""
+    return _get(notebook, "metadata", "language_info", "name") or _get(
+        notebook, "metadata", "kernelspec", "language"
+    )
+
+
+def _python(cell: dict[str, Any]) -> str | None:
+    """A cell's text, if it is Python of the notebook's kernel and says something."""
+    source = cell.get("source")
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        source = "".join(source)
+    if cell.get("cell_type") != "code" or not isinstance(source, str) or not source.strip():
+        return None
+    tags = _get(cell, "metadata", "tags")
+    # VS Code keeps the language of a cell, where that is not the kernel's.
+    other = _get(cell, "metadata", "vscode", "languageId") or "python"
+    skipped = isinstance(tags, list) and SKIP in tags
+    return source if is_python(source) and other == "python" and not skipped else None
+
+
+def _get(value: Any, *keys: str) -> Any:
+    """What stands at the end of a path of keys, None where that leads nowhere."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _sources(text: str) -> list[Value]:
+    """Where the texts of a notebook's cells stand; a cell without one is where it stands itself."""
+    start = text.index("{")
+    cells = dict(members(text, start))["cells"]
+    return [dict(members(text, cell.start)).get("source", cell) for cell in elements(text, cells.start)]

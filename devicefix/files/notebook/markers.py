@@ -1,0 +1,4 @@
+"""The function names that mark cell ends and IPython commands in a notebook's module."""
+
+CELL_END = "__cell_"
+MAGIC = "__magic_"

@@ -1,0 +1,104 @@
+"""Changed lines, for every layout: which changes to show together, their result, and the marked parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import takewhile
+
+from devicefix.model import Finding, Replacement
+from devicefix.report.checked import LINE_END
+
+MAX_WIDTH = 160  # characters of a line, or of a part of one
+
+_TOKEN = re.compile(r"\w+|\W")
+
+# The text of a line in parts: every second one is marked, starting with the part at index 1.
+Parts = list[str]
+
+
+def shortened(text: str) -> str:
+    """Return the text, without its middle if it is too long to show."""
+    half = MAX_WIDTH // 2
+    return text if len(text) <= MAX_WIDTH else f"{text[:half]} … {text[-half:]}"
+
+
+def grouped(replacements: Iterable[Replacement], context: int) -> Iterator[list[Replacement]]:
+    """Yield the replacements in order, in groups that are joined by their context.
+
+    Args:
+        replacements: the replacements of one text.
+        context: the number of unchanged lines to show before and after each.
+    """
+    group: list[Replacement] = []
+    for replacement in sorted(replacements, key=lambda each: (each.line, each.column)):
+        if group and replacement.line > max(other.end_line for other in group) + 2 * context:
+            yield group
+            group = []
+        group.append(replacement)
+    if group:
+        yield group
+
+
+def replaced(lines: Sequence[str], first: int, last: int, replacements: Iterable[Replacement]) -> list[str]:
+    """Return the lines with these indices, from `first` up to `last`, after the replacements."""
+    pieces = []
+    line, column = first, 0
+    for replacement in replacements:
+        start = (replacement.line - 1, replacement.column - 1)
+        pieces += [_between(lines, (line, column), start), replacement.text]
+        line, column = replacement.end_line - 1, replacement.end_column - 1
+    pieces.append(_between(lines, (line, column), (last - 1, len(lines[last - 1]))))
+    return LINE_END.split("".join(pieces))
+
+
+def _between(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    """Return the text between two positions, each an index of a line and one of a character."""
+    if start[0] == end[0]:
+        return lines[start[0]][start[1] : end[1]]
+    return "\n".join([lines[start[0]][start[1] :], *lines[start[0] + 1 : end[0]], lines[end[0]][: end[1]]])
+
+
+def mark_finding(line: str, number: int, finding: Finding) -> Parts:
+    """Return the line with this number in parts, of which those inside the finding are marked."""
+    if not finding.line <= number <= finding.end_line:
+        return [line]
+    start = finding.column - 1 if number == finding.line else len(line) - len(line.lstrip())
+    end = finding.end_column - 1 if number == finding.end_line else len(line)
+    return [line[:start], line[start:end], line[end:]]
+
+
+def mark_differences(before: str, after: str) -> tuple[Parts, Parts]:
+    """Return two lines in parts, of which those that differ are marked."""
+    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
+    start = _common_length(old, new)
+    end = _common_length(old[start:][::-1], new[start:][::-1])
+    left, right = ["".join(old[:start])], ["".join(new[:start])]
+    for equal, one, other in _compared(old[start : len(old) - end], new[start : len(new) - end]):
+        for parts, text in ((left, one), (right, other)):
+            if equal == bool(len(parts) % 2):
+                parts[-1] += text
+            else:
+                parts.append(text)
+    for parts in (left, right):
+        if len(parts) % 2 == 0:
+            parts.append("")
+        parts[-1] += "".join(old[len(old) - end :])
+    return left, right
+
+
+def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the longest common prefix."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _compared(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]:
+    """Yield the parts of two lists of tokens, with whether they are equal.
+
+    Equal punctuation and white space between different words count as different: marking around them
+    makes a line hard to read.
+    """
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        one, other = "".join(old[a:b]), "".join(new[c:d])
+        yield kind == "equal" and any(map(str.isalnum, one)), one, other

@@ -1,0 +1,67 @@
+"""A fix as hunks of changed lines, as in a unified diff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from devicefix.model import Replacement
+from devicefix.report.changes import Parts, grouped, mark_differences, replaced
+
+CONTEXT = 1  # unchanged lines around a change, as in ruff's output
+
+
+class Row(NamedTuple):
+    """A line of a hunk.
+
+    Attributes:
+        sign: `+`, `-`, or a space for an unchanged line.
+        number: the line's number in the new text, 0 for a removed line.
+        parts: the line's text in parts, marked where it differs.
+    """
+
+    sign: str
+    number: int
+    parts: Parts
+
+
+def hunks(lines: list[str], replacements: Iterable[Replacement]) -> Iterator[list[Row]]:
+    """Yield the hunks that replacements make of a text.
+
+    Args:
+        lines: the text before; it may be shorter than when the replacements were made.
+        replacements: the changes; those outside the text are ignored.
+    """
+    inside = [each for each in replacements if each.end_line <= len(lines)]
+    shift = 0
+    for group in grouped(inside, CONTEXT):
+        first = max(group[0].line - 1 - CONTEXT, 0)
+        last = min(max(each.end_line for each in group) + CONTEXT, len(lines))
+        before = lines[first:last]
+        after = replaced(lines, first, last, group)
+        rows = _near_changes(list(_compared(before, after, first + shift)))
+        if last == len(lines) and rows and rows[-1][::2] == (" ", [""]):
+            rows.pop()  # the empty text after the last line end
+        yield rows
+        shift += len(after) - len(before)
+
+
+def _compared(before: list[str], after: list[str], offset: int) -> Iterator[Row]:
+    """Yield all lines, removed ones first; `offset` is the number of lines above in the new text."""
+    for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "equal":
+            yield from (Row(" ", offset + index + 1, [after[index]]) for index in range(c, d))
+            continue
+        old, new = [[line] for line in before[a:b]], [[line] for line in after[c:d]]
+        if len(old) == len(new):
+            pairs = [mark_differences(one[0], other[0]) for one, other in zip(old, new, strict=True)]
+            old, new = [one for one, _ in pairs], [other for _, other in pairs]
+        yield from (Row("-", 0, parts) for parts in old)
+        yield from (Row("+", offset + index + 1, parts) for index, parts in enumerate(new, c))
+
+
+def _near_changes(rows: list[Row]) -> list[Row]:
+    """Return the changed rows and their context."""
+    changed = [index for index, row in enumerate(rows) if row.sign != " "]
+    return [row for index, row in enumerate(rows) if any(abs(index - at) <= CONTEXT for at in changed)]

@@ -1,0 +1,48 @@
+"""The files of a work tree that the given files import: a commit's few files rest on them."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from devicefix.facts.exports import Summary, summarize
+from devicefix.facts.project import candidates
+from devicefix.files.discover import work_tree
+from devicefix.runner.pool import POOL_FROM
+
+
+def imported(summaries: list[Summary]) -> list[Summary]:
+    """Return the summaries of what the given files import from their own work tree, directly or not.
+
+    So base classes, star imports and flags are known where only a few files are checked. As many files as a
+    pool is used for are a project by themselves.
+
+    Args:
+        summaries: those of the given files, which are left out of the result.
+    """
+    if not summaries or len(summaries) > POOL_FROM:
+        return []
+    folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(each.path)) for each in summaries]))
+    top = (work_tree(folder) or folder).resolve()
+    known = {os.path.normpath(each.path) for each in summaries}
+    found: list[Summary] = []
+    todo = list(summaries)
+    while todo:
+        importer = todo.pop()
+        for module in importer.imports:
+            for path in candidates(importer.path, module):
+                if path in known or not (os.path.isfile(path) and Path(path).resolve().is_relative_to(top)):
+                    continue
+                known.add(path)
+                summary = _summary_at(path, os.stat(path).st_mtime_ns)
+                if summary is not None:
+                    found.append(summary)
+                    todo.append(summary)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _summary_at(path: str, changed: int) -> Summary | None:
+    """Return a file's summary, cached while it is unchanged: editors and flake8 ask again and again."""
+    return summarize(Path(path).read_bytes(), path)

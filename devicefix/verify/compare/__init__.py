@@ -1,0 +1,16 @@
+"""Comparison of two runs of a program by the events that they recorded.
+
+The events that are compared, for each process separately:
+
+- `seen`: a tensor value that the program read (`devicefix.verify.runtime.observe` defines the fields);
+- `draw` (number, device, op, numel, file, line): a new kind of random draw; `drawn` (numbers): the kinds in
+  the order of drawing;
+- `operations` (cuda, cpu), at the end: the number of operations on each device;
+- `error` and `ended`: how the process ended. A stream without `ended`, or with an error, is incomplete.
+"""
+
+from devicefix.verify.compare.alignment import differences, observations
+from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
+from devicefix.verify.compare.wording import describe
+
+__all__ = ["ONLY_CPU", "ONLY_CUDA", "Difference", "describe", "differences", "observations"]

@@ -1,0 +1,47 @@
+"""A difference between two runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+ONLY_CUDA, ONLY_CPU = "only on CUDA", "only on the CPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A point where two runs differ.
+
+    Attributes:
+        kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "operations", "end", ONLY_CUDA
+            or ONLY_CPU.
+        file: the source file; empty if the difference belongs to no line.
+        line: the line number, from 1.
+        process: the name of the process.
+        what: how the line read the tensor: "item", "print", ...
+        number: the number of the observation at that line, or of the draw; from 1.
+        one: the value in the first run: a summary, a number, a text, or None if there is none.
+        other: the value in the second run.
+        path: the path of the tensor inside a saved object.
+        same_machine: whether both runs were on the same kind of machine.
+        since: the first observation of a range that was recorded as a whole and ends at `number`; else 0.
+        position: the position among the events of the first run.
+    """
+
+    kind: str
+    file: str = ""
+    line: int = 0
+    process: str = ""
+    what: str = ""
+    number: int = 0
+    one: Any = None
+    other: Any = None
+    path: str = ""
+    same_machine: bool = False
+    since: int = 0
+    position: float = 0
+
+    @property
+    def expected(self) -> bool:
+        """Whether the difference is no fault: guarded lines run on one kind of machine only."""
+        return self.kind in (ONLY_CUDA, ONLY_CPU)

@@ -1,0 +1,139 @@
+"""Descriptions of differences for people."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
+from devicefix.verify.compare.streams import Value
+from devicefix.verify.compare.values import is_close
+
+_CALLS = {
+    "item": "`.item()`",
+    "tolist": "`.tolist()`",
+    "numpy": "`.numpy()`",
+    "array": "`numpy.asarray()`",
+    "float": "`float()`",
+    "int": "`int()`",
+    "print": "`print()`",
+    "format": "`format()`",
+    "save": "`torch.save()`",
+}
+_VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
+_DIGITS = (4, 6, 8, 12)
+
+
+def describe(difference: Difference) -> str:
+    """Describe a difference in one line."""
+    here, there = "on CUDA", "on the CPU"
+    if difference.same_machine:
+        here, there = "in the original", "in the rewritten program"
+    place = f"{_relative(difference.file)}:{difference.line}: " if difference.file else ""
+    return f"{place}{_text(difference, here, there)}"
+
+
+def _text(difference: Difference, here: str, there: str) -> str:
+    kind, one, other = difference.kind, difference.one, difference.other
+    if kind == "operations":
+        text = f"{other} operations ran on CUDA {there}, and {one} {here}"
+    elif kind == "end":
+        text = f"the program ended {_end(one)} {here}, and {_end(other)} {there}"
+    elif kind == "count":
+        text = f"{_CALLS[difference.what]} ran {_times(one)} {here} and {_times(other)} {there}"
+    elif kind == "draw":
+        text = _draw_text(difference, here, there)
+    elif one is None or other is None:
+        text = _missing_text(difference, here, there)
+    else:
+        text = _value_text(difference, here, there)
+    return text
+
+
+def _value_text(difference: Difference, here: str, there: str) -> str:
+    left, right = _values(difference.kind, difference.one, difference.other)
+    verb = f"{_CALLS[difference.what]} {_VERBS.get(difference.what, 'gave')}"
+    path = f" `{difference.path}`:" if difference.path else ""
+    return f"{verb}{path} {left} {here} and {right} {there} ({_number(difference)})"
+
+
+def _missing_text(difference: Difference, here: str, there: str) -> str:
+    if difference.kind in (ONLY_CUDA, ONLY_CPU):
+        return f"this line reads a tensor {difference.kind}"
+    has, lacks = (there, here) if difference.one is None else (here, there)
+    if difference.path:
+        return f"`torch.save()` wrote `{difference.path}` {has}, but not {lacks} ({_number(difference)})"
+    return f"this line read a tensor {has}, but not {lacks} (process {difference.process})"
+
+
+def _draw_text(difference: Difference, here: str, there: str) -> str:
+    left, right = (
+        f"`{draw['op']}` of {draw['numel']} on {draw['device']}" if draw else "nothing"
+        for draw in (difference.one, difference.other)
+    )
+    return f"the {_ordinal(difference.number)} random draw was {left} {here} and {right} {there}"
+
+
+def _end(error: str | None) -> str:
+    return f"with an error ({error})" if error else "without an error"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _number(difference: Difference) -> str:
+    if difference.since:
+        return f"{_ordinal(difference.since)} to {_ordinal(difference.number)} time at this line"
+    return f"{_ordinal(difference.number)} time at this line"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
+def _values(kind: str, one: Value, other: Value) -> tuple[str, str]:
+    """Return the part that differs, of both values."""
+    if kind == "device" and "device" not in one:
+        return " and ".join(one["devices"]), " and ".join(other["devices"])
+    if kind in ("device", "dtype"):
+        preposition = "on" if kind == "device" else "of"
+        return f"a tensor {preposition} {one[kind]}", f"{preposition} {other[kind]}"
+    if kind == "shape":
+        return f"shape {tuple(one[kind])}", f"{tuple(other[kind])}"
+    if "item" in one:
+        return _distinct(one["item"], other["item"])
+    return _elements(one, other)
+
+
+def _elements(one: Value, other: Value) -> tuple[str, str]:
+    """Return the first sample that differs, or else the mean."""
+    samples = zip(one.get("sample", ()), other.get("sample", ()), strict=False)
+    for number, pair in enumerate(samples, 1):
+        if not is_close(*pair, 1e-12):
+            left, right = _distinct(*pair)
+            return f"{_tensor(one)} with {left} as its {_ordinal(number)} sample", right
+    if "mean" in one and one["mean"] != other["mean"]:
+        left, right = _distinct(one["mean"], other["mean"])
+        return f"{_tensor(one)} with the mean {left}", right
+    return _tensor(one), "other elements"
+
+
+def _tensor(value: Value) -> str:
+    return f"{value['dtype']}{value['shape']}" if "dtype" in value else "tensors"
+
+
+def _distinct(one: Any, other: Any) -> tuple[str, str]:
+    """Format two numbers with as many digits as distinguish them."""
+    for digits in _DIGITS:
+        left, right = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if left != right and not isinstance(one, bool):
+            return left, right
+    return repr(one), repr(other)
+
+
+def _relative(file: str) -> str:
+    """Return the path relative to the current folder, if the file is inside it."""
+    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    return file if relative.startswith(os.pardir) else relative

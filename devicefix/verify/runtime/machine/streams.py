@@ -1,0 +1,189 @@
+"""Streams and events of `torch.cuda`. All work is done as soon as the program requests it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from devicefix.verify.runtime.machine.state import Machine
+
+
+class Streams:
+    """The functions and classes of `torch.cuda` for streams and events.
+
+    Args:
+        machine: the machine.
+
+    Attributes:
+        machine: the machine.
+        current: the current stream of each GPU, if it is not the default one.
+        created: the number of streams that the program created.
+        stream_type: the class `torch.cuda.Stream`.
+        event_type: the class `torch.cuda.Event`.
+        context_type: the class `torch.cuda.StreamContext`.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.current: dict[int, Any] = {}
+        self.created = 0
+        self.stream_type: Any = type("Stream", (_Stream,), {"streams": self, "__module__": "torch.cuda"})
+        self.event_type: Any = type("Event", (_Event,), {"streams": self, "__module__": "torch.cuda"})
+        self.context_type: Any = type("StreamContext", (_StreamContext,), {"streams": self})
+
+    def functions(self) -> dict[str, Any]:
+        """Return the replacements for attributes of `torch.cuda`, by name."""
+        return {
+            "Stream": self.stream_type,
+            "Event": self.event_type,
+            "StreamContext": self.context_type,
+            "stream": self.context_type,
+            "set_stream": self.set_stream,
+            "current_stream": self.current_stream,
+            "default_stream": self.default_stream,
+        }
+
+    def current_stream(self, device: Any = None) -> Any:
+        """Replace `torch.cuda.current_stream`."""
+        place = self.machine.gpu(device)
+        return self.current.get(place) or self.default_stream(place)
+
+    def default_stream(self, device: Any = None) -> Any:
+        """Replace `torch.cuda.default_stream`."""
+        return self.stream_type(self.machine.gpu(device), default=True)
+
+    def set_stream(self, stream: Any) -> None:
+        """Replace `torch.cuda.set_stream`."""
+        if stream is not None:
+            self.machine.current = stream.device_index
+            self.current[stream.device_index] = stream
+
+    def torch_event_type(self) -> Any:
+        """Return the class `torch.Event`, whose first argument is a device."""
+        return type("Event", (_TorchEvent, self.event_type), {"__module__": "torch"})
+
+
+class _Stream:
+    """The base class of `torch.cuda.Stream`."""
+
+    streams: Streams
+    device_type = 1
+
+    def __init__(self, device: Any = None, priority: int = 0, default: bool = False, **_: Any) -> None:
+        self.device_index = self.streams.machine.gpu(device)
+        self.priority = priority
+        if not default:
+            self.streams.created += 1
+        self.stream_id = self.cuda_stream = 0 if default else self.streams.created
+
+    @property
+    def device(self) -> torch.device:
+        """The GPU of the stream."""
+        return torch.device("cuda", self.device_index)
+
+    def record_event(self, event: Any = None) -> Any:
+        """Record an event, which is created if none is passed."""
+        event = event or self.streams.event_type()
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        """Return immediately."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Return immediately."""
+
+    def synchronize(self) -> None:
+        """Return immediately."""
+
+    def query(self) -> bool:
+        """Return that all work is done."""
+        return True
+
+    def is_capturing(self) -> bool:
+        """Return that no graph is being captured."""
+        return False
+
+    def __enter__(self) -> Any:
+        self._context = self.streams.context_type(self)
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._context.__exit__(*error)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Stream) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[int, int]:
+        return self.stream_id, self.device_index
+
+
+class _Event:
+    """The base class of `torch.cuda.Event`."""
+
+    streams: Streams
+
+    def __init__(
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+    ) -> None:
+        self._timing = enable_timing
+        self._time: float | None = None
+
+    def record(self, stream: Any = None) -> None:
+        """Record the current time."""
+        self.streams.machine.gpu()
+        self._time = time.perf_counter()
+
+    def elapsed_time(self, end: Any) -> float:
+        """Return the time in milliseconds until another event."""
+        if not (self._timing and end._timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._time is None or end._time is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return float(end._time - self._time) * 1000.0
+
+    def wait(self, stream: Any = None) -> None:
+        """Return immediately."""
+
+    def synchronize(self) -> None:
+        """Return immediately."""
+
+    def query(self) -> bool:
+        """Return that all work is done."""
+        return True
+
+
+class _TorchEvent:
+    """A mixin that drops the device argument of `torch.Event`."""
+
+    def __init__(self, device: Any = None, **options: Any) -> None:
+        super().__init__(**options)
+
+
+class _StreamContext:
+    """The base class of `torch.cuda.StreamContext`, which selects a stream for a block."""
+
+    streams: Streams
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self._selected = self.streams.machine.current
+            self._old = self.streams.current.get(self.stream.device_index)
+            self.streams.set_stream(self.stream)
+
+    def __exit__(self, *error: object) -> None:
+        if self.stream is not None:
+            self.streams.machine.current = self._selected
+            self.streams.current[self.stream.device_index] = self._old

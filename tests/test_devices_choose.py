@@ -1,0 +1,196 @@
+"""The devices that code gets in place of CUDA, and the questions whether there are any."""
+
+from __future__ import annotations
+
+import pytest
+from contexts import context_of, expression
+
+from devicefix.devices.context import Context
+from devicefix.model import Definition, Import, Safety
+
+CPU_OR_CUDA = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+HERE = "torch.accelerator.current_accelerator()"
+ASKED = "torch.accelerator.is_available()"
+
+
+def current(context: Context) -> str:
+    return context.devices.current(expression(context, "x.cuda()")).text
+
+
+def definitions(context: Context, code: str = "x.cuda()") -> list[Definition]:
+    """Return the definitions that the current device of a site needs."""
+    needs = context.devices.current(expression(context, code)).needs
+    return [need for need in needs if isinstance(need, Definition)]
+
+
+def test_a_device_of_the_module_needs_nothing() -> None:
+    context = context_of(f"import torch\n\ndev = {CPU_OR_CUDA}\nx.cuda()\n")
+    found = context.devices.current(expression(context, "x.cuda()"))
+    assert (found.text, found.needs) == ("dev", frozenset())
+
+
+def test_a_new_device_is_defined() -> None:
+    context = context_of("import torch\n\nx.cuda()\n")
+    (new,) = definitions(context)
+    assert (current(context), new.line) == ("device", f"device = {CPU_OR_CUDA}")
+    assert new.after is context.facts.tree.module.body[0] and new.function is None
+
+
+def test_sites_share_a_definition() -> None:
+    context = context_of("import torch\n\nx.cuda()\ny.cuda()\n")
+    assert definitions(context) == definitions(context, "y.cuda()")
+
+
+def test_a_site_that_nothing_can_be_defined_for_gets_the_expression() -> None:
+    context = context_of("import torch; x.cuda()\n")
+    assert current(context) == '"cuda" if torch.cuda.is_available() else "cpu"'
+    assert definitions(context) == []
+
+
+def test_a_function_in_which_the_name_is_taken_gets_the_expression() -> None:
+    context = context_of(f"import torch\n\n\ndef f(x):\n    x.cuda()\n    device = {CPU_OR_CUDA}\n")
+    assert current(context) == '"cuda" if torch.cuda.is_available() else "cpu"'
+
+
+def test_quotes_are_those_of_the_file() -> None:
+    context = context_of("import torch\n\nprint('a', 'b')\nx.cuda()\n")
+    assert definitions(context)[0].value == CPU_OR_CUDA.replace('"', "'")
+
+
+def test_an_index_is_part_of_the_name() -> None:
+    context = context_of("import torch\n\nx.cuda(1)\n")
+    found = context.devices.indexed(expression(context, "x.cuda(1)"), 1)
+    (new,) = (need for need in found.needs if isinstance(need, Definition))
+    assert (found.text, new.line) == (
+        "device1",
+        'device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")',
+    )
+
+
+def test_a_computed_index_is_used_in_place() -> None:
+    context = context_of("import torch as t\n\nx.cuda(rank)\n")
+    found = context.devices.computed(expression(context, "x.cuda(rank)"), "rank")
+    assert found.text == 't.device("cuda", rank) if t.cuda.is_available() else "cpu"'
+
+
+def test_the_accelerator_takes_the_place_of_cuda() -> None:
+    context = context_of("import torch\n\nx.cuda(1)\n", target="accelerator")
+    site = expression(context, "x.cuda(1)")
+    (new,) = (need for need in context.devices.current(site).needs if isinstance(need, Definition))
+    assert new.value == f'{HERE} if {ASKED} else torch.device("cpu")'
+    (new,) = (need for need in context.devices.indexed(site, 1).needs if isinstance(need, Definition))
+    assert new.value == f'torch.device({HERE}.type, 1) if {ASKED} else torch.device("cpu")'
+    index = expression(context, "1")
+    found = context.devices.computed(index, "1")
+    assert found.text == f'torch.device({HERE}.type, 1) if {ASKED} else "cpu"'
+    assert context.devices.device_type(site) == f"{HERE}.type"
+
+
+def test_the_accelerator_takes_the_place_of_cuda_in_an_expression() -> None:
+    context = context_of("import torch; x.cuda(1)\n", target="accelerator")
+    site = expression(context, "x.cuda(1)")
+    assert context.devices.current(site).text == f'{HERE}.type if {ASKED} else "cpu"'
+    assert context.devices.indexed(site, 1).text == f'f"{{{HERE}.type}}:1" if {ASKED} else "cpu"'
+
+
+def test_what_only_cuda_supports_asks_for_cuda() -> None:
+    context = context_of(
+        'import torch\n\ntorch.cuda.nvtx.mark("a")\ntorch.cuda.synchronize()\n', target="accelerator"
+    )
+    own, portable = (
+        expression(context, code) for code in ('torch.cuda.nvtx.mark("a")', "torch.cuda.synchronize()")
+    )
+    assert context.devices.available(own).text == "torch.cuda.is_available()"
+    assert context.devices.available(portable).text == ASKED
+    assert context.devices.available(portable, of_cuda=True).text == "torch.cuda.is_available()"
+
+
+def test_a_cuda_device_is_made_the_accelerators() -> None:
+    context = context_of('import torch\n\nx.to("cuda:1")\n', target="accelerator")
+    found = context.devices.accelerated(expression(context, '"cuda:1"'))
+    assert found is not None
+    question, change = found
+    assert (question.text, change('"cuda:1"')) == (ASKED, f'f"{{{HERE}.type}}:1"')
+    assert context.devices.accelerated(expression(context, "x")) is None
+    context = context_of('import torch\n\nx.to("cuda:1")\n')
+    assert context.devices.accelerated(expression(context, '"cuda:1"')) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "needed"),
+    [
+        ("import torch\n\nx.cuda()\n", "torch", None),
+        ("import torch as t\n\nx.cuda()\n", "t", None),
+        ("x.cuda()\n", "torch", Import("torch")),
+        ("torch = 1\nx.cuda()\n", "_torch", Import("torch", "_torch")),
+        ("def f(torch):\n    x.cuda()\n", "_torch", Import("torch", "_torch")),
+    ],
+)
+def test_torch_is_imported_where_it_is_missing(code: str, name: str, needed: Import | None) -> None:
+    context = context_of(code)
+    found = context.devices.torch(expression(context, "x.cuda()"))
+    assert (found.text, found.needs) == (name, frozenset([needed] if needed else []))
+
+
+def test_a_module_is_imported_once() -> None:
+    assert context_of("import contextlib\n\nx.cuda()\n").devices.imports("contextlib") == frozenset()
+    assert context_of("x.cuda()\n").devices.imports("contextlib") == {Import("contextlib")}
+
+
+FLAG = "import torch\n\nuse = f()\n"
+
+
+def flagged(code: str, flag: str = "use") -> tuple[str, list[str]] | None:
+    """Return the device of a flag, and the lines that define it."""
+    context = context_of(code)
+    site = expression(context, "x.cuda()")
+    found = context.devices.flagged(site, expression(context, flag))
+    if found is None:
+        return None
+    return found.text, [need.line for need in found.needs if isinstance(need, Definition)]
+
+
+def test_a_flags_device_is_defined_below_the_flag() -> None:
+    context = context_of(f"{FLAG}if use:\n    x.cuda()\n")
+    found = context.devices.flagged(expression(context, "x.cuda()"), expression(context, "use"))
+    assert found is not None
+    (new,) = (need for need in found.needs if isinstance(need, Definition))
+    assert new.line == 'device = torch.device("cuda" if use else "cpu")'
+    assert new.after is context.facts.tree.module.body[1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"{FLAG}use = g()\nif use:\n    x.cuda()\n",
+        "import torch\n\nif use:\n    x.cuda()\nuse = f()\n",
+        "import torch\n\n\ndef g(use):\n    if use:\n        x.cuda()\n",
+        "import torch\n\n\ndef g(x):\n    if use:\n        x.cuda()\n\n\ng(1)\nuse = f()\n",
+        f"{FLAG}device = {CPU_OR_CUDA}\nif use:\n    x.cuda()\n",
+    ],
+)
+def test_a_flag_without_a_single_definition_before_has_no_device(code: str) -> None:
+    assert flagged(code) is None
+
+
+def test_a_device_that_the_flag_chooses_is_used() -> None:
+    code = f'{FLAG}dev = torch.device("cuda" if use else "cpu")\nif use:\n    x.cuda()\n'
+    assert flagged(code) == ("dev", [])
+
+
+def test_a_flag_that_is_availability_uses_the_known_device() -> None:
+    code = f"import torch\n\nuse = torch.cuda.is_available()\ndevice = {CPU_OR_CUDA}\nif use:\n    x.cuda()\n"
+    assert flagged(code) == ("device", [])
+
+
+def test_a_second_flag_gets_no_device_of_the_same_name() -> None:
+    context = context_of(f"{FLAG}other = f()\nif use:\n    x.cuda()\nif other:\n    y.cuda()\n")
+    site, second = expression(context, "x.cuda()"), expression(context, "y.cuda()")
+    assert context.devices.flagged(site, expression(context, "use")) is not None
+    assert context.devices.flagged(second, expression(context, "other")) is None
+    assert current(context) == "default_device"
+
+
+def test_safety_is_that_of_the_place() -> None:
+    context = context_of('import os\nimport torch\n\nx.cuda()\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
+    assert context.devices.safety(expression(context, "x.cuda()")) is Safety.UNSAFE

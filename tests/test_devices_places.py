@@ -1,0 +1,118 @@
+"""Where a device can be defined, and where asking for CUDA is safe."""
+
+from __future__ import annotations
+
+import pytest
+from contexts import context_of, expression
+
+from devicefix.devices.context import Context
+from devicefix.devices.places import InsertionPoint, Places
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.model import Safety
+from devicefix.rewrite.placement import Layout
+
+SET = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
+IMPORTS = "import os\nimport torch\n\n"
+
+
+def places(context: Context) -> Places:
+    return Places(context.facts, context.project, "m.py", Layout(context.facts))
+
+
+def place(code: str, others: dict[str, str] | None = None) -> InsertionPoint | None:
+    context = context_of(code, others)
+    return places(context).for_definition(expression(context, "x.cuda()"))
+
+
+def line_of(found: InsertionPoint | None) -> int | None:
+    """Return the line of the statement that a definition follows."""
+    assert found is not None
+    return found.after.lineno if found.after else None
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("x.cuda()\n", None),
+        ("import torch\n\nx.cuda()\n", 1),
+        ('"""Doc."""\nimport torch\nimport os\n\nx.cuda()\n', 3),
+        ("import os\n\nf()\nimport torch\n\nx.cuda()\n", 4),
+        ("import os\n\nif f():\n    import torch\n\nx.cuda()\n", 3),
+        (f"{IMPORTS}{SET}\nx.cuda()\n", 4),
+        (f"{IMPORTS}if f():\n    {SET}\nx.cuda()\n", 4),
+        (f"import os\n{SET}\nimport torch\n\n\ndef f(x):\n    x.cuda()\n", 3),
+    ],
+)
+def test_a_module_defines_it_below_imports_and_settings(code: str, line: int | None) -> None:
+    found = place(code)
+    assert line_of(found) == line
+    assert found is not None and found.function is None
+
+
+@pytest.mark.parametrize("code", ["x.cuda(); import torch\n", "import torch; x.cuda()\n"])
+def test_code_among_the_imports_has_no_place(code: str) -> None:
+    assert place(code) is None
+
+
+def test_a_function_among_the_imports_can_use_the_modules_device() -> None:
+    assert line_of(place("import os\ndef f(x):\n    x.cuda()\nimport torch\n")) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("    x.cuda()\n", None),
+        ("    y = 1; x.cuda()\n", "no place"),
+        (f"    {SET}\n    x.cuda()\n", 5),
+        (f"    if y:\n        {SET}\n    x.cuda()\n", 5),
+        (f"    x.cuda()\n    {SET}\n", "no place"),
+    ],
+)
+def test_a_function_defines_it_where_devices_are_set_in_functions(body: str, line: int | str | None) -> None:
+    found = place(f"{IMPORTS}def f(x):\n{body}\ndef g():\n    {SET}\n")
+    if line == "no place":
+        assert found is None
+    else:
+        assert line_of(found) == line
+        assert found is not None and found.function is not None and found.function.name == "f"
+
+
+def test_a_function_on_one_line_has_no_place() -> None:
+    assert place(f"{IMPORTS}def f(x): x.cuda()\n\ndef g():\n    {SET}\n") is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\ndef f(x):\n    x.cuda()\n",
+        "import torch\nfrom multiprocessing import Process\n\n\ndef f(x):\n    x.cuda()\n",
+    ],
+)
+def test_a_function_defines_it_where_import_must_not_ask(code: str) -> None:
+    found = place(code)
+    assert found is not None and found.function is not None and found.after is None
+
+
+@pytest.mark.parametrize(
+    ("code", "safety"),
+    [
+        ("import torch\n\nx.cuda()\n", Safety.SAFE),
+        (f"{IMPORTS}x.cuda()\n{SET}\n", Safety.UNSAFE),
+        (f"{IMPORTS}{SET}\nx.cuda()\n", Safety.SAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n{SET}\n", Safety.SAFE),
+        (f"{IMPORTS}x.cuda()\n\n\ndef f():\n    {SET}\n", Safety.UNSAFE),
+    ],
+)
+def test_asking_before_devices_are_set_is_unsafe(code: str, safety: Safety) -> None:
+    context = context_of(code)
+    assert places(context).safety(expression(context, "x.cuda()")) is safety
+
+
+def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None:
+    main = f"import os\nimport m\n\n\ndef main():\n    {SET}\n"
+    context = context_of("import torch\n\nx.cuda()\n", {"main.py": main})
+    assert places(context).safety(expression(context, "x.cuda()")) is Safety.UNSAFE
+    summary = summarize(b"import torch\n\nx.cuda()\n", "m.py")
+    alone = Places(context.facts, Project.of([summary]), "m.py", Layout(context.facts))
+    assert alone.safety(expression(context, "x.cuda()")) is Safety.SAFE

@@ -1,0 +1,92 @@
+"""The order of the rooms, read from every import: those in functions and under TYPE_CHECKING included."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from rooms import ROOMS  # noqa: E402  the one place that says the order
+
+# The modules beside the rooms, each by the room that it comes before.
+OUTSIDE = {"__main__": "cli", "__init__": "verify", "api": "verify", "testing": "engine", "plugins": "rules"}
+MOST_OUTSIDE, MOST_ROOMS = 6, 14
+
+
+def order() -> list[str]:
+    """Return the rooms and the modules beside them, from top to bottom."""
+    found: list[str] = []
+    for room in ROOMS:
+        found += [module for module, before in OUTSIDE.items() if before == room]
+        found.append(room)
+    return [*found, "model"]
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Return the files of the package by the names of their modules."""
+    files = (ROOT / "devicefix").rglob("*.py")
+    return {name(file): file for file in files if file.parent.name != "bootstrap"}
+
+
+def name(file: Path) -> str:
+    """Return the dotted name of the module in a file."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room(module: str) -> str:
+    """Return the room of a module, or its own name if it is beside the rooms."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each module of ours that a file imports, wherever it does."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, each.name) for each in node.names if each.name.startswith("devicefix"))
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: a relative import"
+            base = node.module or ""
+            if base.partition(".")[0] == "devicefix":
+                inner = (f"{base}.{each.name}" for each in node.names)
+                yield from ((node.lineno, each if each in modules() else base) for each in inner)
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_lead_down(module: str) -> None:
+    rank = {each: number for number, each in enumerate(reversed(order()))}
+    for line, imported in imports(modules()[module]):
+        up = room(imported) != room(module) and rank[room(imported)] >= rank[room(module)]
+        assert not up, f"{modules()[module]}:{line}: {room(module)} imports {imported}"
+
+
+def test_no_module_is_part_of_a_cycle() -> None:
+    graph = {module: {found for _, found in imports(file)} for module, file in modules().items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as problem:
+        pytest.fail(" → ".join(problem.args[1]))
+
+
+def test_the_package_is_easy_to_see() -> None:
+    top = ROOT / "devicefix"
+    assert {file.stem for file in top.glob("*.py")} == {*OUTSIDE, "model"}
+    assert len({*OUTSIDE, "model"} - {"__init__", "__main__"}) <= MOST_OUTSIDE
+    assert len(ROOMS) <= MOST_ROOMS
+    assert {path.parent.name for path in top.glob("*/__init__.py")} == set(ROOMS)
+
+
+def test_the_runtime_imports_nothing_else() -> None:
+    """It runs inside the user's program, whose Python may lack what devicefix needs."""
+    for module, file in modules().items():
+        if module.startswith("devicefix.verify.runtime"):
+            assert all(found.startswith("devicefix.verify.runtime") for _, found in imports(file)), module
