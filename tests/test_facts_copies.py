@@ -71,6 +71,7 @@ def test_held(code: str) -> None:
         "y = x.cpu()\nx.zeros()\nprint(y)",
         "y = x.cpu()\nx = z\nx.zero_()\nprint(y)",
         "y = x.cpu()\ny = z\nx.zero_()\nprint(y)",
+        "y, x = x.cpu(), z\nx.zero_()\nprint(y)",
         "x = x.cpu()\nx.zero_()\nprint(x)",
         "y = x.cpu()\nx.zero_()\nprint(y.shape)",
         "y = x.cpu()\nx.detach_()\nprint(y)",

@@ -313,6 +313,7 @@ OPEN = [
     f"if run() and {AVAILABLE}:\n    x()\n",
     f"x = y if {AVAILABLE} else run()\n",
     f"x = run() and {AVAILABLE}\n",
+    "x = torch.cuda.is_available(run()) and y\n",
     f"x = {AVAILABLE} or run()\n",
     f"x = [y for y in z if run() or {AVAILABLE}]\n",
     f"x = [run() for y in z if y or {AVAILABLE}]\n",

@@ -106,13 +106,14 @@ def test_forked() -> None:
 
 
 def test_functions_that_take_a_device() -> None:
-    files = project(a="def f(x, device): ...\ndef g(device): ...", b="def g(x, device): ...")
+    files = project(a="def f(x, device): ...\ndef g(device): ...", b="def g(x, device): ...\ndef f(dev): ...")
     assert files.has_function("f")
     assert not files.has_function("h")
-    assert files.takes_device("f", 1)
-    assert not files.takes_device("f", 0)
-    assert not files.takes_device("f", 2)
+    assert project(a="def f(x, device): ...").takes_device("f", 1)
+    assert not project(a="def f(x, device): ...").takes_device("f", 0)
+    assert not project(a="def f(x, device): ...").takes_device("f", 2)
     assert not files.takes_device("g", 1)  # only one of the two does
+    assert not files.takes_device_called("f", "device")
     assert files.takes_device_called("g", "device")
     assert not files.takes_device_called("g", "dev")
     assert not files.takes_device_called("h", "device")
