@@ -85,7 +85,8 @@ def test_what_is_no_part_of_the_tree_has_no_parent() -> None:
 
 @pytest.mark.parametrize(
     ("path", "lines"),
-    [("size", [6, 6, 15, 20]), ("x", [7, 8, 9]), ("y", [8, 9, 9, 22]), ("self.a", [15, 18]), ("each.a.b", [9]), ("q.a.b", [19]),
+    [("size", [6, 6, 15, 20]), ("x", [7, 8, 9]),
+     ("y", [8, 9, 9, 22]), ("self.a", [15, 18]), ("each.a.b", [9]), ("q.a.b", [19]),
      ("e", []), ("a", []), ("torch", []), ("p", [22])],
 )  # fmt: skip
 def test_reads(path: str, lines: list[int]) -> None:

@@ -6,13 +6,10 @@ import ast
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 from weakref import proxy
 
+from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding, dotted
-
-if TYPE_CHECKING:
-    from devicefix.facts.module import Facts
 
 AVAILABLE = "torch.cuda.is_available"
 # True on a machine with CUDA, false on a CPU.
@@ -31,8 +28,8 @@ _FLAGS = 20  # how many flags to follow that are set where others are true
 class Guards:
     """The guards of one module."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts: Facts = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
+    def __init__(self, facts: Names) -> None:
+        self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
         self.asked: set[int] = set()  # the flags, by their bindings, that are being asked about
         self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.known: dict[ast.AST, bool] = {}
@@ -177,7 +174,7 @@ class Guards:
         if isinstance(node, ast.Call):
             return self.facts.resolve(node.func) in _COUNTS
         bindings = self.facts.bindings(node)
-        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, depth - 1)
+        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, self, depth - 1)
 
     def _flag(self, node: ast.expr, depth: int) -> bool:
         """Return whether every value of a flag is true only where CUDA is available."""
@@ -333,12 +330,10 @@ def _only_asks(statement: ast.stmt) -> bool:
     return (name or "").endswith(".is_available")
 
 
-def _all_count_gpus(facts: Facts, bindings: Sequence[Binding], depth: int) -> bool:
+def _all_count_gpus(_facts: Names, bindings: Sequence[Binding], guards: Guards, depth: int) -> bool:
     """Return whether a name is bound to the number of GPUs, and to nothing else but what is false."""
     counts = [binding.value for binding in bindings if binding.value is None or not _falsy(binding.value)]
-    return bool(counts) and all(
-        value is not None and facts.guards.counts_gpus(value, depth) for value in counts
-    )
+    return bool(counts) and all(value is not None and guards.counts_gpus(value, depth) for value in counts)
 
 
 def _ends_falsely(last: ast.stmt) -> bool:

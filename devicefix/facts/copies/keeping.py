@@ -70,7 +70,7 @@ def _collection(facts: Facts, node: ast.expr) -> bool:
     return facts.once(_all_collections, facts.bindings(node))
 
 
-def _all_collections(facts: Facts, bindings: Sequence[Binding]) -> bool:  # noqa: ARG001 (for Facts.once)
+def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
     values = [each.value for each in bindings]
     return bool(values) and all(
         isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
@@ -102,7 +102,7 @@ def only_given(facts: Facts, flow: Flow, path: str) -> bool:
     return facts.once(_all_parameters, facts.tree.scopes[flow.owner].bindings.get(path, ()))
 
 
-def _all_parameters(facts: Facts, bindings: Sequence[Binding]) -> bool:  # noqa: ARG001 (for Facts.once)
+def _all_parameters(_facts: Facts, bindings: Sequence[Binding]) -> bool:
     return bool(bindings) and all(each.parameter for each in bindings)
 
 
