@@ -1,10 +1,24 @@
-"""What rules of other distributions are made of: these names, and what their pages promise, stay as they are.
+"""The names that rules of other distributions are made of.
 
-Anything else of devicefix can change with every version. docs/plugins.md shows how to write a rule.
+These names, and what docs/plugins.md says of them, stay as they are. Anything else in devicefix can change with every
+version.
 """
 
+from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rewrite.edits import with_keyword
+from devicefix.rules.base import Changed, Example, Rule
 
-__all__ = ["Changed", "Context", "Edit", "Finding", "Fix", "Rule", "Safety"]
+__all__ = [
+    "Changed",
+    "Context",
+    "DeviceExpr",
+    "Edit",
+    "Example",
+    "Finding",
+    "Fix",
+    "Rule",
+    "Safety",
+    "with_keyword",
+]

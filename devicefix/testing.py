@@ -1,4 +1,4 @@
-"""Rules by their own examples, for the tests of those who write rules."""
+"""Tests of rules by their own examples, for those who write rules."""
 
 from __future__ import annotations
 
@@ -6,49 +6,55 @@ from dataclasses import dataclass
 
 from devicefix.config.settings import Settings
 from devicefix.model import Result
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example as _Example
+from devicefix.rules.base import Rule, invalid, valid
+
+__all__ = ["Case", "Example", "examples"]
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """An example of a rule, as a test.
+class Case:
+    """One example of a rule, as a test.
 
     Attributes:
-        rule: whose it is.
-        example: one of its `MATCHES`, or of its `LEAVES`.
-        number: which of them, from 0.
+        rule: the rule whose example it is.
+        example: one of its `INVALID` or `VALID` examples.
+        valid: whether the rule leaves the example alone.
+        number: its place among them, from 0.
     """
 
     rule: type[Rule]
-    example: Changed | str
+    example: _Example
+    valid: bool
     number: int
 
     def __str__(self) -> str:
-        """A name for the test, such as `XY101-matches-0`."""
-        kind = "leaves" if isinstance(self.example, str) else "matches"
-        return f"{self.rule.code}-{kind}-{self.number}"
+        """Return a name for the test, such as `XY101-name-in-words`."""
+        if self.example.name:
+            return f"{self.rule.code}-{'-'.join(self.example.name.split())}"
+        return f"{self.rule.code}-{'leaves' if self.valid else 'matches'}-{self.number}"
 
     def check(self) -> None:
-        """Hold what devicefix makes of the example against what it says.
+        """Compare what devicefix does to the example with what the example says.
 
-        The rules are on that are by default, as for a user; for a rule that is off by default, all are.
+        The rules that are on by default run, as for a user; for a rule that is off by default, all run.
 
         Raises:
-            AssertionError: the rule finds something in what it is to leave or nothing in what it is to match,
-                or the result is another one, or a second run changes it again.
+            AssertionError: the rule reports a valid example or does not report an invalid one, the rewritten
+                code is different, or a second run changes it again.
         """
-        if isinstance(self.example, str):
-            found = self._codes(self._run(self.example))
-            assert self.rule.code not in found, f"{self}: finds something in\n{self.example}"
-            return
         before, after = self.example.before, self.example.after
         result = self._run(before, self.example.unsafe)
-        assert self.rule.code in self._codes(result), f"{self}: finds nothing in\n{before}"
-        became = result.output.decode() if result.output else None
-        assert became == after, f"{self}: expected\n{after}\nand got\n{became}"
+        found = self.rule.code in {finding.code for finding in result.findings}
+        if self.valid:
+            assert not found, f"{self}: {self.rule.code} is reported in\n{before}"
+            return
+        assert found, f"{self}: {self.rule.code} is not reported in\n{before}"
+        actual = result.output.decode() if result.output else None
+        assert actual == after, f"{self}: expected\n{after}\nand got\n{actual}"
         if after is not None:
             again = self._run(after).output
-            assert again is None, f"{self}: a second run makes of it\n{again.decode() if again else again}"
+            assert again is None, f"{self}: a second run rewrites it to\n{again.decode() if again else again}"
 
     def _run(self, text: str, unsafe: bool = False) -> Result:
         from devicefix.engine.file import check_file
@@ -66,25 +72,31 @@ class Example:
         summary = summarize(data, "module.py")
         return check_file(data, "module.py", settings, Project.of([summary] if summary else []))
 
-    def _codes(self, result: Result) -> set[str]:
-        return {finding.code for finding in result.findings}
+
+Example = Case  # the old name
 
 
-def examples(*rules: type[Rule]) -> list[Example]:
-    """The examples of rules: `MATCHES` and `LEAVES`.
+def examples(*rules: type[Rule]) -> list[Case]:
+    """Return a test for each example of some rules.
 
     Args:
         rules: classes of rules; each must be installed, by an entry point of the group `devicefix.rules`.
 
     Raises:
         LookupError: devicefix does not know one of the rules.
+        ValueError: two examples of a rule have the same name.
     """
     from devicefix.rules.registry import RULES
 
+    cases: list[Case] = []
     for rule in rules:
         if RULES.get(rule.code) is not rule:
             raise LookupError(f"devicefix does not know the rule {rule.code}: install its distribution first")
-    return [
-        *(Example(rule, example, at) for rule in rules for at, example in enumerate(rule.MATCHES)),
-        *(Example(rule, example, at) for rule in rules for at, example in enumerate(rule.LEAVES)),
-    ]
+        found = [Case(rule, example, False, number) for number, example in enumerate(invalid(rule))]
+        found += [Case(rule, example, True, number) for number, example in enumerate(valid(rule))]
+        ids = [str(case) for case in found]
+        for name in ids:
+            if ids.count(name) > 1:
+                raise ValueError(f"two examples are called {name}")
+        cases += found
+    return cases

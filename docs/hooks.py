@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 
 from devicefix.cli import COMMANDS, main
 from devicefix.config.settings import KEYS
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule, invalid, valid
 from devicefix.rules.categories import family
 from devicefix.rules.registry import RULES
 
@@ -34,7 +34,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def index() -> str:
-    """Return the page that lists the rules by family."""
+    """Return the page that lists the rules by category."""
     lines = ["# Rules", "", "`devicefix explain DF101` prints the page of a rule.", ""]
     previous = None
     for code, rule in RULES.items():
@@ -49,7 +49,7 @@ def index() -> str:
 
 def fixes(rule: type[Rule]) -> str:
     """Return the kinds of fixes that a rule has, according to its examples."""
-    kinds = {"unsafe" if example.unsafe else "safe" for example in rule.MATCHES if example.after is not None}
+    kinds = {"unsafe" if each.unsafe else "safe" for each in invalid(rule) if each.after is not None}
     return " and ".join(sorted(kinds)) or "none"
 
 
@@ -62,21 +62,36 @@ def when(rule: type[Rule]) -> str:
 
 def page(rule: type[Rule]) -> str:
     """Return the page of a rule: its documentation and its examples."""
-    notes = [f"Family: {family(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
+    notes = [f"Category: {family(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
     text = f"# {rule.name} ({rule.code})\n\n{rule.summary}.\n\n{' · '.join(filter(None, notes))}\n\n"
     text += f"{cleandoc(rule.__doc__ or '')}\n\n## Examples\n\n"
-    return text + "".join(map(diff, rule.MATCHES))
+    text += "".join(reported(each) for each in invalid(rule))
+    if valid(rule):
+        text += "## Left alone\n\n" + "".join(left(each) for each in valid(rule))
+    return text
 
 
-def diff(example: Changed) -> str:
-    """Return an example as a diff, or its code alone if it has no fix."""
+def reported(example: Example) -> str:
+    """Return an example under its name: the diff of the rewrite, or the code if it is only reported."""
     from difflib import ndiff
 
+    title = f"### {sentence(example.name)}\n\n"
     if example.after is None:
-        return f"Reported:\n\n```python\n{example.before}```\n\n"
+        return f"{title}Reported:\n\n```python\n{example.before}```\n\n"
     before, after = example.before.splitlines(keepends=True), example.after.splitlines(keepends=True)
-    lines = "".join(line for line in ndiff(before, after) if not line.startswith("?"))
-    return f"{'With `--unsafe-fixes`' if example.unsafe else 'Rewritten'}:\n\n```diff\n{lines}```\n\n"
+    diff = "".join(line for line in ndiff(before, after) if not line.startswith("?"))
+    how = "With `--unsafe-fixes`" if example.unsafe else "Rewritten"
+    return f"{title}{how}:\n\n```diff\n{diff}```\n\n"
+
+
+def left(example: Example) -> str:
+    """Return an example that a rule leaves alone, under its name."""
+    return f"### {sentence(example.name)}\n\n```python\n{example.before}```\n\n"
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter at its start."""
+    return text[:1].upper() + text[1:]
 
 
 def configuration() -> str:

@@ -217,8 +217,8 @@ def parses(text: str) -> bool:
 @lru_cache
 def fragments() -> Fragments:
     """The imports, statements and expressions of all rules' examples."""
-    examples = [each.before for rule in RULES.values() for each in rule.MATCHES]
-    examples += [each for rule in RULES.values() for each in rule.LEAVES]
+    examples = [example.before for rule in RULES.values() for example in rule.INVALID]
+    examples += [example.before for rule in RULES.values() for example in rule.VALID]
     return fragments_of(examples)
 
 

@@ -41,7 +41,9 @@ def test_every_rule_has_a_row_and_every_row_a_rule() -> None:
     assert set(re.findall(r"DF\d{3}", PATTERNS)) <= set(RULES)
 
 
-@pytest.mark.parametrize(("example", "codes", "outcome"), EXAMPLES, ids=[row[0][:50] for row in EXAMPLES])
+@pytest.mark.parametrize(
+    ("example", "codes", "outcome"), EXAMPLES, ids=[f"{codes} {code[:50]}" for code, codes, _ in EXAMPLES]
+)
 def test_examples(example: str, codes: str, outcome: str) -> None:
     lines = [line.removeprefix("`").removesuffix("`") for line in example.split("<br>")]
     wanted = [] if codes == "—" else codes.split(", ")

@@ -135,7 +135,7 @@ def test_folders_are_searched_with_the_option_only(tmp_path: Path, cli: Cli, git
     text = block("# Use\n\n```python", CODE, "```", "")
     (tmp_path / "a.md").write_text(text)
     assert cli("check", "--no-cache", ".").exit_code == 0
-    line = "a.md:7:12: DF101 [*] `.cuda()` needs CUDA: use `.to(device)`"
+    line = "a.md:7:12: DF101 [*] `.cuda()` needs CUDA; use `.to(device)`"
     for arguments in (("--docs", "."), ("a.md",)):
         assert (
             line in cli("check", "--no-cache", "--output-format", "concise", *arguments).output.splitlines()

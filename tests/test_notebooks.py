@@ -308,7 +308,7 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
     [
         (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is not"),
         (b"[1, 'torch.cuda']", "1:5 DF901 a notebook is JSON"),
-        (b'["torch.cuda"]', "1:1 DF901 it is not what Jupyter writes"),
+        (b'["torch.cuda"]', "1:1 DF901 it is not a Jupyter notebook"),
         (b'{"cells": "torch.cuda", "nbformat": 4}', "1:1 DF901 it has no list of cells"),
         (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
         (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is UTF-8"),
@@ -363,7 +363,7 @@ def test_replacements_know_their_cell() -> None:
 def test_a_folder_s_notebooks_are_found(tmp_path: Path, cli: Cli, git: Git) -> None:
     data = notebook(IMPORT, MARKDOWN, "x = x.cuda()")
     (tmp_path / "a.ipynb").write_bytes(data)
-    line = "a.ipynb:cell 3:1:5: DF101 [*] `.cuda()` needs CUDA: use `.to(device)`"
+    line = "a.ipynb:cell 3:1:5: DF101 [*] `.cuda()` needs CUDA; use `.to(device)`"
     first = cli("check", ".", "--output-format", "concise")
     again = cli("check", ".", "--output-format", "concise")  # from the cache
     assert first.output == again.output and line in first.output.splitlines()

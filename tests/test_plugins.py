@@ -67,6 +67,56 @@ def rule(code: str = "XY101", word: str = "mps", name: str = "Mps") -> str:
     return RULE.format(code=code, word=word, name=name)
 
 
+def ordered(code: str, before: str, name: str = "Ordered") -> str:
+    """Return the code of a rule that reports `.cuda()` and hides it from the rules behind it."""
+    return f'''
+from devicefix.plugins import Rule
+
+class {name}(Rule):
+    code, name, summary = "{code}", "{name.lower()}", "A rule with an order"
+    before = ("{before}",)
+    words = (b"cuda",)
+
+    def visit_Call(self, node):
+        if getattr(node.func, "attr", "") == "cuda":
+            self.context.mark_handled(node)
+            yield self.finding(node, "ordered")
+'''
+
+
+@pytest.mark.parametrize("code", ["AA101", "ZZ101"])
+def test_the_order_is_declared_and_not_by_letters(tmp_path: Path, install: Install, code: str) -> None:
+    install("some-plugin", ordered(code, "DF101"))
+    arguments = ("check", "-", "-q", "--no-cache", "--output-format=concise")
+    text = "import torch\n\nx = torch.ones(2).cuda()\n"
+    assert devicefix(tmp_path, *arguments, data=text).stdout.split()[1] == code
+    (tmp_path / "some_plugin.py").write_text(
+        ordered(code, "XX999")
+    )  # a rule of a plugin that is not installed
+    found = devicefix(tmp_path, *arguments, data=text).stdout.splitlines()
+    assert [line.split()[1] for line in found] == ["DF101", code]
+
+
+def test_the_old_spelling_of_examples_works(tmp_path: Path, install: Install) -> None:
+    old = rule().replace(
+        "    words =",
+        """    MATCHES = (Changed("import torch\\n\\ntorch.mps.seed()\\n", None),)
+    LEAVES = ("import torch\\n\\nmps.seed()\\n",)
+    words =""",
+    )
+    install("some-plugin", old.replace("import Rule", "import Changed, Rule"))
+    test = """
+from devicefix.testing import Example, examples
+from some_plugin import Mps
+cases = examples(Mps)
+assert all(isinstance(case, Example) for case in cases)
+for case in cases: case.check()
+print(*cases)
+"""
+    done = subprocess.run([sys.executable, "-c", test], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("XY101-matches-0 XY101-leaves-0\n", "")
+
+
 def test_takes_part_as_ours_do(tmp_path: Path, install: Install) -> None:
     install("some-plugin", rule())
     text = "import torch\n\nif x:\n    torch.mps.seed()\ntorch.ones(2).cuda()\n"
@@ -102,14 +152,19 @@ def test_an_entry_point_may_name_a_class(tmp_path: Path, install: Install) -> No
         ("import missing_module", "ModuleNotFoundError: No module named 'missing_module'"),
         ("raise SystemExit('no\\nway')", "SystemExit: no way"),
         ("def f(:", "SyntaxError: "),
-        ("", "brings no rule"),
-        (rule("DF101"), "the code 'DF101' begins with DF"),
-        (rule("xy1"), "the code 'xy1' is not capital letters and then digits"),
-        (rule("XY101", "cuda-call"), "brings a rule 'cuda-call', which devicefix itself has as well"),
+        ("", "contains no rule"),
+        (rule("DF101"), "the code 'DF101' starts with DF"),
+        (rule("xy1"), "the code 'xy1' is not capital letters followed by digits"),
+        (rule("XY101", "cuda-call"), "contains a rule 'cuda-call', which devicefix itself contains as well"),
         (rule("XY101", "Mps"), "not in kebab-case"),
-        (rule() + rule("XY101", "more", "More"), "has two rules of the code 'XY101'"),
-        (rule().replace("(b\"mps\",)", "(b\"mps\")"), "the words of XY101 are no tuple of bytes"),
-        (rule().replace("visit_Attribute", "visit_Atribute"), "no class of ast"),
+        (rule() + rule("XY101", "more", "More"), "contains two rules with the code 'XY101'"),
+        (rule().replace("(b\"mps\",)", "(b\"mps\")"), "the attribute `words` of XY101 is not a tuple of bytes"),
+        (ordered("XY101", "DF101").replace("1\",)", "1\")"), "the attribute `before` of XY101 is not a tuple of str"),
+        (ordered("XY101", "DF998"), "puts XY101 before DF998, which does not exist"),
+        (ordered("XY101", "XY101"), "puts rules in a circle: XY101 before XY101"),
+        (ordered("XY101", "XY102") + ordered("XY102", "XY101", "Other"), "puts rules in a circle: XY101 before XY102"),
+        (rule().replace("    words =", "    references = ('a',)\n    words ="), "both `references` and `visit_reference`"),
+        (rule().replace("visit_Attribute", "visit_Atribute"), "not a class of ast"),
     ],
 )  # fmt: skip
 def test_bad_plugins_are_named_in_one_line(tmp_path: Path, install: Install, code: str, said: str) -> None:
@@ -148,7 +203,9 @@ def test_two_plugins_with_the_same_code(tmp_path: Path, install: Install) -> Non
     install("two", rule(word="other"))
     done = devicefix(tmp_path, "rules")
     assert done.returncode == 2
-    assert "the plugin two 1.0 brings a rule 'XY101', which the plugin one 1.0 has as well" in done.stderr
+    assert (
+        "the plugin two 1.0 contains a rule 'XY101', which the plugin one 1.0 contains as well" in done.stderr
+    )
 
 
 def test_a_rule_that_fails_is_the_plugins_affair(tmp_path: Path, install: Install) -> None:

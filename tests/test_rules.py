@@ -1,38 +1,56 @@
-"""Every rule by its own examples."""
+"""Rules by their own examples, their documentation, their precedence and how they visit nodes."""
 
 from __future__ import annotations
 
+import ast
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from devicefix.config.settings import Settings
+from devicefix.config.settings import RuleOptions, Settings
 from devicefix.config.values import TARGETS
+from devicefix.devices.context import Context
 from devicefix.engine.check import matters
+from devicefix.engine.file import check_file as run
 from devicefix.engine.fix import recheck
+from devicefix.facts import Facts
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
-from devicefix.rules.base import Rule
-from devicefix.rules.registry import RULES
-from devicefix.testing import Example, examples
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.categories import FAMILIES
+from devicefix.rules.dispatch import CircleError, precedence, tables, visit
+from devicefix.rules.registry import ORDER, RANKS, RULES, WORDS, words
+from devicefix.testing import Case, examples
 
 SECTIONS = ("## What it does", "## Why it matters", "## Example", "## Use instead", "## Fix safety")
+CASES = examples(*RULES.values())
 
 
-@pytest.mark.parametrize("example", examples(*RULES.values()), ids=str)
-def test_example(example: Example) -> None:
-    example.check()
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_example(case: Case) -> None:
+    case.check()
+
+
+def test_no_example_is_lost() -> None:
+    assert sum(not case.valid for case in CASES) >= 178
+    assert sum(case.valid for case in CASES) >= 155
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("unsafe", [False, True])
 @pytest.mark.parametrize("select", [(), ("DF",)])
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_what_has_findings_passes_the_gate(
+def test_what_has_findings_passes_the_prefilter(
     rule: type[Rule], select: tuple[str, ...], unsafe: bool, target: str
 ) -> None:
-    """Also once it has been rewritten: what remains is then found, and fixed, by the next look."""
+    """Rewritten code does so, too: the next run finds and fixes what remains."""
     settings = Settings(select=select, fix=True, unsafe_fixes=unsafe, target=target)
-    for data in (text.encode() for text in _examples(rule)):
-        after: bytes | None = data
+    for text in _texts(rule):
+        after: bytes | None = text.encode()
         while after is not None:
             data = after
             project = Project.of([summarize(data, "module.py")])
@@ -41,10 +59,9 @@ def test_what_has_findings_passes_the_gate(
             after = result.output
 
 
-def _examples(rule: type[Rule]) -> list[str]:
-    after = [each.after for each in rule.MATCHES if each.after]
-    parsed = [each.before for each in rule.MATCHES if rule.code != "DF901"]
-    return [*parsed, *after, *rule.LEAVES]
+def _texts(rule: type[Rule]) -> list[str]:
+    before = [example.before for example in (*rule.INVALID, *rule.VALID)]
+    return before + [example.after for example in rule.INVALID if example.after]
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -52,5 +69,242 @@ def test_is_documented(rule: type[Rule]) -> None:
     page = rule.__doc__ or ""
     positions = [page.index(section) for section in SECTIONS]
     assert positions == sorted(positions)
-    assert rule.MATCHES or rule.code in ("DF901", "DF905")  # these look at no module
-    assert rule.summary and not rule.summary.endswith(".")
+    assert rule.INVALID or rule.code in ("DF901", "DF905")  # these check other files than modules
+    assert rule.summary
+    assert not rule.summary.endswith(".")
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_examples_have_names(rule: type[Rule]) -> None:
+    names = [example.name for example in (*rule.INVALID, *rule.VALID)]
+    assert all(names)
+    assert not rule.MATCHES
+    assert not rule.LEAVES
+
+
+VISITING = [
+    rule
+    for code, rule in RULES.items()
+    if code not in ("DF001", "DF901", "DF905") and not hasattr(rule, "visit_Module")
+]
+
+
+@pytest.mark.parametrize("rule", VISITING, ids=lambda rule: rule.code)
+def test_words_are_complete(rule: type[Rule]) -> None:
+    """A rule that visits nodes finds something only in lines that hold one of its words."""
+    own = {word.decode().lower() for word in (*rule.words, *rule.common_words)}
+    for example in rule.INVALID:
+        data = example.before.encode()
+        settings = Settings(select=("DF",), target=rule.targets[0])
+        statements = [node for node in ast.walk(ast.parse(data)) if isinstance(node, ast.stmt)]
+        for finding in run(data, "module.py", settings, Project.of([summarize(data, "module.py")])).findings:
+            if finding.code == rule.code:
+                last = max(
+                    (each for each in statements if each.lineno <= finding.line), key=lambda each: each.lineno
+                )
+                code = "\n".join(example.before.splitlines()[last.lineno - 1 : last.end_lineno]).lower()
+                assert any(word in code for word in own), code
+
+
+def test_the_categories_are_documented() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "adding-a-rule.md").read_text(encoding="utf-8")
+    for category in FAMILIES:
+        assert f"| {category.prefix}.. | {category.name}: {category.summary[:1].lower()}" in page.replace(
+            "NCCL", "nCCL"
+        )
+    assert {code[:3] for code in RULES} == {category.prefix for category in FAMILIES}
+
+
+def test_the_registry_holds_the_words_of_all_rules() -> None:
+    assert {b"cuda", b"device", b"Variable("} <= set(WORDS)
+    assert b"Variable(" in words(Settings(select=("DF811",)))
+    assert b"Variable(" not in words(Settings())
+    assert b"device" not in words(Settings(select=("DF",)))  # too common to parse a file for
+
+
+# -- precedence ------------------------------------------------------------------------------------------
+
+
+def codes(text: str, **settings: object) -> list[str]:
+    """Return the codes of the findings in a module."""
+    data = textwrap.dedent(text).encode()
+    project = Project.of([summarize(data, "module.py")])
+    return [each.code for each in run(data, "module.py", Settings(**settings), project).findings]  # type: ignore[arg-type]
+
+
+STATEMENTS = (
+    "async with g(torch.zeros(n).cuda()): pass",
+    "async with g(a), torch.zeros(n).cuda() as b: pass",
+    "async for x in torch.zeros(n).cuda(): pass",
+    "with g(torch.zeros(n).cuda()): pass",
+    "for x in torch.zeros(n).cuda(): pass",
+    "while torch.zeros(n).cuda(): pass",
+    "if torch.zeros(n).cuda(): pass",
+    "match torch.zeros(n).cuda():\n        case x: pass",
+    "del x[torch.zeros(n).cuda()]",
+    "raise E(torch.zeros(n).cuda())",
+    "assert torch.zeros(n).cuda()",
+    "return torch.zeros(n).cuda()",
+    "x: int = torch.zeros(n).cuda()",
+    "x += torch.zeros(n).cuda()",
+    "def g(x=torch.zeros(n).cuda()): pass",
+    "class G(base(torch.zeros(n).cuda())): pass",
+    "try: x = torch.zeros(n).cuda()\n    finally: pass",
+    pytest.param(
+        "try: x = torch.zeros(n).cuda()\n    except* E: pass",
+        marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="new in Python 3.11"),
+    ),
+)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_rule_precedes_others_in_statements_of_every_kind(statement: str) -> None:
+    text = f"import torch\n\n\nasync def f(n, x):\n    {statement}\n"
+    assert codes(text) == ["DF101"]
+    assert codes(text, select=("DF",)) == ["DF106"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("async with g(loss.data[0]): pass", "DF813"),
+        ("match Variable(torch.zeros(n)):\n        case x: pass", "DF811"),
+        ("del x[Variable(y, volatile=True)]", "DF812"),
+    ],
+)
+def test_old_code_is_found_in_statements_of_every_kind(statement: str, code: str) -> None:
+    imports = "import torch\nfrom torch.autograd import Variable\n"
+    assert code in codes(f"{imports}\n\nasync def f(n, x, y, loss):\n    {statement}\n", select=("DF",))
+
+
+def test_the_order_is_declared() -> None:
+    assert set(ORDER) == set(RULES)
+    for code, rule in RULES.items():
+        for other in rule.before:
+            assert RANKS[code] > RANKS[other]
+            assert ORDER.index(code) < ORDER.index(other)
+    assert [code for code in ORDER if not RANKS[code]] == [code for code in RULES if not RANKS[code]]
+
+
+def make(name: str, code: str, **attributes: object) -> type[Rule]:
+    """Return a class of rules."""
+    return type(name, (Rule,), {"code": code, "name": name, "summary": name, **attributes})
+
+
+def test_precedence() -> None:
+    first = make("first", "XY3", before=("XY2", "ZZ9"))
+    second = make("second", "XY2", before=("XY1",))
+    third = make("third", "XY1")
+    assert precedence({"XY1": third, "XY2": second, "XY3": first}) == {"XY1": 0, "XY2": 1, "XY3": 2}
+    circle = {"XY1": make("a", "XY1", before=("XY2",)), "XY2": make("b", "XY2", before=("XY1",))}
+    with pytest.raises(CircleError, match="XY1 before XY2 before XY1"):
+        precedence(circle)
+
+
+# -- visitors --------------------------------------------------------------------------------------------
+
+
+def found(text: str, *rules: type[Rule]) -> list[str]:
+    """Return the messages of rules about a module, in the order in which they are found."""
+    data = textwrap.dedent(text).encode()
+    facts = Facts.read(data)
+    context = Context(
+        facts.source, facts, Project.of([summarize(data, "module.py")]), "module.py", RuleOptions()
+    )
+    ranks = precedence({rule.code: rule for rule in rules})
+    nodes = [node for node in facts.tree.nodes if node is not facts.tree.module]
+    return [
+        finding.message
+        for _, finding in visit(nodes, tables([rule(context) for rule in rules], ranks), context.handled)
+    ]
+
+
+class Statements(Rule):
+    code, name, summary = "XY1", "statements", "Statements"
+
+    def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
+        yield self.finding(node, type(node).__name__)
+
+
+def test_visit_statement() -> None:
+    text = """
+        async def f(cuda):
+            async with cuda: pass
+            async for x in cuda: pass
+            match cuda:
+                case 1: del cuda[0]
+            with cuda: pass
+            try: raise cuda
+            finally: return cuda
+        """
+    kinds = ["AsyncFunctionDef", "AsyncWith", "AsyncFor", "Match", "Delete", "With", "Raise", "Return"]
+    assert [kind for kind in found(text, Statements) if kind in kinds] == kinds
+
+
+class References(Rule):
+    code, name, summary = "XY2", "references", "References"
+    references = ("torch.cuda.amp.custom_fwd", "torch.cuda.amp")
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        yield self.finding(node, f"{self.context.source.code(node)} is {name}")
+
+
+@pytest.mark.parametrize(
+    ("imports", "code", "messages"),
+    [
+        ("import torch", "torch.cuda.amp.custom_fwd", ["torch.cuda.amp.custom_fwd", "torch.cuda.amp"]),
+        ("import torch.cuda as tc", "tc.amp.custom_fwd", ["tc.amp.custom_fwd", "tc.amp"]),
+        ("from torch.cuda.amp import custom_fwd as forward", "forward  # cuda", ["forward"]),
+        ("from torch.cuda.amp import *", "custom_bwd  # cuda", []),
+        ("import torch\nforward = torch.cuda.synchronize", "forward  # cuda", []),
+        ("import amp", "amp.custom_fwd  # cuda", []),
+    ],
+)
+def test_visit_reference(imports: str, code: str, messages: list[str]) -> None:
+    got = found(f"{imports}\n\n{code}\n", References)
+    assert [message.partition(" ")[0] for message in got] == messages
+
+
+def test_a_variable_is_no_reference() -> None:
+    text = "import torch\n\nforward = torch.cuda.amp.custom_fwd\ncuda = forward(1)\n"
+    assert found(text, References) == [
+        "torch.cuda.amp.custom_fwd is torch.cuda.amp.custom_fwd",
+        "torch.cuda.amp is torch.cuda.amp",
+    ]
+
+
+class Inner(Rule):
+    code, name, summary = "XY4", "inner", "The inner call"
+    before = ("XY5",)
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if isinstance(node.func, ast.Name) and node.func.id == "inner":
+            self.context.mark_handled(node)
+            yield self.finding(node, "inner")
+
+
+class Calls(Rule):
+    code, name, summary = "XY5", "calls", "Calls"
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        yield self.finding(node, "call")
+
+
+def test_the_first_rule_visits_a_whole_statement_before_the_others() -> None:
+    text = "outer(inner(cuda()))\n"
+    assert found(text, Calls, Inner) == ["inner", "call"]  # `inner(...)` and `cuda()` are handled
+    text = "inner(cuda)\nouter(cuda)\ninner(cuda)\n"
+    assert found(text, Calls, Inner) == ["inner", "call", "inner"]
+
+
+# -- examples --------------------------------------------------------------------------------------------
+
+
+def test_examples_are_dedented() -> None:
+    block = """
+        if x:
+            y
+    """
+    assert Example("a block", block).before == "if x:\n    y\n"
+    assert Example("as it is", "  x\r\n").before == "  x\r\n"
+    assert Example("both", block, block).after == "if x:\n    y\n"

@@ -19,7 +19,7 @@ from devicefix.rules.registry import RULES
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_fix_by_itself_is_what_its_replacements_say(rule: type[Rule]) -> None:
     """Each, made alone and put into the text by its lines and columns, gives what the engine makes of it."""
-    for example in rule.MATCHES:
+    for example in rule.INVALID:
         data = example.before.encode()
         settings = Settings(select=(rule.code,), target=rule.targets[0], unsafe_fixes=True, replacements=True)
         for finding in check_file(data, "module.py", settings, Project()).findings:

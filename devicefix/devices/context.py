@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from devicefix.config.settings import Settings
+from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
@@ -13,6 +13,7 @@ from devicefix.facts.project import Project
 from devicefix.files.text import Source
 from devicefix.model import Edit, Fix, Safety
 from devicefix.rewrite import blocks
+from devicefix.rewrite.imports import without_import
 
 _WITHOUT_STATEMENTS = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
 # The parents of an expression that accept `a if b else c` without parentheses.
@@ -31,7 +32,7 @@ class Context:
         facts: The module's facts.
         project: The facts of all files.
         path: The module's path.
-        settings: The settings for the file.
+        options: The settings that rules may ask for.
 
     Attributes:
         accelerator: What any accelerator supports; None where the target is CUDA.
@@ -39,13 +40,15 @@ class Context:
         handled: The nodes that only rules with `sees_handled` visit.
     """
 
-    def __init__(self, source: Source, facts: Facts, project: Project, path: str, settings: Settings) -> None:
+    def __init__(
+        self, source: Source, facts: Facts, project: Project, path: str, options: RuleOptions
+    ) -> None:
         self.source = source
         self.facts = facts
         self.project = project
-        self.settings = settings
-        any_will_do = settings.target == "accelerator"
-        self.accelerator = Accelerator(facts, settings.torch_version) if any_will_do else None
+        self.options = options
+        any_will_do = options.target == "accelerator"
+        self.accelerator = Accelerator(facts, options.torch_version) if any_will_do else None
         self.devices = Devices(facts, project, path, self.accelerator)
         self.handled: set[ast.AST] = set()
 
@@ -107,6 +110,20 @@ class Context:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
         question = self.devices.available(statement)
         return Fix((blocks.under_guard(self.source, statement, question.text),), safety, question.needs)
+
+    def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:
+        """Return the edits that remove the import of a name which a fix leaves unused.
+
+        Add them to the edits of the fix that removes the last use. There are none where the import has to stay:
+        the name is used elsewhere, or the module is an `__init__.py`, whose imports others may use.
+
+        Args:
+            name: the name that the import binds, such as `Variable`.
+            gone: nodes that the fix removes or replaces.
+        """
+        if self.devices.path.replace("\\", "/").endswith("__init__.py"):
+            return ()
+        return without_import(self.source, self.facts.tree.module, name, gone)
 
     def _accepts_conditional(self, node: ast.expr) -> bool:
         """Return whether `a if b else c` can replace an expression without parentheses."""

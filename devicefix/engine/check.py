@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import lines_that_matter, may_matter
 from devicefix.model import Finding, Import
@@ -17,29 +18,25 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
-
-
-Visit = Callable[[ast.AST], Iterator[Finding]]
+    from devicefix.rules.dispatch import Table
 
 
 def matters(data: bytes, settings: Settings) -> bool:
-    """Whether a file's bytes may hold something to find, and do not ask to be left out."""
+    """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
     if not (
         may_matter(data)
-        or (b"torch" in data and any(word in data for word in _words(settings)))
+        or (b"torch" in data and _holds_words(data, settings))
         or may_be_unused(data, settings)
     ):
         return False
     return not (b"skip-file" in data and SKIP_FILE.search(data))
 
 
-@lru_cache(maxsize=1)
-def _words(settings: Settings) -> tuple[bytes, ...]:
-    """Return the words that the selected rules look for, besides those that every run looks for."""
-    from devicefix.rules.registry import RULES
+def _holds_words(data: bytes, settings: Settings) -> bool:
+    """Return whether a file's bytes hold a word that an enabled rule looks for."""
+    from devicefix.rules.registry import words
 
-    on = (rule for code, rule in RULES.items() if rule.words and settings.enabled(code, rule.default))
-    return tuple(word for rule in on for word in rule.words)
+    return any(word in data for word in words(settings))
 
 
 def check_module(
@@ -67,8 +64,10 @@ def check_module(
         return [finding] if settings.enabled(finding.code) else [], None
     findings = [each for each in found if settings.ignore_noqa or not silenced(source, each, module)]
     if settings.enabled(UNUSED, default=False):
+        from devicefix.rules.registry import by_position
+
         findings += unused(source, module, found, _rules(settings))
-        findings.sort(key=lambda finding: (finding.line, finding.column, finding.code))
+        findings.sort(key=by_position)
     return findings, devices
 
 
@@ -76,55 +75,60 @@ def _rules(settings: Settings) -> dict[str, bool]:
     """Return the codes of all rules, true for those that are on."""
     from devicefix.rules.registry import RULES
 
-    return {
-        code: settings.target in rule.targets and settings.enabled(code, rule.default)
-        for code, rule in RULES.items()
-    }
+    enabled = _rule_options(settings).enabled
+    return {code: code in enabled for code in RULES}
 
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
-    from devicefix.rules.base import visitors
-    from devicefix.rules.registry import RULES
+    from devicefix.rules.dispatch import tables
+    from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
     facts = facts.informed(project.is_integer_option, project.is_flag)
-    context = Context(facts.source, facts, project, path, settings)
-    table: dict[type[ast.AST], list[tuple[Visit, bool]]] = {}
-    for code, rule in RULES.items():
-        if settings.target in rule.targets and settings.enabled(code, rule.default):
-            for kind, visit in visitors(rule(context)):
-                table.setdefault(kind, []).append((visit, rule.sees_handled))
-    found = sorted(_walk(context, table), key=lambda finding: (finding.line, finding.column, finding.code))
+    options = _rule_options(settings)
+    context = Context(facts.source, facts, project, path, options)
+    on = (RULES[code](context) for code in ORDER if code in options.enabled)
+    found = sorted(_visit(context, tables(on, RANKS)), key=by_position)
     return _unless_deep(facts, found), context.devices
 
 
-def _walk(context: Context, table: dict[type[ast.AST], list[tuple[Visit, bool]]]) -> Iterator[Finding]:
+@lru_cache(maxsize=1)
+def _rule_options(settings: Settings) -> RuleOptions:
+    """Return what rules may know of the settings."""
+    from devicefix.rules.registry import RULES
+
+    on = (
+        code
+        for code, rule in RULES.items()
+        if settings.target in rule.targets and settings.enabled(code, rule.default)
+    )
+    return RuleOptions(settings.target, settings.torch_version, frozenset(on))
+
+
+def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
+    """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.rules.dispatch import visit
+    from devicefix.rules.registry import WORDS
+
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
-    lines = lines_that_matter(tree.text, _words(context.settings))
-    for node in tree.nodes_at([0, *lines]):  # 0: the module itself
-        visits = table.get(type(node))
-        if visits is None:
-            continue
+    lines = lines_that_matter(tree.text, WORDS)
+    nodes = tree.nodes_at([0, *lines])  # 0: the module itself
+    for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)
-        handled = node in context.handled
-        for visit, sees_handled in visits:
-            if handled and not sees_handled:
-                continue
-            for finding in visit(node):
-                finding = _in_data(finding) if only_data else finding
-                yield finding if string is None else _in_string(context, string, finding)
+        sound = _in_data(finding) if only_data else finding
+        yield sound if string is None else _in_string(context, string, sound)
 
 
 def _in_data(finding: Finding) -> Finding:
-    """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
+    """Return a finding without its fix if that would import torch into a module of plain values."""
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
 
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """The findings, less the fixes that would change what is nested too deeply."""
+    """Return the findings without the fixes that would change code that is nested too deeply."""
     from devicefix.rewrite.edits import may_be_too_deep, too_deep
 
     text = facts.source.text
@@ -147,7 +151,7 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:
-    """A finding inside an f-string: before Python 3.12 its place is not known, nor how to quote there."""
+    """Return a finding for the whole f-string: before Python 3.12 positions inside it are not known."""
     span = context.source.span(string)
     start, end = map(context.source.position, span)
     if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):

@@ -1,7 +1,7 @@
 """The prefilter: which files, and which lines of them, can hold a tie to CUDA.
 
-Both questions are asked before anything is parsed or walked. Every run looks for the words in this module;
-those of single rules, `Rule.words`, are arguments.
+Both questions are asked before anything is parsed or walked. Here are the words for which any file is parsed;
+those of the rules, which decide about lines, are arguments.
 """
 
 from __future__ import annotations
@@ -50,12 +50,6 @@ def _loads(data: bytes) -> bool:
 
 # -- lines ---------------------------------------------------------------------------------------------
 
-# A statement in which a rule finds something holds one of these.
-_IN_LINES = (
-    "cuda", "device", "gpu", "load", ".to", "nccl", "pin_memory", "nvtx", "apex", "rank", "tensor", "backend",
-    "variable(", "volatile", ".data", "add_argument", "accelerator", "stream", "event", ".record", "elapsed",
-    "synchronize", "batchnorm",
-)  # fmt: skip
 _FROM_CUDA = re.compile(
     r"^[ \t]*(?:from[ \t]+torch\.cuda[\w.]*[ \t]+import[ \t]+([^\n#]+)"
     r"|import[ \t]+torch\.cuda[\w.]*[ \t]+as[ \t]+(\w+)"
@@ -64,15 +58,15 @@ _FROM_CUDA = re.compile(
 )
 
 
-def lines_that_matter(text: str, words: Iterable[bytes] = ()) -> list[int]:
-    """Return the lines, from 1 and in order, that hold a word that rules look for.
+def lines_that_matter(text: str, words: Iterable[bytes]) -> list[int]:
+    """Return the lines, from 1 and in order, that hold a word, or a name that is imported from torch.cuda.
 
     Args:
         text: the text, whose lines end in a line feed.
-        words: what rules look for besides.
+        words: the words, in any case.
     """
     text = text.lower()
-    wanted = {*_IN_LINES, *_imported_from_cuda(text), *(word.decode().lower() for word in words)}
+    wanted = {*_imported_from_cuda(text), *(word.decode().lower() for word in words)}
     return _lines(text, {place for word in wanted for place in _once_a_line(text, word)})
 
 

@@ -1,4 +1,4 @@
-"""What a rule is, and what it is handed."""
+"""The base class of rules, and their examples."""
 
 from __future__ import annotations
 
@@ -6,41 +6,90 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from textwrap import dedent
 from typing import ClassVar
 
 from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.model import Finding, Fix
 
+Visit = Callable[[ast.AST], Iterator[Finding]]
+
+_STATEMENTS = tuple(
+    kind
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.stmt) and kind._fields
+)
+_REFERENCES = (ast.Attribute, ast.Name)
+
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """An example that a rule matches.
+class Example:
+    """An example of code that a rule reports or leaves alone.
 
-    `after` is what becomes of it, None where the finding has no fix.
+    Write the code as an indented block. A text that begins with a newline is dedented and loses that newline;
+    any other text is taken as it is, for an example that needs exact tabs or line endings.
+
+    Attributes:
+        name: what is special about the example, in words; unique within the rule.
+        before: the code.
+        after: the code once it is rewritten, or None if the finding has no fix.
+        unsafe: whether the fix needs `--unsafe-fixes`.
     """
 
+    name: str
     before: str
-    after: str | None
+    after: str | None = None
     unsafe: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "before", _dedent(self.before))
+        if self.after is not None:
+            object.__setattr__(self, "after", _dedent(self.after))
+
+
+class Changed(Example):
+    """The old spelling of an `Example`, without a name, for the `MATCHES` of a plugin."""
+
+    def __init__(self, before: str, after: str | None, unsafe: bool = False) -> None:
+        super().__init__("", before, after, unsafe)
 
 
 class Rule:
-    """One kind of tie to CUDA: how to find it, and what to make of it.
+    """One kind of tie to CUDA: how to find it, and how to rewrite it.
 
-    A rule looks at the syntax tree through methods named `visit_` and a class of `ast`, which yield
-    findings. Its docstring is its page of documentation, and its examples are its tests.
+    A rule is created anew for each file. Its methods named `visit_` and a class of `ast`, such as `visit_Call`,
+    get the nodes of that class and yield findings. There are two more:
+
+    - `visit_statement(node)` gets the statements of every kind.
+    - `visit_reference(node, name)` gets the names and attributes that stand for one of `references`, by
+      whatever name the module imports it.
+
+    Statements are visited in the order of the source. In each statement, the rules that declare `before` visit
+    all nodes first; then the others do, outer expressions before inner ones. A node that a rule has marked as
+    handled (`self.context.mark_handled`) is hidden from the rules that have not visited it yet.
+
+    The docstring of a rule is its page in the documentation, and its examples are its tests.
 
     Attributes:
-        code: `DF` and three digits, the first of which is the family.
+        code: capital letters and digits; for devicefix's own rules `DF` and three digits, of which the first is
+            the category.
         name: a few words in kebab-case.
         summary: one line for lists of rules.
-        default: whether the rule is on when nothing selects it.
-        targets: the targets with which it is on at all.
-        words: what it looks for in files that hold none of the words of `gate`.
-        sees_handled: whether it also sees nodes that other rules have marked as handled.
-        MATCHES: examples that it matches, with what becomes of them.
-        LEAVES: examples that it leaves alone.
+        default: whether the rule is on if nothing selects it.
+        targets: the targets for which the rule can be on.
+        words: what the rule searches for, as bytes. A file is parsed if it holds `torch` and a word of any rule
+            that is on, and only statements that hold one are visited, in whatever case.
+        common_words: words that are too common to parse a file for, such as `device`. In the files that are
+            parsed, statements that hold one are visited as well.
+        references: full dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`.
+        before: codes of the rules that this one precedes: it visits each statement before they do, and where
+            its fix and theirs overlap, its fix is made.
+        sees_handled: whether the rule also visits nodes that other rules have handled.
+        INVALID: examples that the rule reports, with their rewritten code.
+        VALID: examples that look similar and are left alone.
+        MATCHES: the old spelling of `INVALID`, without names.
+        LEAVES: the old spelling of `VALID`, without names.
     """
 
     code: ClassVar[str]
@@ -49,8 +98,13 @@ class Rule:
     default: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = TARGETS
     words: ClassVar[tuple[bytes, ...]] = ()
+    common_words: ClassVar[tuple[bytes, ...]] = ()
+    references: ClassVar[tuple[str, ...]] = ()
+    before: ClassVar[tuple[str, ...]] = ()
     sees_handled: ClassVar[bool] = False
-    MATCHES: ClassVar[tuple[Changed, ...]] = ()
+    INVALID: ClassVar[tuple[Example, ...]] = ()
+    VALID: ClassVar[tuple[Example, ...]] = ()
+    MATCHES: ClassVar[tuple[Example, ...]] = ()
     LEAVES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, context: Context) -> None:
@@ -58,26 +112,87 @@ class Rule:
         self.facts = context.facts
         self.devices = context.devices
 
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        """Check a name or attribute that stands for one of `references`.
+
+        Args:
+            node: the expression, such as `amp.custom_fwd`.
+            name: its full name by the imports of the module, such as `torch.cuda.amp.custom_fwd`.
+
+        Yields:
+            The findings.
+        """
+        yield from ()
+
     def finding(self, node: ast.expr | ast.stmt | ast.arg, message: str, fix: Fix | None = None) -> Finding:
-        """A finding of this rule at a node."""
+        """Return a finding of this rule at a node.
+
+        Args:
+            node: what is wrong.
+            message: what is wrong, then what to do: lower-case, without a full stop.
+            fix: the edits that mend it, or None.
+        """
         start, end = self.context.source.span(node)
         return Finding(
             self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
         )
 
 
-def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Callable[[ast.AST], Iterator[Finding]]]]:
-    """The node classes that a rule looks at, each with its method."""
+def invalid(rule: type[Rule]) -> tuple[Example, ...]:
+    """Return the examples that a rule reports, in either spelling."""
+    return (*rule.INVALID, *rule.MATCHES)
+
+
+def valid(rule: type[Rule]) -> tuple[Example, ...]:
+    """Return the examples that a rule leaves alone, in either spelling."""
+    return (*rule.VALID, *(Example("", text) for text in rule.LEAVES))
+
+
+def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Visit]]:
+    """Yield each class of node that a rule visits, with the method that does."""
     for kind, name in visitors_of(type(rule)):  # type: ignore[arg-type]  # mypy takes the class for an object
-        yield kind, getattr(rule, name)
+        visit: Visit = getattr(rule, name)
+        yield kind, visit
+    if rule.references:
+        for kind in _REFERENCES:
+            yield kind, _reference_visitor(rule)
 
 
 @cache
 def visitors_of(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
-    """The node classes that a class of rules looks at, each with the name of its method.
+    """Return each class of node that a rule visits, with the name of its method.
 
     Raises:
-        AttributeError: a method is for what is no class of `ast`.
+        AttributeError: a method is named after something that is not a class of `ast`.
     """
-    names = (name for name in dir(rule) if name.startswith("visit_"))
-    return tuple((getattr(ast, name.removeprefix("visit_")), name) for name in names)
+    found: list[tuple[type[ast.AST], str]] = []
+    for name in dir(rule):
+        kind = name.removeprefix("visit_")
+        if kind == "statement":
+            found += ((statement, name) for statement in _STATEMENTS)
+        elif kind not in (name, "reference"):
+            found.append((getattr(ast, kind), name))
+    return tuple(found)
+
+
+def _reference_visitor(rule: Rule) -> Visit:
+    """Return a method for names and attributes that calls `visit_reference` for those of `references`."""
+    endings = {name.rpartition(".")[2] for name in rule.references}
+    facts = rule.facts
+
+    def visit(node: ast.AST) -> Iterator[Finding]:
+        assert isinstance(node, (ast.Attribute, ast.Name))
+        if isinstance(node, ast.Attribute):
+            if node.attr not in endings:
+                return
+        elif not isinstance(node.ctx, ast.Load) or any(each.value for each in facts.bindings(node)):
+            return  # a variable: the reference is where it gets its value
+        name = facts.resolve(node)
+        if name in rule.references:
+            yield from rule.visit_reference(node, name)
+
+    return visit
+
+
+def _dedent(text: str) -> str:
+    return dedent(text.removeprefix("\n")) if text.startswith("\n") else text

@@ -7,17 +7,17 @@ from devicefix.devices.arguments import is_gpu_index
 from devicefix.facts.values import cuda_device, integer
 from devicefix.model import Finding
 from devicefix.rewrite.edits import with_keyword
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class CheckpointLoad(Rule):
     """
     ## What it does
-    Finds `torch.load(...)` that does not say where to put what it reads, or says CUDA.
+    Finds `torch.load(...)` without `map_location`, or with a CUDA device as `map_location`.
 
     ## Why it matters
-    A checkpoint that was saved on a GPU can't be read without CUDA unless `map_location` sends it to the
-    CPU: "Attempting to deserialize object on a CUDA device".
+    Loading a checkpoint that was saved on a GPU fails without CUDA unless `map_location` moves it to the CPU:
+    "Attempting to deserialize object on a CUDA device".
 
     ## Example
     ```python
@@ -32,34 +32,89 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA everything goes where it went before. `map_location=device` would not be, since it also
-    moves to the GPU what was saved on the CPU.
+    Safe: with CUDA all tensors are loaded to the same devices as before. `map_location=device` would not be safe,
+    since it also moves tensors that were saved on the CPU.
     """
 
     code = "DF501"
     name = "checkpoint-load"
-    summary = "`torch.load` of a GPU's checkpoint fails without CUDA"
-    MATCHES = (
-        Changed(
-            'import torch\n\nnet.load_state_dict(torch.load(path)["model"])\n',
-            "import torch\n\n"
-            'net.load_state_dict(torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")["model"])\n',
+    summary = "Loading a GPU checkpoint fails without CUDA"
+    words = (b"load_state_dict_from_url",)
+    common_words = (b"load",)
+    INVALID = (
+        Example(
+            "no place",
+            before="""
+                import torch
+
+                net.load_state_dict(torch.load(path)["model"])
+            """,
+            after="""
+                import torch
+
+                net.load_state_dict(torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")["model"])
+            """,
         ),
-        Changed(
-            "import torch\n\nstate = torch.load(path, map_location='cuda:0')\n",
-            "import torch\n\nstate = torch.load(path, map_location='cuda:0' if torch.cuda.is_available() else 'cpu')\n",
+        Example(
+            "a place on CUDA",
+            before="""
+                import torch
+
+                state = torch.load(path, map_location='cuda:0')
+            """,
+            after="""
+                import torch
+
+                state = torch.load(path, map_location='cuda:0' if torch.cuda.is_available() else 'cpu')
+            """,
         ),
-        Changed(
-            "import torch\n\nstate = torch.load(path, lambda storage, loc: storage.cuda(0))\n",
-            "import torch\n\n"
-            'state = torch.load(path, (lambda storage, loc: storage.cuda(0)) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a function that moves to CUDA",
+            before="""
+                import torch
+
+                state = torch.load(path, lambda storage, loc: storage.cuda(0))
+            """,
+            after="""
+                import torch
+
+                state = torch.load(path, (lambda storage, loc: storage.cuda(0)) if torch.cuda.is_available() else "cpu")
+            """,
         ),
     )
-    LEAVES = (
-        'import torch\n\nstate = torch.load(path, map_location="cpu")\n',
-        "import torch\n\nstate = torch.load(path, map_location=lambda storage, loc: storage)\n",
-        "import torch\n\nstate = torch.load(path, map_location=device)\n",
-        "import numpy as np\n\nstate = np.load(path)\n",
+    VALID = (
+        Example(
+            "the CPU",
+            """
+                import torch
+
+                state = torch.load(path, map_location="cpu")
+            """,
+        ),
+        Example(
+            "a function that keeps everything on the CPU",
+            """
+                import torch
+
+                state = torch.load(path, map_location=lambda storage, loc: storage)
+            """,
+        ),
+        Example(
+            "a variable",
+            """
+                import torch
+
+                state = torch.load(path, map_location=device)
+            """,
+        ),
+        Example(
+            "load of numpy",
+            """
+                import numpy as np
+
+                state = np.load(path)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -77,14 +132,14 @@ class CheckpointLoad(Rule):
             self.context.mark_handled(given)
             yield self.finding(
                 given,
-                "`map_location` names CUDA, which may not be there",
+                "`map_location` is a CUDA device, which may not exist",
                 self.context.when_cuda(given, '"cpu"', of_cuda=True),
             )
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
-        message = "a checkpoint that was saved on a GPU can't be loaded without CUDA: say where to, by `map_location`"
+        message = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
         if any(each.arg is None for each in node.keywords):
-            return  # `**kwargs` may hold it
+            return  # `**kwargs` may contain it
         if given is not None:
             yield self.finding(node, message, self.context.when_cuda(given, '"cpu"', of_cuda=True))
             return

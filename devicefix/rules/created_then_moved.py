@@ -5,25 +5,25 @@ from collections.abc import Callable, Iterator
 
 from devicefix.devices.arguments import device_argument, is_cuda_target, target_device
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.tensors import expressions, is_variable
+from devicefix.devices.tensors import is_variable
 from devicefix.facts.values import index_or_none
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
-# What is the same bit for bit wherever it is made. torch.linspace is not: it rounds differently on a GPU.
+# These give the same bits on every device. torch.linspace does not: it rounds differently on a GPU.
 _EXACT = ("zeros", "ones", "empty", "full", "eye")
-# The tensor that is moved would be another one: a leaf of the graph, or one in pinned memory.
+# With these the moved tensor is a different one: not a leaf of the graph, or not in pinned memory.
 _OTHERWISE = {"device", "out", "pin_memory", "requires_grad", None}
 
 
 class CreatedThenMoved(Rule):
     """
     ## What it does
-    Finds a tensor that is made on the CPU only to be moved: `torch.zeros(n).cuda()`, and also
-    `torch.zeros(n).to(device)`. Off by default: select it to have it.
+    Finds tensors that are created on the CPU only to be moved: `torch.zeros(n).cuda()` and
+    `torch.zeros(n).to(device)`. This rule is off by default.
 
     ## Why it matters
-    The tensor is made twice, and copied from the CPU to the GPU in between, which makes both wait.
+    The tensor is allocated twice and copied from the CPU to the GPU, and both have to wait for the copy.
 
     ## Example
     ```python
@@ -40,75 +40,210 @@ class CreatedThenMoved(Rule):
     ```
 
     ## Fix safety
-    Safe: only what is the same bit for bit wherever it is made (`zeros`, `ones`, `empty`, `full`, `eye`,
-    `arange` of whole numbers, `tensor` of a literal). What draws random numbers stays, since another generator
-    would draw others, and so do `linspace` and `arange` with a fraction, which round differently on a GPU. So
-    does a tensor with `requires_grad=True`: the one that is moved is no leaf of the graph, the one that is
-    made there would be.
+    Safe: only tensors that have the same bits on every device are changed (`zeros`, `ones`, `empty`, `full`,
+    `eye`, `arange` of integers, `tensor` of a literal). Random tensors stay, since the generator of another device
+    draws different numbers. So do `linspace`, and `arange` of fractions, which round differently on a GPU, and
+    tensors with `requires_grad=True`: the moved tensor is not a leaf of the graph, but a new one would be.
     """
 
     code = "DF106"
     name = "created-then-moved"
-    summary = "A tensor is made on the CPU only to be moved"
+    summary = "A tensor is created on the CPU only to be moved"
     default = False
-    MATCHES = (
-        Changed(
-            "import torch\n\nx = torch.zeros(n).cuda()\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.zeros(n, device=device)\n",
+    words = (b"cuda",)
+    common_words = (b".to",)
+    before = ("DF101", "DF102")
+    INVALID = (
+        Example(
+            "zeros to the current device",
+            before="""
+                import torch
+
+                x = torch.zeros(n).cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.zeros(n, device=device)
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.full((2, n), 0.5, dtype=torch.half).cuda(1, non_blocking=True)\n",
-            "import torch\n\n"
-            'device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.full((2, n), 0.5, dtype=torch.half, device=device1)\n",
+        Example(
+            "full to a numbered device, with a dtype and non_blocking",
+            before="""
+                import torch
+
+                x = torch.full((2, n), 0.5, dtype=torch.half).cuda(1, non_blocking=True)
+            """,
+            after="""
+                import torch
+
+                device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
+
+                x = torch.full((2, n), 0.5, dtype=torch.half, device=device1)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef run(device, n):  # CPU or cuda\n"
-            "    return torch.eye(n).to(device), [torch.arange(1, n).to(device=device) for _ in range(2)]\n",
-            "import torch\n\n\ndef run(device, n):  # CPU or cuda\n"
-            "    return torch.eye(n, device=device), [torch.arange(1, n, device=device) for _ in range(2)]\n",
+        Example(
+            "eye and arange to a device parameter",
+            before="""
+                import torch
+
+
+                def run(device, n):  # CPU or cuda
+                    return torch.eye(n).to(device), [torch.arange(1, n).to(device=device) for _ in range(2)]
+            """,
+            after="""
+                import torch
+
+
+                def run(device, n):  # CPU or cuda
+                    return torch.eye(n, device=device), [torch.arange(1, n, device=device) for _ in range(2)]
+            """,
         ),
-        Changed(
-            'import torch\n\nx = (torch.tensor([1.0, -2])\n     .to("cuda").half())\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = (torch.tensor([1.0, -2], device=device).half())\n",
+        Example(
+            "the tensor of a literal, in brackets, with a call behind it",
+            before="""
+                import torch
+
+                x = (torch.tensor([1.0, -2])
+                     .to("cuda").half())
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = (torch.tensor([1.0, -2], device=device).half())
+            """,
         ),
-        Changed(
-            'import torch\n\nx = f(torch.ones(\n    2,\n    3,\n).to(f"cuda:{rank}"))\n',
-            "import torch\n\nx = f(torch.ones(\n    2,\n    3,\n"
-            '    device=f"cuda:{rank}" if torch.cuda.is_available() else "cpu",\n))\n',
+        Example(
+            "arguments over several lines, to the device of a rank",
+            before="""
+                import torch
+
+                x = f(torch.ones(
+                    2,
+                    3,
+                ).to(f"cuda:{rank}"))
+            """,
+            after="""
+                import torch
+
+                x = f(torch.ones(
+                    2,
+                    3,
+                    device=f"cuda:{rank}" if torch.cuda.is_available() else "cpu",
+                ))
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\nh = Variable(torch.zeros(2)).cuda().half()\n",
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "h = torch.zeros(2, device=device).half()\n",  # with the rule for `Variable`
+        Example(
+            "inside a Variable, which its own rule takes away",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                h = Variable(torch.zeros(2)).cuda().half()
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                h = torch.zeros(2, device=device).half()
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nx = torch.randn(n).cuda()\ny = torch.rand(2).to(device)\nz = torch.randperm(n).cuda()\n",
-        "import torch\n\nx = torch.linspace(0, 1, n).cuda()\ny = torch.arange(0, 1, 0.1).cuda()\n",
-        "import torch\n\nx = torch.zeros(n).half().cuda()\ny = torch.empty(n).normal_().cuda()\n",
-        "import torch\n\nw = torch.zeros(n, requires_grad=True).cuda()\np = torch.zeros(n, pin_memory=True).cuda()\n",
-        "import torch\n\nx = torch.zeros_like(y).cuda()\nz = torch.tensor(array).cuda()\n",
-        'import torch\n\nx = torch.zeros(n).to(torch.half)\ny = torch.zeros(n).to("cpu")\nz = torch.zeros(n).to(other)\n',
-        "import torch\n\nx = torch.zeros(n).cuda() if torch.cuda.is_available() else torch.zeros(n)\n",
-        "import torch\n\nx = torch.zeros(n).cuda(gpu)\n",
-        "import torch\n\nx = (torch.zeros(n)  # on a GPU\n     .cuda())\n",
+    VALID = (
+        Example(
+            "random numbers",
+            """
+                import torch
+
+                x = torch.randn(n).cuda()
+                y = torch.rand(2).to(device)
+                z = torch.randperm(n).cuda()
+            """,
+        ),
+        Example(
+            "numbers that round differently on a GPU",
+            """
+                import torch
+
+                x = torch.linspace(0, 1, n).cuda()
+                y = torch.arange(0, 1, 0.1).cuda()
+            """,
+        ),
+        Example(
+            "something is done to the tensor before the move",
+            """
+                import torch
+
+                x = torch.zeros(n).half().cuda()
+                y = torch.empty(n).normal_().cuda()
+            """,
+        ),
+        Example(
+            "a leaf of the graph, and pinned memory",
+            """
+                import torch
+
+                w = torch.zeros(n, requires_grad=True).cuda()
+                p = torch.zeros(n, pin_memory=True).cuda()
+            """,
+        ),
+        Example(
+            "like another tensor, and the tensor of an array",
+            """
+                import torch
+
+                x = torch.zeros_like(y).cuda()
+                z = torch.tensor(array).cuda()
+            """,
+        ),
+        Example(
+            "to a dtype, the CPU, or a target that is not known",
+            """
+                import torch
+
+                x = torch.zeros(n).to(torch.half)
+                y = torch.zeros(n).to("cpu")
+                z = torch.zeros(n).to(other)
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                x = torch.zeros(n).cuda() if torch.cuda.is_available() else torch.zeros(n)
+            """,
+        ),
+        Example(
+            "a number that may be None",
+            """
+                import torch
+
+                x = torch.zeros(n).cuda(gpu)
+            """,
+        ),
+        Example(
+            "a comment before the move",
+            """
+                import torch
+
+                x = (torch.zeros(n)  # on a GPU
+                     .cuda())
+            """,
+        ),
     )
 
-    # At the statement, before the rules for `.cuda()` and `.to()` get to see the call in it.
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
-        for each in expressions(node):
-            if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                made = self._made(each.func.value)
-                if made is not None and not self._commented(each, made):
-                    yield from self._moved(each)
-
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if isinstance(node.func, ast.Attribute) and self.facts.tree.f_string(node) is None:
+            made = self._made(node.func.value)
+            if made is not None and not self._commented(node, made):
+                yield from self._moved(node)
 
     def _moved(self, node: ast.Call) -> Iterator[Finding]:
         assert isinstance(node.func, ast.Attribute)
@@ -125,12 +260,12 @@ class CreatedThenMoved(Rule):
             self.context.mark_handled(node)
         elif node.func.attr != "to" or len(node.args) > 1 or not is_cuda_target(self.facts, target):
             return
-        made = "this tensor is made on the CPU and then moved: make it where it is wanted, by `device=`"
+        message = "creates a tensor on the CPU and moves it; create it on the device with `device=`"
         fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""))
-        yield self.finding(node, made, fix)
+        yield self.finding(node, message, fix)
 
     def _made(self, node: ast.expr) -> ast.Call | None:
-        """The call that makes a tensor, if it may do so anywhere."""
+        """Return the call that creates a tensor if the device does not change its bits, or None."""
         if not isinstance(node, ast.Call) or "cuda" in self.context.source.code(node):
             return None
         if is_variable(self.facts, node) and len(node.args) == 1 and not node.keywords:
@@ -139,14 +274,14 @@ class CreatedThenMoved(Rule):
         if any(each.arg in _OTHERWISE for each in node.keywords) or not node.args:
             return None
         exact = name in _EXACT or (
-            # The values are start + i * step, whatever the end.
+            # The values are start + i * step, so the end does not matter.
             name == "arange"
             and (len(node.args) == 1 or all(map(self._whole, (node.args[0], *node.args[2:3]))))
         )
         return node if exact or (name == "tensor" and _literal(node.args[0])) else None
 
     def _whole(self, node: ast.expr) -> bool:
-        """Whether an expression is a whole number for sure."""
+        """Return whether an expression is certainly an integer."""
         match node:
             case ast.Constant(value=value):
                 return type(value) is int
@@ -164,13 +299,13 @@ class CreatedThenMoved(Rule):
         return index_or_none(self.facts, node)
 
     def _commented(self, node: ast.Call, made: ast.Call) -> bool:
-        """Whether a comment would be lost."""
+        """Return whether the fix would remove a comment."""
         _, end = self.context.source.span(made)
         return "#" in self.context.source.text[end : self.context.source.span(node)[1]]
 
 
 def _literal(node: ast.expr) -> bool:
-    """Whether an expression is a number, or a list of whatever."""
+    """Return whether an expression is a number or a list."""
     if isinstance(node, ast.UnaryOp):
         return _literal(node.operand)
     return isinstance(node, (ast.List, ast.Tuple)) or (
@@ -179,7 +314,11 @@ def _literal(node: ast.expr) -> bool:
 
 
 def _made_there(device: str | None) -> Callable[[str], str]:
-    """`torch.zeros(n).to(there)` as `torch.zeros(n, device=there)`; `device` takes the place of `there`."""
+    """Return a function that makes `torch.zeros(n, device=there)` of `torch.zeros(n).to(there)`.
+
+    Args:
+        device: what to write instead of `there`, or None to keep it.
+    """
 
     def new(text: str) -> str:
         import libcst as cst

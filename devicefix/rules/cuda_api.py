@@ -12,35 +12,36 @@ from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rewrite.edits import moved
-from devicefix.rules.base import Changed, Rule
-from devicefix.rules.cuda_function import CudaFunction
+from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
-from devicefix.rules.stream import CudaStream
+from devicefix.rules.shared.functions import Functions
+from devicefix.rules.shared.guarded_moves import GuardedMoves
+from devicefix.rules.shared.streams import Streams
 
 _ADVICE = {
-    "manual_seed": "`torch.manual_seed` seeds every device",
-    "manual_seed_all": "`torch.manual_seed` seeds every device",
-    "seed": "`torch.seed` seeds every device",
-    "seed_all": "`torch.seed` seeds every device",
-    "OutOfMemoryError": "`torch.OutOfMemoryError` is the same for every device (torch 2.5)",
-    "amp.custom_fwd": '`torch.amp.custom_fwd(device_type="cuda")` is the same (torch 2.4)',
-    "amp.custom_bwd": '`torch.amp.custom_bwd(device_type="cuda")` is the same (torch 2.4)',
+    "manual_seed": "use `torch.manual_seed`, which seeds every device",
+    "manual_seed_all": "use `torch.manual_seed`, which seeds every device",
+    "seed": "use `torch.seed`, which seeds every device",
+    "seed_all": "use `torch.seed`, which seeds every device",
+    "OutOfMemoryError": "use `torch.OutOfMemoryError`, which every device raises (torch 2.5)",
+    "amp.custom_fwd": 'use `torch.amp.custom_fwd(device_type="cuda")` (torch 2.4)',
+    "amp.custom_bwd": 'use `torch.amp.custom_bwd(device_type="cuda")` (torch 2.4)',
 }
-_ELSE = "keep it under `if torch.cuda.is_available():`, or ask `torch.get_device_module(device)` for that device's own"
+_ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 _TELLS = {"print", "debug", "info", "warning", "log", "write", "echo"}
 _LOADS = ("torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
-_DEPTH = 4  # how many variables to follow
+_DEPTH = 4  # variables to follow
 
 
 class CudaApi(Rule):
     """
     ## What it does
-    With `--target accelerator`, finds every use of `torch.cuda`, called or not, under any name, and also those
-    that do no harm on a CPU.
+    With `--target accelerator`, finds every use of `torch.cuda`, called or not, under any name, including uses
+    that are harmless on a CPU.
 
     ## Why it matters
-    `torch.cuda` is one kind of accelerator. A program that says `torch.accelerator`, `torch.Stream` and
-    `torch.Event` (torch 2.6) runs on others, too, without a line for each.
+    CUDA is one kind of accelerator. A program that uses `torch.accelerator`, `torch.Stream` and `torch.Event`
+    (torch 2.6) also runs on the others, without separate code for each.
 
     ## Example
     ```python
@@ -60,91 +61,217 @@ class CudaApi(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA and on a CPU the program does what it did. Most of `torch.accelerator` raises an error where
-    there is none, also where `torch.cuda` does nothing; such a call is put under a guard. `torch.amp.autocast`
-    and `torch.amp.GradScaler` go on naming "cuda", since on a CPU another device would change the numbers.
-    Streams and events are replaced together in a module, or not at all: what they are handed to may need CUDA's.
+    Safe: with CUDA and on a CPU the program does the same as before. Most functions of `torch.accelerator` raise
+    an error without an accelerator, even where `torch.cuda` does nothing; such calls are put under a guard.
+    `torch.amp.autocast` and `torch.amp.GradScaler` keep the device "cuda", since another device would change the
+    numbers on a CPU. The streams and events of a module are replaced together or not at all, since a function may
+    need those of CUDA.
 
-    `torch.cuda.is_available()` is replaced where everything that depends on it can be seen and works with any
-    accelerator; devices and moves there become the accelerator's. Where it guards what is CUDA's own (a tensor
-    type, NCCL, the place that a checkpoint was saved from), it stays and is reported: another accelerator must
-    not take CUDA's path. Where its answer is handed on (an attribute, an argument, a result), the fix is unsafe
-    for that reason. On a machine with CUDA, and on a CPU, it makes no difference.
+    `torch.cuda.is_available()` is replaced if all code that depends on it is known and works with any accelerator;
+    devices and moves in that code become those of the accelerator. If it guards something specific to CUDA (a
+    tensor type, NCCL, the device that a checkpoint was saved from), it stays and is reported: another accelerator
+    must not run that code. If the result is passed on (an attribute, an argument, a return value), the fix is
+    unsafe for that reason. With CUDA and on a CPU it makes no difference.
 
-    What `torch.accelerator` does not have is reported; so is what needs a newer torch than `--torch-version`, and
-    an import of `torch.cuda`, to be removed when nothing uses it any more. Memory statistics of
-    `torch.accelerator` are not there for every accelerator.
+    Code without a counterpart in `torch.accelerator` is reported without a fix. So is code that needs a newer torch
+    than `--torch-version`, and an import of `torch.cuda`, which can be removed once nothing uses it. Not every
+    accelerator has the memory statistics of `torch.accelerator`.
     """
 
     code = "DF405"
     name = "cuda-api"
-    summary = "A use of `torch.cuda` where any accelerator is the target"
+    summary = "A use of `torch.cuda`, with any accelerator as the target"
     targets = ("accelerator",)
+    words = (b"cuda", b".accelerator.")
+    common_words = (b"accelerator", b"device", b"stream", b"event", b".record", b"elapsed", b"synchronize")
     sees_handled = True
-    MATCHES = (
-        Changed(
-            "import torch\n\ntorch.cuda.synchronize()\ntorch.cuda.empty_cache()\n",
-            "import torch\n\nif torch.accelerator.is_available():\n"
-            "    torch.accelerator.synchronize()\n    torch.accelerator.empty_cache()\n",
+    INVALID = (
+        Example(
+            "calls as statements",
+            before="""
+                import torch
+
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+            """,
+            after="""
+                import torch
+
+                if torch.accelerator.is_available():
+                    torch.accelerator.synchronize()
+                    torch.accelerator.empty_cache()
+            """,
         ),
-        Changed(
-            "import torch.cuda as tc\nimport torch\n\nif tc.is_available():\n    tc.set_device(rank)\nused = tc.memory_allocated(device=0)\n",
-            "import torch.cuda as tc\nimport torch\n\nif torch.accelerator.is_available():\n"
-            "    torch.accelerator.set_device_index(rank)\n"
-            "used = torch.accelerator.memory_allocated(0) if torch.accelerator.is_available() else 0\n",
+        Example(
+            "another name of torch.cuda, and memory statistics",
+            before="""
+                import torch.cuda as tc
+                import torch
+
+                if tc.is_available():
+                    tc.set_device(rank)
+                used = tc.memory_allocated(device=0)
+            """,
+            after="""
+                import torch.cuda as tc
+                import torch
+
+                if torch.accelerator.is_available():
+                    torch.accelerator.set_device_index(rank)
+                used = torch.accelerator.memory_allocated(0) if torch.accelerator.is_available() else 0
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n'
-            'here = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")\n',
-            "import torch\n\ndevice = torch.device("
-            'f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu")\n'
-            "here = torch.accelerator.current_accelerator() "
-            'if torch.accelerator.is_available() else torch.device("cpu")\n',
+        Example(
+            "devices chosen by availability",
+            before="""
+                import torch
+
+                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+                here = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+            """,
+            after="""
+                import torch
+
+                device = torch.device(f"{torch.accelerator.current_accelerator().type}:0" if torch.accelerator.is_available() else "cpu")
+                here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+            """,
         ),
-        Changed(
-            "import torch\n\nuse = torch.cuda.is_available()\nif use:\n    net = net.cuda()\n    tune(net)\n",
-            "import torch\n\n"
-            'device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")\n\n'
-            "use = torch.accelerator.is_available()\nif use:\n    net = net.to(device)\n    tune(net)\n",
+        Example(
+            "a flag that guards a move",
+            before="""
+                import torch
+
+                use = torch.cuda.is_available()
+                if use:
+                    net = net.cuda()
+                    tune(net)
+            """,
+            after="""
+                import torch
+
+                device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+
+                use = torch.accelerator.is_available()
+                if use:
+                    net = net.to(device)
+                    tune(net)
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
-            None,
+        Example(
+            "a tensor type",
+            before="""
+                import torch
+
+                x = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+            """,
         ),
-        Changed(
-            "import torch\n\nwith torch.cuda.amp.autocast(args.half):\n    run()\nscaler = torch.cuda.amp.GradScaler()\n",
-            'import torch\n\nwith torch.amp.autocast("cuda", enabled=args.half):\n    run()\n'
-            'scaler = torch.amp.GradScaler("cuda")\n',
+        Example(
+            "mixed precision",
+            before="""
+                import torch
+
+                with torch.cuda.amp.autocast(args.half):
+                    run()
+                scaler = torch.cuda.amp.GradScaler()
+            """,
+            after="""
+                import torch
+
+                with torch.amp.autocast("cuda", enabled=args.half):
+                    run()
+                scaler = torch.amp.GradScaler("cuda")
+            """,
         ),
-        Changed(
-            "import torch\n\nstart = torch.cuda.Event(True)\nstart.record()\n",
-            "import torch\n\n"
-            "start = torch.Event(enable_timing=True) if torch.accelerator.is_available() else None\n"
-            "if torch.accelerator.is_available():\n    start.record()\n",
+        Example(
+            "an event",
+            before="""
+                import torch
+
+                start = torch.cuda.Event(True)
+                start.record()
+            """,
+            after="""
+                import torch
+
+                start = torch.Event(enable_timing=True) if torch.accelerator.is_available() else None
+                if torch.accelerator.is_available():
+                    start.record()
+            """,
         ),
-        Changed(
-            "import torch\n\nargs.cuda = torch.cuda.is_available()\n",
-            "import torch\n\nargs.cuda = torch.accelerator.is_available()\n",
+        Example(
+            "availability in an attribute",
+            before="""
+                import torch
+
+                args.cuda = torch.cuda.is_available()
+            """,
+            after="""
+                import torch
+
+                args.cuda = torch.accelerator.is_available()
+            """,
             unsafe=True,
         ),
-        Changed("import torch\n\ntorch.cuda.manual_seed_all(1)\n", None),
-        Changed("from torch.cuda import nvtx\n", None),
-        Changed("import torch\n\nwait = torch.cuda.synchronize\n", None),
+        Example(
+            "a random seed",
+            before="""
+                import torch
+
+                torch.cuda.manual_seed_all(1)
+            """,
+        ),
+        Example(
+            "an import",
+            before="""
+                from torch.cuda import nvtx
+            """,
+        ),
+        Example(
+            "a function that is not called",
+            before="""
+                import torch
+
+                wait = torch.cuda.synchronize
+            """,
+        ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.accelerator.is_available():\n    torch.accelerator.synchronize()\n",
-        "import torch\n\ntorch.backends.cuda.matmul.allow_tf32 = True\nprint(torch.version.cuda)\n",
-        "from numba import cuda\n\ncuda.synchronize()\n",
+    VALID = (
+        Example(
+            "torch.accelerator",
+            """
+                import torch
+
+                if torch.accelerator.is_available():
+                    torch.accelerator.synchronize()
+            """,
+        ),
+        Example(
+            "the backend and the version of CUDA",
+            """
+                import torch
+
+                torch.backends.cuda.matmul.allow_tf32 = True
+                print(torch.version.cuda)
+            """,
+        ),
+        Example(
+            "the cuda module of numba",
+            """
+                from numba import cuda
+
+                cuda.synchronize()
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         assert context.accelerator is not None
         self.accelerator = context.accelerator
-        self.functions = CudaFunction(context)
-        self.streams = CudaStream(context)
-        self.moves = GuardedMove(context)
-        self._collapses = context.settings.enabled(GuardedMove.code, GuardedMove.default)
+        self._functions = Functions(context)
+        self._streams = Streams(context)
+        self._moves = GuardedMoves(context)
+        self._collapses = GuardedMove.code in context.options.enabled
         self.planned: set[ast.AST] = set()
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
@@ -165,7 +292,7 @@ class CudaApi(Rule):
             yield self._imported(node)
 
     def _imported(self, node: ast.stmt) -> Finding:
-        return self.finding(node, "imports `torch.cuda`: remove it when nothing uses it any more")
+        return self.finding(node, "imports `torch.cuda`; remove the import once nothing uses it")
 
     def _look(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
         short = self.accelerator.reference(node)
@@ -174,28 +301,30 @@ class CudaApi(Rule):
         name = f"torch.cuda.{short}" if short else "torch.cuda"
         counterpart = self.accelerator.counterpart(node)
         if counterpart is None:
-            yield self.finding(node, f"`{name}` is CUDA's own: {self._advice(node, short)}")
+            yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(node, short)}")
         elif short in QUESTIONS:
             fix, reason = self._question(node, counterpart)
             advice = reason or f"use `torch.{counterpart.name}`"
-            yield self.finding(node, f"`{name}` asks for CUDA alone: {advice}", fix)
+            yield self.finding(node, f"`{name}` only checks for CUDA; {advice}", fix)
         else:
             fix = self._fix(node, short, counterpart)
-            advice = "" if fix else ", under a guard, and say what to do without"
-            yield self.finding(node, f"`{name}` is CUDA's own: use `torch.{counterpart.name}`{advice}", fix)
+            advice = "" if fix else " under a guard, and add a path without an accelerator"
+            yield self.finding(
+                node, f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}", fix
+            )
 
     def _advice(self, node: ast.AST, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
         if known and known[-1].since > self.accelerator.version:
             version = "{}.{}".format(*known[-1].since)
-            return f"`torch.{known[-1].name}` takes its place from torch {version} on"
+            return f"use `torch.{known[-1].name}`, which needs torch {version}"
         if short.endswith("Tensor"):
             return "use a dtype and a device"
         if known:
-            return f"`torch.{known[0].name}` may take its place, but not as it is used here"
+            return f"`torch.{known[0].name}` can replace it, but not as it is used here"
         return _ADVICE.get(short, _ELSE)
 
-    # -- what is called ------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------
 
     def _fix(self, node: ast.expr, short: str, counterpart: Counterpart) -> Fix | None:
         call = self.accelerator.call(node)
@@ -211,13 +340,13 @@ class CudaApi(Rule):
             guard = self._guard(call, counterpart.instead)
             return Fix((*guard.edits, *fix.edits), needs=guard.needs | fix.needs)
         if short in ("Stream", "Event", "current_stream"):
-            return fix if self.streams.of_maker(call) is not None else None
+            return fix if self._streams.of_maker(call) is not None else None
         if short == "device":
             return fix
-        return fix if self.functions.fix(call, short) is not None else None
+        return fix if self._functions.fix(call, short) is not None else None
 
     def _seen_to(self, node: ast.expr) -> bool:
-        """Whether another rule makes what is around a node depend on CUDA, or on any accelerator."""
+        """Return whether another rule rewrites code around a node for CUDA or an accelerator."""
         return any(child in self.context.handled for child, _ in self.facts.tree.ancestors(node))
 
     def _guard(self, call: ast.Call, instead: str) -> Fix:
@@ -227,7 +356,7 @@ class CudaApi(Rule):
         return self.context.when_cuda(call, instead)
 
     def _arguments(self, call: ast.Call, short: str) -> Iterator[Edit]:
-        """The edits that hand the arguments of a call to its counterpart."""
+        """Yield the edits that fit the arguments of a call to its counterpart."""
         source = self.context.source
         end = source.span(call)[1]
         bracket = source.text.index("(", source.span(call.func)[1])
@@ -246,7 +375,7 @@ class CudaApi(Rule):
                 yield Edit(source.span(keyword)[0], source.span(keyword.value)[0], "")
 
     def _devices(self, call: ast.Call) -> Iterator[Edit]:
-        """The edits that make the devices among the arguments of a call the accelerator's."""
+        """Yield the edits that replace the devices among the arguments of a call by the accelerator."""
         for value in (*call.args, *(each.value for each in call.keywords)):
             accelerated = self.devices.accelerated(value) if value not in self.planned else None
             if accelerated is not None:
@@ -254,7 +383,7 @@ class CudaApi(Rule):
                 yield Edit(*self.context.source.span(value), accelerated[1])
 
     def _entered(self, call: ast.Call) -> Fix:
-        """The fix that enters a stream itself; there is none to enter on a CPU."""
+        """Return the fix that enters a stream directly, and `contextlib.nullcontext()` on a CPU."""
         (stream,) = call.args
         source = self.context.source
         (start, end), (first, last) = source.span(call), source.span(stream)
@@ -267,10 +396,10 @@ class CudaApi(Rule):
             needs=use.needs | self.devices.imports("contextlib"),
         )
 
-    # -- whether there is CUDA -----------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------
 
     def _question(self, node: ast.expr, counterpart: Counterpart) -> tuple[Fix | None, str]:
-        """The fix of a question whether there is CUDA, or why there is none."""
+        """Return the fix of a check for CUDA, or the reason why there is none."""
         torch = self.devices.torch(node)
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
         fix = Fix((rename,), needs=torch.needs)
@@ -290,7 +419,7 @@ class CudaApi(Rule):
                     where = f" in line {line}" if line else ""
                     return (
                         None,
-                        f"it guards what is CUDA's own{where}, which another accelerator must not reach",
+                        f"it guards code that is specific to CUDA{where}, which another accelerator must not run",
                     )
                 if change.edits and part not in self.planned and part not in planned:
                     planned.add(part)
@@ -300,7 +429,7 @@ class CudaApi(Rule):
         return Fix((rename, *edits), needs=needs), ""
 
     def _change(self, node: ast.AST) -> Fix | None:
-        """What makes a guarded node any accelerator's; None where it is CUDA's own."""
+        """Return the fix that makes a guarded node work on any accelerator, or None if it is specific to CUDA."""
         nothing = Fix(())
         match node:
             case ast.Call(func=ast.Attribute(attr="cuda")):
@@ -311,7 +440,7 @@ class CudaApi(Rule):
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
                 if accelerated is None:
-                    return nothing  # a number, which is any accelerator's
+                    return nothing  # a number, which fits any accelerator
                 use, change = accelerated
                 return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
             case ast.Constant() | ast.Name() | ast.Attribute():
@@ -319,7 +448,7 @@ class CudaApi(Rule):
         return nothing
 
     def _move(self, node: ast.Call) -> Fix | None:
-        """`.cuda()` as `.to(device)`."""
+        """Return the fix that replaces `.cuda()` by `.to(device)`, or None."""
         assert isinstance(node.func, ast.Attribute)
         receiver, target = node.func.value, device_argument(node)
         plain = target is None or literal_index(target) is not None
@@ -337,7 +466,7 @@ class CudaApi(Rule):
         return self.context.edit(node, moved(use.text), use) if use is not None else None
 
     def _value(self, node: ast.expr) -> bool:
-        """Whether a device is used as one, and not compared, told, or part of another."""
+        """Return whether a device is used as one, and not compared, printed, or part of another."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, (ast.Compare, ast.Subscript, ast.JoinedStr, ast.BinOp, ast.Expr)):
             return False
@@ -349,7 +478,7 @@ class CudaApi(Rule):
         return True
 
     def _of_cuda(self, node: ast.AST) -> ast.Call | None:
-        """The call around a node that reads a checkpoint, or is CUDA's own."""
+        """Return the call around a node that loads a checkpoint or is specific to CUDA, or None."""
         for _, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.stmt):
                 break
@@ -363,7 +492,7 @@ class CudaApi(Rule):
         return None
 
     def _regions(self, node: ast.expr, depth: int, counts: bool) -> list[ast.AST] | None:
-        """What runs only by the answer to a question; None where that can't be seen."""
+        """Return the code that depends on the answer to a question, or None if it is not known."""
         if depth == 0:
             return None
         tree, guards = self.facts.tree, self.facts.guards
@@ -380,13 +509,13 @@ class CudaApi(Rule):
         with_it, without = guards.implies(top), guards.implies(top, False)
         match parent:
             case ast.IfExp(test=test, body=body, orelse=orelse) if test is top:
-                if self._collapses and any(self.moves.visit_IfExp(parent)):
+                if self._collapses and self._moves.of_choice(parent) is not None:
                     return before
                 return [*before, *([body] if with_it else [orelse] if without else [body, orelse])]
             case ast.If(test=test, body=block, orelse=other) if test is top:
                 if guards.refusal(parent) is not None:
                     return before
-                if self._collapses and any(self.moves.visit_If(parent)):
+                if self._collapses and self._moves.of_guard(parent) is not None:
                     return before
                 if with_it:
                     return [*before, *block]
@@ -411,7 +540,7 @@ class CudaApi(Rule):
         return [*before, *self._counted(top)] if counts else None
 
     def _counted(self, node: ast.expr) -> list[ast.AST]:
-        """What depends on a number of GPUs where it is counted with: the statement, and a loop's body."""
+        """Return the code that depends on a number of GPUs: the statement, and the body of a loop."""
         statement = self.facts.tree.statement(node)
         if isinstance(statement, (ast.For, ast.AsyncFor)):
             return [statement]
@@ -425,7 +554,7 @@ class CudaApi(Rule):
     def _of_variable(
         self, name: ast.Name, before: Sequence[ast.AST], depth: int, counts: bool
     ) -> list[ast.AST] | None:
-        """What depends on a variable that holds an answer."""
+        """Return the code that depends on a variable that holds an answer, or None if it is not known."""
         found = self.facts.tree.scope(name).lookup(name.id)
         if found is None or len(found[1]) != 1:
             return None
@@ -440,7 +569,7 @@ class CudaApi(Rule):
 
 
 def _keeps(node: ast.AST | None) -> bool:
-    """Whether a call hands an answer on as it is, or nearly so."""
+    """Return whether a node is a call that preserves an answer, such as `bool(...)`."""
     return isinstance(node, ast.Call) and last_name(node.func) in ("bool", "int", "max", "min")
 
 

@@ -4,22 +4,21 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
-from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import dotted
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix
+from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import moved, receiver_of
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
-_SHORT = 60  # characters of code that may be written twice
+_LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
 class CudaCall(Rule):
     """
     ## What it does
-    Finds `x.cuda()`, on a tensor or a module, with or without arguments.
+    Finds `x.cuda()` on tensors and modules, with and without arguments.
 
     ## Why it matters
     Without CUDA the call raises "Torch not compiled with CUDA enabled".
@@ -39,76 +38,256 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    Safe: `torch.device("cuda")` without an index is the current CUDA device, as it is for `.cuda()`. A
-    number is kept: `.cuda(1)` goes to `cuda:1`. Where the argument may be anything, the call itself is
-    kept and made to depend on `torch.cuda.is_available()`, and so it is where it may reach a `cuda` method of
-    the project's own. There is no fix for `.cuda(*args)`.
+    Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
+    `.cuda(1)` moves to `cuda:1`. If the argument is not known, or the receiver may have a custom `cuda` method,
+    the call stays and depends on `torch.cuda.is_available()`. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"
     name = "cuda-call"
-    summary = "`.cuda()` moves to a GPU that may not be there"
-    MATCHES = (
-        Changed(
-            "import torch\n\nz = torch.randn(3).cuda(x.data.get_device())\n",
-            "import torch\n\nz = torch.randn(3).to(x.data.device)\n",
+    summary = "`.cuda()` moves to a GPU, which may not exist"
+    words = (b"cuda", b"get_device(")
+    INVALID = (
+        Example(
+            "the device of another tensor by get_device",
+            before="""
+                import torch
+
+                z = torch.randn(3).cuda(x.data.get_device())
+            """,
+            after="""
+                import torch
+
+                z = torch.randn(3).to(x.data.device)
+            """,
         ),
-        Changed(
-            "import torch\n\n\nclass Own:\n    def cuda(self):\n        pass\n\n\n"
-            "net = Own()\nif simple:\n    net = torch.nn.Linear(1, 1)\nnet.cuda()\n",
-            "import torch\n\n\nclass Own:\n    def cuda(self):\n        pass\n\n\n"
-            "net = Own()\nif simple:\n    net = torch.nn.Linear(1, 1)\nif torch.cuda.is_available():\n    net.cuda()\n",
+        Example(
+            "a module that may have its own cuda method",
+            before="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                net = Own()
+                if simple:
+                    net = torch.nn.Linear(1, 1)
+                net.cuda()
+            """,
+            after="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                net = Own()
+                if simple:
+                    net = torch.nn.Linear(1, 1)
+                if torch.cuda.is_available():
+                    net.cuda()
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef place(storage, location):\n    return storage.cuda(0)\n",
-            "import torch\n\n\ndef place(storage, location):\n"
-            "    return storage.cuda(0) if torch.cuda.is_available() else storage\n",
+        Example(
+            "a storage",
+            before="""
+                import torch
+
+
+                def place(storage, location):
+                    return storage.cuda(0)
+            """,
+            after="""
+                import torch
+
+
+                def place(storage, location):
+                    return storage.cuda(0) if torch.cuda.is_available() else storage
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, where):\n    return f(x).cuda(where)\n",
-            "import torch\n\n\ndef move(x, where):\n"
-            "    return f(x).cuda(where) if torch.cuda.is_available() else f(x)\n",
+        Example(
+            "an argument that may be a number, None or a device",
+            before="""
+                import torch
+
+
+                def move(x, where):
+                    return f(x).cuda(where)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, where):
+                    return f(x).cuda(where) if torch.cuda.is_available() else f(x)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, where):\n    return f(\n        x,\n    ).cuda(where)\n",
-            "import torch\n\n\ndef move(x, where):\n    return f(\n        x,\n    ).to("
-            '("cuda" if where is None else where) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "such an argument behind a receiver over several lines",
+            before="""
+                import torch
+
+
+                def move(x, where):
+                    return f(
+                        x,
+                    ).cuda(where)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, where):
+                    return f(
+                        x,
+                    ).to(("cuda" if where is None else where) if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed("import torch\n\ny = f(\n    x\n).cuda(pick(x))\n", None),
-        Changed(
-            "import torch\n\nx = torch.ones(2).cuda()\n",
-            "import torch\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.ones(2).to(device)\n",
+        Example(
+            "a computed argument behind a receiver over several lines",
+            before="""
+                import torch
+
+                y = f(
+                    x
+                ).cuda(pick(x))
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.ones(2).cuda(1)\ny = x.cuda(1, True)\n",
-            "import torch\n\n"
-            'device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.ones(2).to(device1)\ny = x.to(device1, non_blocking=True)\n",
+        Example(
+            "a tensor to the current device",
+            before="""
+                import torch
+
+                x = torch.ones(2).cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.ones(2).to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, gpu):\n    return x.cuda(gpu, non_blocking=True)\n",
-            "import torch\n\n\ndef move(x, gpu):\n"
-            "    return x.cuda(gpu, non_blocking=True) if torch.cuda.is_available() else x\n",
+        Example(
+            "a numbered device, with non_blocking by position",
+            before="""
+                import torch
+
+                x = torch.ones(2).cuda(1)
+                y = x.cuda(1, True)
+            """,
+            after="""
+                import torch
+
+                device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
+
+                x = torch.ones(2).to(device1)
+                y = x.to(device1, non_blocking=True)
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef move(x, gpu: int):\n    return (x + 1).cuda(gpu)\n",
-            "import torch\n\n\ndef move(x, gpu: int):\n"
-            '    return (x + 1).to(torch.device("cuda", gpu) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a parameter as the number, with non_blocking",
+            before="""
+                import torch
+
+
+                def move(x, gpu):
+                    return x.cuda(gpu, non_blocking=True)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, gpu):
+                    return x.cuda(gpu, non_blocking=True) if torch.cuda.is_available() else x
+            """,
         ),
-        Changed(
-            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
-            "x = torch.ones(2)  \\\n    .cuda(  # there\n        device=None,\n    )\n",
-            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
-            "x = torch.ones(2)  \\\n    .to(  # there\n        device,\n    )\n",
+        Example(
+            "a parameter annotated as int",
+            before="""
+                import torch
+
+
+                def move(x, gpu: int):
+                    return (x + 1).cuda(gpu)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, gpu: int):
+                    return (x + 1).to(torch.device("cuda", gpu) if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "device None, with a continued line and a comment",
+            before="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+                x = torch.ones(2)  \\
+                    .cuda(  # there
+                        device=None,
+                    )
+            """,
+            after="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+                x = torch.ones(2)  \\
+                    .to(  # there
+                        device,
+                    )
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n    y = torch.ones(2).cuda() + 1\n",
-        "import torch\n\nuse = torch.cuda.is_available()\ny = f(x.cuda()) if use else f(x)\n",
-        "from numba import cuda\n\n\n@cuda.jit\ndef kernel(x):\n    pass\n",
-        "class Own:\n    def cuda(self):\n        pass\n\n\nnet = Own()\nnet.cuda()\n",
+    VALID = (
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    y = torch.ones(2).cuda() + 1
+            """,
+        ),
+        Example(
+            "in the CUDA arm of a choice",
+            """
+                import torch
+
+                use = torch.cuda.is_available()
+                y = f(x.cuda()) if use else f(x)
+            """,
+        ),
+        Example(
+            "the cuda module of numba",
+            """
+                from numba import cuda
+
+
+                @cuda.jit
+                def kernel(x):
+                    pass
+            """,
+        ),
+        Example(
+            "the cuda method of a class of the project",
+            """
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                net = Own()
+                net.cuda()
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -119,17 +298,17 @@ class CudaCall(Rule):
             return
         own = custom_cuda(self.context, receiver)
         if own is CustomCuda.ALWAYS:
-            return  # what its method does is looked at there
+            return  # the body of the method is checked
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
             not each.arg for each in node.keywords
         ):
             yield self.finding(
-                node, "`.cuda(...)` needs CUDA; unpack its arguments, so that they can be kept"
+                node, "`.cuda(...)` needs CUDA; pass its arguments one by one, so that it can be rewritten"
             )
         elif own is CustomCuda.MAYBE:
             message = (
-                "`.cuda()` needs CUDA, and may be a method of the project's own, which `.to(device)` would not call: "
-                "call it only where there is CUDA"
+                "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
+                "call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
         else:
@@ -138,17 +317,15 @@ class CudaCall(Rule):
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
         if _storage(node):
-            return self.finding(node, "a storage can't be moved without CUDA: keep it as it is there", fix)
+            return self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU", fix)
         if fix is None:
-            message = (
-                "`.cuda(...)` needs CUDA: it is not known whether its argument is a number, None or a device"
-            )
-            return self.finding(node, f"{message}; make it a `torch.device` and use `.to(device)`")
-        return self.finding(node, "`.cuda()` needs CUDA: use `.to(device)`", fix)
+            message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
+            return self.finding(node, f"{message}; make it a `torch.device`, and use `.to(device)`")
+        return self.finding(node, "`.cuda()` needs CUDA; use `.to(device)`", fix)
 
 
 def move(context: Context, node: ast.Call) -> Fix | None:
-    """The fix that makes `.to(device)` of `.cuda()`."""
+    """Return the fix that replaces `.cuda()` by `.to(device)`, or None if there is none."""
     target = device_argument(node)
     use = None if _storage(node) else target_device(context, node, target)
     if use is None:
@@ -160,7 +337,7 @@ def move(context: Context, node: ast.Call) -> Fix | None:
 
 
 def _kept(context: Context, node: ast.Call) -> Fix | None:
-    """A fix that keeps the call and makes it depend on CUDA; the receiver is written, not computed, twice."""
+    """Return the fix that keeps the call where CUDA is available; it repeats the receiver, but evaluates it once."""
     assert isinstance(node.func, ast.Attribute)
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
@@ -169,13 +346,13 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     if _super(receiver):
         return context.when_cuda(node, "self")
     code = context.source.code(receiver)
-    if len(code) > _SHORT or "\n" in code or "\r" in code:
+    if len(code) > _LONGEST_RECEIVER or "\n" in code or "\r" in code:
         return None
     return context.when_cuda(node, receiver_of, of_cuda=True)
 
 
 def _storage(node: ast.Call) -> bool:
-    """Whether the receiver is a storage: those take no `.to(device)`."""
+    """Return whether the receiver is a storage, which has no `.to(device)`."""
     return isinstance(node.func, ast.Attribute) and "storage" in last_name(node.func.value)
 
 
@@ -183,8 +360,3 @@ def _super(receiver: ast.expr) -> bool:
     return (
         isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
     )
-
-
-def collapsed(context: Context, node: ast.Call, use: DeviceExpr) -> Edit:
-    """The edit that makes `.to(use)` of a `.cuda()` that stands under a guard."""
-    return Edit(*context.source.span(node), moved(use.text))

@@ -7,44 +7,44 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts import refuses
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
-# By module, longest first: what it is, and what to do without it.
+# What to do without each library, by module.
 _LIBRARIES = {
-    "apex.amp": "use `torch.autocast` and `torch.amp.GradScaler`, which switch themselves off on a CPU",
-    "apex.fp16_utils": "use `torch.autocast` and `torch.amp.GradScaler`, which switch themselves off on a CPU",
+    "apex.amp": "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU",
+    "apex.fp16_utils": "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU",
     "apex.parallel": "use `torch.nn.parallel.DistributedDataParallel` and `torch.nn.SyncBatchNorm`",
-    "apex.optimizers": "use the optimizer of the same kind in `torch.optim`, with `fused=True` on a GPU",
+    "apex.optimizers": "use the same optimizer of `torch.optim`, with `fused=True` on a GPU",
     "apex.normalization": "use `torch.nn.LayerNorm` or `torch.nn.RMSNorm`",
-    "apex": "most of what it does is part of torch today; import it only where CUDA is available",
-    "amp_C": "it is apex's compiled part; use the `foreach` and `fused` optimizers of `torch.optim`",
-    "apex_C": "it is apex's compiled part; import it only where CUDA is available",
-    "pycuda": "do the same with torch's operators, or keep a second path for the CPU",
-    "cupy": "use NumPy or torch's operators, or import it only where there is CUDA",
-    "cudf": "use pandas where there is no CUDA",
-    "cuml": "use scikit-learn where there is no CUDA",
-    "tensorrt": "keep a path that runs the torch or ONNX model where there is no CUDA",
-    "torch_tensorrt": "keep a path that runs the torch model where there is no CUDA",
-    "torch2trt": "keep a path that runs the torch model where there is no CUDA",
-    "pynvml": "it asks the NVIDIA driver; ask only where CUDA is available",
-    "py3nvml": "it asks the NVIDIA driver; ask only where CUDA is available",
-    "nvidia_smi": "it asks the NVIDIA driver; ask only where CUDA is available",
-    "numba.cuda": "write the kernel with torch's operators or `numba.njit` for the CPU",
-    "nvidia.dali": "use `torch.utils.data.DataLoader` and torchvision's transforms where there is no CUDA",
-    "flash_attn": "`torch.nn.functional.scaled_dot_product_attention` does the same on any device",
-    "xformers": "`torch.nn.functional.scaled_dot_product_attention` does the same on any device",
-    "bitsandbytes": "use the optimizers of `torch.optim` and unquantized layers where there is no CUDA",
-    "triton": "write the kernel with torch's operators for the CPU",
-    "transformer_engine": "use the layers of `torch.nn` where there is no CUDA",
-    "mamba_ssm": "it needs its compiled kernels; keep a path in plain torch for the CPU",
-    "causal_conv1d": "`torch.nn.functional.conv1d` with padding on the left does the same",
-    "tinycudann": "write the encoding and the network with torch's layers for the CPU",
-    "nvdiffrast": "there is no counterpart on a CPU",
-    "diff_gaussian_rasterization": "there is no counterpart on a CPU",
-    "simple_knn": "search for neighbours with torch's operators on a CPU",
-    "dcn_v2": "`torchvision.ops.deform_conv2d` does the same on any device",
-    "DCNv2": "`torchvision.ops.deform_conv2d` does the same on any device",
-    "lightseq": "use the layers of `torch.nn` where there is no CUDA",
+    "apex": "use torch, which now has most of its features, or import it only if CUDA is available",
+    "amp_C": "this is a compiled part of apex; use the `foreach` and `fused` optimizers of `torch.optim`",
+    "apex_C": "this is a compiled part of apex; import it only if CUDA is available",
+    "pycuda": "use torch operators, or add a CPU path",
+    "cupy": "use NumPy or torch operators, or import it only if CUDA is available",
+    "cudf": "use pandas without CUDA",
+    "cuml": "use scikit-learn without CUDA",
+    "tensorrt": "add a path that runs the torch or ONNX model without CUDA",
+    "torch_tensorrt": "add a path that runs the torch model without CUDA",
+    "torch2trt": "add a path that runs the torch model without CUDA",
+    "pynvml": "this queries the NVIDIA driver; use it only if CUDA is available",
+    "py3nvml": "this queries the NVIDIA driver; use it only if CUDA is available",
+    "nvidia_smi": "this queries the NVIDIA driver; use it only if CUDA is available",
+    "numba.cuda": "add a CPU path with torch operators or `numba.njit`",
+    "nvidia.dali": "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA",
+    "flash_attn": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
+    "xformers": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
+    "bitsandbytes": "use the optimizers of `torch.optim` and unquantized layers without CUDA",
+    "triton": "add a CPU path with torch operators",
+    "transformer_engine": "use the layers of `torch.nn` without CUDA",
+    "mamba_ssm": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "causal_conv1d": "use `torch.nn.functional.conv1d` with padding on the left",
+    "tinycudann": "add a CPU path with torch layers",
+    "nvdiffrast": "it has no CPU counterpart; import it only if CUDA is available",
+    "diff_gaussian_rasterization": "it has no CPU counterpart; import it only if CUDA is available",
+    "simple_knn": "add a CPU path that searches for neighbors with torch operators",
+    "dcn_v2": "use `torchvision.ops.deform_conv2d`, which works on any device",
+    "DCNv2": "use `torchvision.ops.deform_conv2d`, which works on any device",
+    "lightseq": "use the layers of `torch.nn` without CUDA",
 }
 _TRITON = {
     "language",
@@ -71,10 +71,10 @@ _FAILED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "
 class CudaOnlyLibrary(Rule):
     """
     ## What it does
-    Reports the imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn,
-    xformers, Triton, DCNv2 and others), of a program's own compiled CUDA extensions, and the building of
-    such extensions. An import in a `try` whose `except ImportError` goes on without the library is left
-    alone, as is one under a guard. One finding for each library and file.
+    Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers,
+    Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
+    An import under a guard, or in a `try` whose `except ImportError` continues without the library, is left alone.
+    There is one finding for each library and file.
 
     ## Why it matters
     Without CUDA the import fails, or the first call does.
@@ -87,44 +87,148 @@ class CudaOnlyLibrary(Rule):
     ```
 
     ## Use instead
-    What the message names: torch itself does today most of what these libraries were made for. Where there
-    is no counterpart, import the library under `if torch.cuda.is_available():` or in a `try`, and keep a second
-    path for the CPU.
+    The message names a replacement: torch now has most features of these libraries. If there is no replacement,
+    import the library under `if torch.cuda.is_available():` or in a `try`, and add a CPU path.
 
     ## Fix safety
-    There is no fix: what to use instead depends on the program.
+    There is no fix: the replacement depends on the program.
     """
 
     code = "DF902"
     name = "cuda-only-library"
-    summary = "A library that needs CUDA"
-    words = tuple(sorted({name.partition(".")[0].encode() for name in _LIBRARIES}))
-    MATCHES = (
-        Changed("from apex import amp  # cuda\n", None),
-        Changed("import torch\n\nimport cupy as cp  # cuda\n", None),
-        Changed("from numba import cuda\n\n\n@cuda.jit\ndef kernel(x):\n    pass\n", None),
-        Changed(
-            "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n\nCUDAExtension('ops', ['ops_cuda.cu'])\n",
-            None,
+    summary = "A library needs CUDA"
+    words = (b"CUDAExtension", *sorted({name.partition(".")[0].encode() for name in _LIBRARIES}))
+    common_words = (b"cuda", b"load")
+    INVALID = (
+        Example(
+            "Apex",
+            before="""
+                from apex import amp  # cuda
+            """,
         ),
-        Changed("import torch\n\nfrom ._ext import dcn_v2 as _backend  # cuda\n", None),
-        Changed(
-            "try:  # cuda\n    import apex.parallel\nexcept ImportError:\n    raise RuntimeError('install apex')\n",
-            None,
+        Example(
+            "CuPy",
+            before="""
+                import torch
+
+                import cupy as cp  # cuda
+            """,
+        ),
+        Example(
+            "the cuda module of Numba",
+            before="""
+                from numba import cuda
+
+
+                @cuda.jit
+                def kernel(x):
+                    pass
+            """,
+        ),
+        Example(
+            "a CUDA extension",
+            before="""
+                import torch
+                from torch.utils.cpp_extension import CUDAExtension
+
+                CUDAExtension('ops', ['ops_cuda.cu'])
+            """,
+        ),
+        Example(
+            "a compiled module of the project",
+            before="""
+                import torch
+
+                from ._ext import dcn_v2 as _backend  # cuda
+            """,
+        ),
+        Example(
+            "an import whose failure is an error",
+            before="""
+                try:  # cuda
+                    import apex.parallel
+                except ImportError:
+                    raise RuntimeError('install apex')
+            """,
         ),
     )
-    LEAVES = (
-        "try:  # cuda\n    from apex import amp\nexcept ImportError:\n    amp = None\n",
-        "import torch\n\nif torch.cuda.is_available():\n    import cupy\n",
-        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:  # cuda\n    import triton\n",
-        "if is_xformers_available():  # cuda\n    import xformers.ops\n",
-        "from numba import jit  # no cuda\n",
-        "from .apex import launch  # cuda\n",
-        "import tritonclient.http  # cuda\n",
-        "from utils.cuda_timer import Timer\n",
-        "from .utils import to_cuda\n",
-        "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension\n\n"
-        "if CUDA_HOME is None:\n    ext = CppExtension('ops', ['ops.cpp'])\nelse:\n    ext = CUDAExtension('ops', ['ops.cu'])\n",
+    VALID = (
+        Example(
+            "an import whose failure is handled",
+            """
+                try:  # cuda
+                    from apex import amp
+                except ImportError:
+                    amp = None
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    import cupy
+            """,
+        ),
+        Example(
+            "for type checking only",
+            """
+                from typing import TYPE_CHECKING
+
+                if TYPE_CHECKING:  # cuda
+                    import triton
+            """,
+        ),
+        Example(
+            "under a test for the library",
+            """
+                if is_xformers_available():  # cuda
+                    import xformers.ops
+            """,
+        ),
+        Example(
+            "another part of Numba",
+            """
+                from numba import jit  # no cuda
+            """,
+        ),
+        Example(
+            "a module of the project with the same name",
+            """
+                from .apex import launch  # cuda
+            """,
+        ),
+        Example(
+            "a library whose name begins alike",
+            """
+                import tritonclient.http  # cuda
+            """,
+        ),
+        Example(
+            "a module of the project that names CUDA",
+            """
+                from utils.cuda_timer import Timer
+            """,
+        ),
+        Example(
+            "a function of the project that names CUDA",
+            """
+                from .utils import to_cuda
+            """,
+        ),
+        Example(
+            "an extension that is built for CUDA or the CPU",
+            """
+                import torch
+                from torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension
+
+                if CUDA_HOME is None:
+                    ext = CppExtension('ops', ['ops.cpp'])
+                else:
+                    ext = CUDAExtension('ops', ['ops.cu'])
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:
@@ -140,7 +244,7 @@ class CudaOnlyLibrary(Rule):
             found = next(filter(None, map(self._library, _names(each))), None)
             if found and found[0].partition(".")[0] not in reported and not self._copes(each, found[0]):
                 reported.add(found[0].partition(".")[0])
-                yield self.finding(each, f"`{found[0]}` needs CUDA: {found[1]}")
+                yield self.finding(each, f"`{found[0]}` needs CUDA; {found[1]}")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
@@ -150,15 +254,15 @@ class CudaOnlyLibrary(Rule):
         if kind in ("load", "load_inline") and not self._of_cuda(node):
             return
         if kind in ("CUDAExtension", "load", "load_inline") and not self.built:
-            self.built = True  # one finding is enough for a list of extensions
+            self.built = True  # one finding for a list of extensions
             yield self.finding(
                 node,
-                f"`{kind}(...)` compiles CUDA code, which needs the CUDA toolkit: build it only where"
-                " `torch.cuda.is_available()`, and keep a path in plain torch for the CPU",
+                f"`{kind}(...)` needs the CUDA toolkit to compile CUDA code; build it only if CUDA is"
+                " available, and add a CPU path in plain torch",
             )
 
     def _of_cuda(self, node: ast.Call) -> bool:
-        """Whether a call of `load` or `load_inline` builds CUDA code."""
+        """Return whether a call of `load` or `load_inline` builds CUDA code."""
         for each in ast.walk(node):
             if isinstance(each, ast.keyword) and each.arg in (
                 "cuda_sources",
@@ -171,13 +275,13 @@ class CudaOnlyLibrary(Rule):
         return False
 
     def _library(self, name: str) -> tuple[str, str] | None:
-        """The library that an imported name belongs to, and what to do without it."""
+        """Return the library of an imported name and what to do without it, or None."""
         parts = name.split(".")
         for end in range(len(parts), 0, -1):
             library = ".".join(parts[:end])
             advice = _LIBRARIES.get(library)
             if library == "triton" and parts[1:] and parts[1] not in _TRITON:
-                continue  # NVIDIA's inference server is called that as well
+                continue  # the inference server of NVIDIA has the same name
             if advice is not None:
                 own = any(
                     self.context.project.has_module(self.devices.path, each) for each in (library, parts[0])
@@ -185,12 +289,12 @@ class CudaOnlyLibrary(Rule):
                 return None if own else (library, advice)
         module = _compiled(name)
         if module is not None and not self.context.project.has_module(self.devices.path, name):
-            advice = "it is compiled for CUDA; import it only where CUDA is available, and keep a path in plain torch"
+            advice = "it is compiled for CUDA; import it only if CUDA is available, and add a CPU path in plain torch"
             return module, advice
         return None
 
     def _copes(self, node: ast.AST, library: str) -> bool:
-        """Whether a program does without what stands at a place, where there is no CUDA."""
+        """Return whether a program continues without the code at a node if CUDA is not available."""
         if self.facts.is_guarded(node):
             return True
         word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
@@ -209,7 +313,7 @@ class CudaOnlyLibrary(Rule):
 
 
 def _names(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """The full names of what an import binds."""
+    """Yield the full names of what an import binds."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     module = "." * node.level + (node.module or "")
@@ -218,7 +322,7 @@ def _names(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _compiled(name: str) -> str | None:
-    """The name of a compiled extension, by how programs call theirs: `nms_cuda`, `._ext.nms`."""
+    """Return the name of a compiled extension, by the usual names `nms_cuda` and `._ext.nms`, or None."""
     parts = name.lstrip(".").split(".")
     if name.startswith("."):
         if parts[0] == "_ext":
@@ -228,7 +332,7 @@ def _compiled(name: str) -> str | None:
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler catches the error of a failed import."""
+    """Return whether a handler catches the error of a failed import."""
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from devicefix.facts import refuses
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, elif_without, is_elif, removed, unwrapped
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
-MESSAGE = "refuses to run without CUDA"
+MESSAGE = "stops the program without CUDA"
 
 
 class CudaRequired(Rule):
     """
     ## What it does
-    Finds what refuses to run without CUDA: `assert torch.cuda.is_available()`, and an error or an exit where
+    Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, and an error or an exit if
     it is not available.
 
     ## Why it matters
-    It forbids the CPU and does nothing where there is CUDA. Once the rest of the program runs on a CPU,
-    there is nothing left for it to protect.
+    The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
+    has no purpose.
 
     ## Example
     ```python
@@ -40,63 +40,258 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the assertion always holds, and the branch is never taken.
+    Safe: with CUDA the assertion always holds, and the branch never runs.
     """
 
     code = "DF701"
     name = "cuda-required"
-    summary = "The program refuses to run without CUDA"
-    MATCHES = (
-        Changed(
-            'import torch\n\n\ndef main():\n    assert torch.cuda.is_available(), "needs a GPU"\n    run()\n',
-            "import torch\n\n\ndef main():\n    run()\n",
+    summary = "The program stops without CUDA"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu")
+    INVALID = (
+        Example(
+            "an assert with a message",
+            before="""
+                import torch
+
+
+                def main():
+                    assert torch.cuda.is_available(), "needs a GPU"
+                    run()
+            """,
+            after="""
+                import torch
+
+
+                def main():
+                    run()
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef main():\n    assert torch.cuda.is_available()\n",
-            "import torch\n\n\ndef main():\n    pass\n",
+        Example(
+            "an assert alone in a function",
+            before="""
+                import torch
+
+
+                def main():
+                    assert torch.cuda.is_available()
+            """,
+            after="""
+                import torch
+
+
+                def main():
+                    pass
+            """,
         ),
-        Changed("import torch\n\nassert torch.cuda.device_count() > rank\n", None),
-        Changed(
-            "import torch\n\nassert torch.cuda.is_available() and torch.cuda.device_count() >= n\n", None
+        Example(
+            "an assert about the number of GPUs",
+            before="""
+                import torch
+
+                assert torch.cuda.device_count() > rank
+            """,
         ),
-        Changed("import torch\n\nassert device in ['cuda', 'npu']\n", None),
-        Changed("import torch\n\nif not x.is_cuda:\n    raise NotImplementedError\n", None),
-        Changed(
-            "import torch\n\nassert torch.cuda.is_available() and args.data\n",
-            "import torch\n\nassert args.data\n",
+        Example(
+            "an assert about availability and the number of GPUs",
+            before="""
+                import torch
+
+                assert torch.cuda.is_available() and torch.cuda.device_count() >= n
+            """,
         ),
-        Changed(
-            "import torch\n\nassert not args.cuda or torch.cuda.is_available()\nrun()\n",
-            "import torch\n\nrun()\n",
+        Example(
+            "an assert about the name of a device",
+            before="""
+                import torch
+
+                assert device in ['cuda', 'npu']
+            """,
         ),
-        Changed(
-            "import torch\n\nif not torch.cuda.is_available():\n    print('no GPU')\n    sys.exit(1)\nnet.cuda()\n",
-            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\nnet.to(device)\n",
+        Example(
+            "a tensor that has to be on a GPU",
+            before="""
+                import torch
+
+                if not x.is_cuda:
+                    raise NotImplementedError
+            """,
         ),
-        Changed(
-            "import torch\n\nif torch.cuda.is_available():\n    # the first\n    d = torch.device('cuda')\n    net.to(d)\n"
-            "else:\n    raise RuntimeError('no GPU')\nrun()\n",
-            "import torch\n\n# the first\nd = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nnet.to(d)\nrun()\n",
+        Example(
+            "an assert about something else as well",
+            before="""
+                import torch
+
+                assert torch.cuda.is_available() and args.data
+            """,
+            after="""
+                import torch
+
+                assert args.data
+            """,
         ),
-        Changed(
-            "import torch\n\nif a:\n    run(1)\nelif torch.cuda.is_available():\n    run(2)\nelse:\n    sys.exit(1)\nrun(3)\n",
-            "import torch\n\nif a:\n    run(1)\nelse:\n    run(2)\nrun(3)\n",
+        Example(
+            "an assert that an option implies availability",
+            before="""
+                import torch
+
+                assert not args.cuda or torch.cuda.is_available()
+                run()
+            """,
+            after="""
+                import torch
+
+                run()
+            """,
         ),
-        Changed(
-            "import torch\n\nif a:\n    run(1)\nelif not torch.cuda.is_available():\n    sys.exit(1)\nelif b:\n    run(2)\n",
-            "import torch\n\nif a:\n    run(1)\nelif b:\n    run(2)\n",
+        Example(
+            "an exit without CUDA",
+            before="""
+                import torch
+
+                if not torch.cuda.is_available():
+                    print('no GPU')
+                    sys.exit(1)
+                net.cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+
+                net.to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\nif a:\n    run(1)\nelif not torch.cuda.is_available():\n    raise OSError\nrun(3)\n",
-            "import torch\n\nif a:\n    run(1)\nrun(3)\n",
+        Example(
+            "an error in the branch without CUDA",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    # the first
+                    d = torch.device('cuda')
+                    net.to(d)
+                else:
+                    raise RuntimeError('no GPU')
+                run()
+            """,
+            after="""
+                import torch
+
+                # the first
+                d = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+                net.to(d)
+                run()
+            """,
+        ),
+        Example(
+            "an exit in the last branch of several",
+            before="""
+                import torch
+
+                if a:
+                    run(1)
+                elif torch.cuda.is_available():
+                    run(2)
+                else:
+                    sys.exit(1)
+                run(3)
+            """,
+            after="""
+                import torch
+
+                if a:
+                    run(1)
+                else:
+                    run(2)
+                run(3)
+            """,
+        ),
+        Example(
+            "an exit in a branch between others",
+            before="""
+                import torch
+
+                if a:
+                    run(1)
+                elif not torch.cuda.is_available():
+                    sys.exit(1)
+                elif b:
+                    run(2)
+            """,
+            after="""
+                import torch
+
+                if a:
+                    run(1)
+                elif b:
+                    run(2)
+            """,
+        ),
+        Example(
+            "an error in a last elif",
+            before="""
+                import torch
+
+                if a:
+                    run(1)
+                elif not torch.cuda.is_available():
+                    raise OSError
+                run(3)
+            """,
+            after="""
+                import torch
+
+                if a:
+                    run(1)
+                run(3)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nassert args.data\n",
-        "import torch\n\nassert not torch.cuda.is_available()\n",
-        "import torch\n\nif not torch.cuda.is_available():\n    args.cuda = False\n",
-        "import torch\n\nif args.gpu >= torch.cuda.device_count():\n    raise ValueError(args.gpu)\n",
-        "import torch\n\nif not torch.cuda.is_available():\n    raise unittest.SkipTest('no GPU')\n",
+    VALID = (
+        Example(
+            "an assert about something else",
+            """
+                import torch
+
+                assert args.data
+            """,
+        ),
+        Example(
+            "an assert that there is no CUDA",
+            """
+                import torch
+
+                assert not torch.cuda.is_available()
+            """,
+        ),
+        Example(
+            "a branch that copes without CUDA",
+            """
+                import torch
+
+                if not torch.cuda.is_available():
+                    args.cuda = False
+            """,
+        ),
+        Example(
+            "an invalid number of a GPU",
+            """
+                import torch
+
+                if args.gpu >= torch.cuda.device_count():
+                    raise ValueError(args.gpu)
+            """,
+        ),
+        Example(
+            "a skipped test",
+            """
+                import torch
+
+                if not torch.cuda.is_available():
+                    raise unittest.SkipTest('no GPU')
+            """,
+        ),
     )
 
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
@@ -106,13 +301,13 @@ class CudaRequired(Rule):
             edit = removed(self.context.source, node, self.facts.tree.block(node))
             yield self.finding(node, MESSAGE, Fix((edit,)))
         elif _lists_no_cpu(node.test):
-            yield self.finding(node, "the CPU is not among the devices that are allowed here: add it")
+            yield self.finding(node, "does not allow the CPU as a device; add it")
         elif self._counts(node.test):
-            yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
+            yield self.finding(node, f"{MESSAGE}, or with too few GPUs; check only if CUDA is available")
         elif isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
             kept = [value for value in node.test.values if not guards.settled(value)]
             if any(guards.implies(value) or self._counts(value) for value in kept):
-                yield self.finding(node, f"{MESSAGE}, or with too few GPUs: ask only where there are any")
+                yield self.finding(node, f"{MESSAGE}, or with too few GPUs; check only if CUDA is available")
             elif kept and len(kept) < len(node.test.values):
                 yield self.finding(node, MESSAGE, Fix(self._only(node.test, kept)))
 
@@ -121,16 +316,16 @@ class CudaRequired(Rule):
         if refusal is not None:
             yield self.finding(node.test, MESSAGE, self._without(node, refusal))
         elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.is_guarded(node):
-            yield self.finding(node.test, "refuses what is on a CPU: give it a way of its own")
+            yield self.finding(node.test, "rejects CPU tensors; add a CPU path")
 
     def _counts(self, test: ast.expr) -> bool:
-        """Whether a test compares with the number of GPUs."""
+        """Return whether a test compares with the number of GPUs."""
         return isinstance(test, ast.Compare) and any(
             map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
         )
 
     def _without(self, node: ast.If, refusal: list[ast.stmt]) -> Fix | None:
-        """The fix that leaves the other branch in the place of the whole."""
+        """Return the fix that replaces an `if` by its other branch."""
         source = self.context.source
         other = node.orelse if refusal is node.body else node.body
         if is_elif(source, node):
@@ -140,7 +335,7 @@ class CudaRequired(Rule):
         return Fix(unwrapped(source, node, other)) if can_unwrap(source, node, other) else None
 
     def _only(self, test: ast.BoolOp, kept: list[ast.expr]) -> tuple[Edit, ...]:
-        """The edits that leave some of the parts of a test; what stands in them may change as well."""
+        """Return the edits that keep some parts of a test, which other edits may change."""
         source = self.context.source
         (start, end), first, last = source.span(test), source.span(kept[0])[0], source.span(kept[-1])[1]
         around = source.text[start:first], source.text[last:end]
@@ -156,7 +351,7 @@ class CudaRequired(Rule):
 
 
 def _asks_for_gpu(test: ast.expr) -> bool:
-    """`not x.is_cuda`."""
+    """Return whether a test is `not x.is_cuda`."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr="is_cuda")):
             return True
@@ -164,7 +359,7 @@ def _asks_for_gpu(test: ast.expr) -> bool:
 
 
 def _lists_no_cpu(test: ast.expr) -> bool:
-    """`device in ["cuda", "npu"]`."""
+    """Return whether a test is `device in ["cuda", "npu"]`, without the CPU."""
     match test:
         case ast.Compare(
             ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)]

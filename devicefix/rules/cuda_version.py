@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class CudaVersion(Rule):
     """
     ## What it does
-    Finds `torch.version.cuda` taken apart: split, indexed, made a number or a version, or compared.
+    Finds operations on `torch.version.cuda`: splitting, indexing, conversion to a number or version, comparison.
 
     ## Why it matters
     It is None in a build of torch without CUDA: "'NoneType' object has no attribute 'split'".
@@ -27,43 +27,95 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the version is the same as before; without, it is lower than any.
+    Safe: with CUDA the version is the same as before. Without CUDA it is lower than any real version.
     """
 
     code = "DF403"
     name = "cuda-version"
     summary = "`torch.version.cuda` is None without CUDA"
-    MATCHES = (
-        Changed(
-            'import torch\n\nmajor = int(torch.version.cuda.split(".")[0])\n',
-            'import torch\n\nmajor = int((torch.version.cuda or "0.0").split(".")[0])\n',
+    words = (b"cuda",)
+    references = ("torch.version.cuda",)
+    INVALID = (
+        Example(
+            "a number taken from the version",
+            before="""
+                import torch
+
+                major = int(torch.version.cuda.split(".")[0])
+            """,
+            after="""
+                import torch
+
+                major = int((torch.version.cuda or "0.0").split(".")[0])
+            """,
         ),
-        Changed(
-            "import torch\n\nnew = LooseVersion(torch.version.cuda) >= LooseVersion('9.0')\n",
-            "import torch\n\nnew = LooseVersion(torch.version.cuda or '0.0') >= LooseVersion('9.0')\n",
+        Example(
+            "a comparison of parsed versions",
+            before="""
+                import torch
+
+                new = LooseVersion(torch.version.cuda) >= LooseVersion('9.0')
+            """,
+            after="""
+                import torch
+
+                new = LooseVersion(torch.version.cuda or '0.0') >= LooseVersion('9.0')
+            """,
         ),
-        Changed(
-            'import torch\n\nnew = torch.version.cuda >= "11"\n',
-            'import torch\n\nnew = (torch.version.cuda or "0.0") >= "11"\n',
+        Example(
+            "a comparison of strings",
+            before="""
+                import torch
+
+                new = torch.version.cuda >= "11"
+            """,
+            after="""
+                import torch
+
+                new = (torch.version.cuda or "0.0") >= "11"
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nprint(torch.version.cuda)\n",
-        "import torch\n\nif torch.version.cuda is not None:\n    print(torch.version.cuda.split('.'))\n",
-        "import torch\n\nif torch.version.cuda and float(torch.version.cuda) > 9:\n    pass\n",
+    VALID = (
+        Example(
+            "a version that is printed",
+            """
+                import torch
+
+                print(torch.version.cuda)
+            """,
+        ),
+        Example(
+            "after a test for None",
+            """
+                import torch
+
+                if torch.version.cuda is not None:
+                    print(torch.version.cuda.split('.'))
+            """,
+        ),
+        Example(
+            "after a test in the same condition",
+            """
+                import torch
+
+                if torch.version.cuda and float(torch.version.cuda) > 9:
+                    pass
+            """,
+        ),
     )
 
-    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        if node.attr != "cuda" or self.facts.resolve(node) != "torch.version.cuda":
-            return
+    def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
         if self._taken_apart(node) and not self.facts.is_guarded(node) and not self._asked(node):
             text = self.context.source.quoted('{} or "0.0"')
             roomy = isinstance(self.facts.tree.parents.get(node), ast.Call)
             text = text if roomy else f"({text})"
             fix = self.context.edit(node, lambda code: text.format(code), self.devices.torch(node))
-            yield self.finding(node, "`torch.version.cuda` is None in a build without CUDA", fix)
+            yield self.finding(
+                node, '`torch.version.cuda` is None in a build without CUDA; add `or "0.0"`', fix
+            )
 
-    def _taken_apart(self, node: ast.Attribute) -> bool:
+    def _taken_apart(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call):
             return last_name(parent.func) in (
@@ -78,8 +130,8 @@ class CudaVersion(Rule):
             return isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
         return isinstance(parent, (ast.Attribute, ast.Subscript))
 
-    def _asked(self, node: ast.Attribute) -> bool:
-        """Whether a test around the place asks for the version first."""
+    def _asked(self, node: ast.expr) -> bool:
+        """Return whether a test around a node checks for the version first."""
         for child, parent in self.facts.tree.ancestors(node):
             if (
                 isinstance(parent, (ast.If, ast.IfExp))
@@ -97,6 +149,6 @@ class CudaVersion(Rule):
 
     def _holds(self, test: ast.expr) -> bool:
         return any(
-            isinstance(each, ast.Attribute) and self.facts.resolve(each) == "torch.version.cuda"
+            isinstance(each, (ast.Attribute, ast.Name)) and self.facts.resolve(each) == "torch.version.cuda"
             for each in ast.walk(test)
         )

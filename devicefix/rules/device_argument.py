@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import device_fix, device_of_tensor, is_gpu_index
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
-# Not where tensors go but what for: on a CPU they switch themselves off.
+# These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (
     "torch.autocast",
     "torch.amp.autocast",
     "torch.amp.GradScaler",
     "torch.amp.autocast_mode.autocast",
 )
-# Rules of their own look at these, or they ignore their devices on a CPU.
+# Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
     "torch.device",
     "torch.load",
@@ -31,11 +31,11 @@ _OTHER_RULES = (
 class DeviceArgument(Rule):
     """
     ## What it does
-    Finds CUDA devices handed to a call: `device="cuda"`, `device=0`, `map_location="cuda:0"`,
+    Finds CUDA devices passed to a call: `device="cuda"`, `device=0`, `map_location="cuda:0"`,
     `torch.Generator("cuda")`, `torch.set_default_device("cuda")`.
 
     ## Why it matters
-    The call fails without CUDA, or makes tensors where there is nothing.
+    Without CUDA the call fails, or a later use of the device does.
 
     ## Example
     ```python
@@ -52,51 +52,177 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    Safe. A function of torch takes a device as well as its name; any other function is handed what it was
-    handed before, a string or a number.
+    Safe. Functions of torch accept a device as well as its name. Any other function gets the same type of argument
+    as before, a string or a number.
     """
 
     code = "DF202"
     name = "device-argument"
-    summary = "A call is handed a CUDA device"
-    MATCHES = (
-        Changed(
-            'import torch\n\nx = torch.randn(4, device="cuda")\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = torch.randn(4, device=device)\n",
+    summary = "A CUDA device is passed to a call"
+    words = (b"cuda", b"get_device(")
+    common_words = (b"device", b"gpu", b"rank")
+    INVALID = (
+        Example(
+            "a factory function",
+            before="""
+                import torch
+
+                x = torch.randn(4, device="cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.randn(4, device=device)
+            """,
         ),
-        Changed(
-            "import torch\n\nencoder = Encoder(device='cuda:0', depth=2)\n",
-            "import torch\n\nencoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)\n",
+        Example(
+            "the constructor of an unknown class",
+            before="""
+                import torch
+
+                encoder = Encoder(device='cuda:0', depth=2)
+            """,
+            after="""
+                import torch
+
+                encoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.zeros(3, device=y.get_device())\n",
-            "import torch\n\nx = torch.zeros(3, device=y.device)\n",
+        Example(
+            "the device of another tensor by get_device",
+            before="""
+                import torch
+
+                x = torch.zeros(3, device=y.get_device())
+            """,
+            after="""
+                import torch
+
+                x = torch.zeros(3, device=y.device)
+            """,
         ),
-        Changed(
-            "import torch\n\ngenerate = pipeline(device=0)\n",
-            'import torch\n\ngenerate = pipeline(device=0 if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a number for an unknown function",
+            before="""
+                import torch
+
+                generate = pipeline(device=0)
+            """,
+            after="""
+                import torch
+
+                generate = pipeline(device=0 if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef loaders(device, size):\n    pass\n\n\ndef worker(gpu):\n    loaders(gpu, 3)\n    loaders('cuda:0', 3)\n",
-            "import torch\n\n\ndef loaders(device, size):\n    pass\n\n\ndef worker(gpu):\n"
-            "    loaders(gpu if torch.cuda.is_available() else 'cpu', 3)\n"
-            "    loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)\n",
+        Example(
+            "a device parameter of a function in the module",
+            before="""
+                import torch
+
+
+                def loaders(device, size):
+                    pass
+
+
+                def worker(gpu):
+                    loaders(gpu, 3)
+                    loaders('cuda:0', 3)
+            """,
+            after="""
+                import torch
+
+
+                def loaders(device, size):
+                    pass
+
+
+                def worker(gpu):
+                    loaders(gpu if torch.cuda.is_available() else 'cpu', 3)
+                    loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)
+            """,
         ),
-        Changed(
-            'import torch\n\ntorch.set_default_device("cuda")\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "torch.set_default_device(device)\n",
+        Example(
+            "the default device",
+            before="""
+                import torch
+
+                torch.set_default_device("cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                torch.set_default_device(device)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nevaluator = Evaluator(device=gpu_id)\n",
-        "import torch\n\n\ndef run(device):\n    return device >= 0\n\n\nrun(device=args.gpu)\ncuda = 1\n",
-        "import torch\n\nnet = torch.nn.DataParallel(net, device_ids=[0], output_device=0)\n",
-        "import torch\n\ndetector = Detector(path, device_id=0)\n",
-        'import torch\n\nwith torch.autocast(device_type="cuda"):\n    pass\n',
-        "import torch\n\nx = torch.randn(4, device=device)\n",
-        "import cv2\n\ncamera = cv2.VideoCapture(0)\n",
+    VALID = (
+        Example(
+            "an unknown variable",
+            """
+                import torch
+
+                evaluator = Evaluator(device=gpu_id)
+            """,
+        ),
+        Example(
+            "a parameter that is used as a number",
+            """
+                import torch
+
+
+                def run(device):
+                    return device >= 0
+
+
+                run(device=args.gpu)
+                cuda = 1
+            """,
+        ),
+        Example(
+            "the device numbers of DataParallel",
+            """
+                import torch
+
+                net = torch.nn.DataParallel(net, device_ids=[0], output_device=0)
+            """,
+        ),
+        Example(
+            "a device_id keyword",
+            """
+                import torch
+
+                detector = Detector(path, device_id=0)
+            """,
+        ),
+        Example(
+            "the device type of autocast",
+            """
+                import torch
+
+                with torch.autocast(device_type="cuda"):
+                    pass
+            """,
+        ),
+        Example(
+            "a variable",
+            """
+                import torch
+
+                x = torch.randn(4, device=device)
+            """,
+        ),
+        Example(
+            "a call that has nothing to do with torch",
+            """
+                import cv2
+
+                camera = cv2.VideoCapture(0)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -115,23 +241,23 @@ class DeviceArgument(Rule):
             takes_object = of_torch or device
             fix = device_fix(self.context, value) if takes_object else self.context.when_cuda(value, '"cpu"')
             if fix is None:
-                continue  # put together from parts: the rule for torch.device sees to it
+                continue  # composed of parts, which the rule for torch.device checks
             self.context.mark_handled(value)
             yield self.finding(
                 value,
-                f"`{self.context.source.code(value)}` is handed on as a device: there may be no CUDA",
+                f"passes a CUDA device, `{self.context.source.code(value)}`, which may not exist",
                 fix,
             )
 
     def _number_of_gpu(self, value: ast.expr) -> bool:
-        """Whether a number can be replaced by the name of a device: it is no list, and never -1."""
+        """Return whether the name of a device can replace a number, which is not in a list and never -1."""
         if self.facts.torch_name(value) is None:
             return False
         values = [binding.value for binding in self.facts.bindings(value)]
         return not any(isinstance(each, (ast.List, ast.UnaryOp, ast.Call)) for each in values)
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
-        """The arguments that are devices: by their keyword, or by the parameter of the project's own function."""
+        """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""
         function = last_name(node.func)
         for each in node.keywords:
             if each.arg is None or not takes_device(each.arg):
@@ -144,7 +270,7 @@ class DeviceArgument(Rule):
                 if self.context.project.takes_device_called(function, each.arg):
                     yield each.value
             elif each.arg == "device" and not is_gpu_index(each.value):
-                yield each.value  # `device_id=0` of another library is a number on a CPU too
+                yield each.value  # for another library, `device_id=0` is also valid on a CPU
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
         elif (
@@ -157,12 +283,12 @@ class DeviceArgument(Rule):
                     yield value
 
     def _may_be_device(self, value: ast.expr) -> bool:
-        """Whether a value is one that this rule has something to say about, where it is a device."""
+        """Return whether a value, taken as a device, is a CUDA device."""
         if integer(value):
             return False
         return cuda_string(value) or is_gpu_index(value) or self.facts.call(value, "torch.device")
 
 
 def takes_device(keyword: str) -> bool:
-    """Whether an argument of this name is a device."""
+    """Return whether an argument of this name is a device."""
     return keyword == "map_location" or device_name(keyword)

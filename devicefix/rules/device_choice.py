@@ -7,19 +7,19 @@ from dataclasses import replace
 from devicefix.devices.arguments import is_gpu_index
 from devicefix.facts.values import choice, cuda_device, index_or_none
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 from devicefix.rules.typed_tensor import typed_choice
 
 
 class DeviceChoice(Rule):
     """
     ## What it does
-    Finds a choice between CUDA and the CPU that does not ask whether there is CUDA:
+    Finds choices between CUDA and the CPU that do not check whether CUDA is available:
     `torch.device("cuda" if args.cuda else "cpu")`.
 
     ## Why it matters
-    The user's flag says what is wanted, not what is there: with the flag set (often it is by default),
-    the program fails without CUDA.
+    The flag says what the user wants, not what the machine has. With the flag set, often by default, the program
+    fails without CUDA.
 
     ## Example
     ```python
@@ -37,31 +37,95 @@ class DeviceChoice(Rule):
 
     code = "DF204"
     name = "device-choice"
-    summary = "A choice between CUDA and the CPU does not ask whether CUDA is there"
-    MATCHES = (
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda" if args.cuda else "cpu")\n',
-            'import torch\n\ndevice = torch.device("cuda" if args.cuda and torch.cuda.is_available() else "cpu")\n',
+    summary = "A choice between CUDA and the CPU does not check for CUDA"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu", b"rank", b"tensor")
+    INVALID = (
+        Example(
+            "a choice by an option",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if args.cuda else "cpu")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if args.cuda and torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = "cpu" if args.cpu else "cuda:0"\n',
-            'import torch\n\ndevice = "cpu" if args.cpu or not torch.cuda.is_available() else "cuda:0"\n',
+        Example(
+            "a choice by the opposite option",
+            before="""
+                import torch
+
+                device = "cpu" if args.cpu else "cuda:0"
+            """,
+            after="""
+                import torch
+
+                device = "cpu" if args.cpu or not torch.cuda.is_available() else "cuda:0"
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = "cuda" if a or b else "cpu"\n',
-            'import torch\n\ndevice = "cuda" if (a or b) and torch.cuda.is_available() else "cpu"\n',
+        Example(
+            "a choice by two options",
+            before="""
+                import torch
+
+                device = "cuda" if a or b else "cpu"
+            """,
+            after="""
+                import torch
+
+                device = "cuda" if (a or b) and torch.cuda.is_available() else "cpu"
+            """,
         ),
-        Changed(
-            "import torch\n\ndtype = torch.cuda.FloatTensor if args.cuda else torch.FloatTensor\n",
-            "import torch\n\n"
-            "dtype = torch.cuda.FloatTensor if args.cuda and torch.cuda.is_available() else torch.FloatTensor\n",
+        Example(
+            "a choice between tensor types",
+            before="""
+                import torch
+
+                dtype = torch.cuda.FloatTensor if args.cuda else torch.FloatTensor
+            """,
+            after="""
+                import torch
+
+                dtype = torch.cuda.FloatTensor if args.cuda and torch.cuda.is_available() else torch.FloatTensor
+            """,
         ),
     )
-    LEAVES = (
-        'import torch\n\ncuda = not args.no_cuda and torch.cuda.is_available()\nd = "cuda" if cuda else "cpu"\n',
-        "device = 'cuda' if x.is_cuda else 'cpu'\n",
-        "import torch\n\nT = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
-        "import torch\n\ndevice = 'cpu' if not torch.cuda.is_available() else 'cuda'\n",
+    VALID = (
+        Example(
+            "a flag that implies availability",
+            """
+                import torch
+
+                cuda = not args.no_cuda and torch.cuda.is_available()
+                d = "cuda" if cuda else "cpu"
+            """,
+        ),
+        Example(
+            "a choice by where a tensor is",
+            """
+                device = 'cuda' if x.is_cuda else 'cpu'
+            """,
+        ),
+        Example(
+            "a choice between tensor types by availability",
+            """
+                import torch
+
+                T = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+            """,
+        ),
+        Example(
+            "a choice by the absence of CUDA",
+            """
+                import torch
+
+                device = 'cpu' if not torch.cuda.is_available() else 'cuda'
+            """,
+        ),
     )
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
@@ -75,7 +139,9 @@ class DeviceChoice(Rule):
         if self.facts.guards.implies(test, cuda is node.body) or self.facts.is_guarded(node):
             return
         yield self.finding(
-            node, "chooses CUDA without asking whether it is there", self._fix(node, test, cuda)
+            node,
+            "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
+            self._fix(node, test, cuda),
         )
 
     def _fix(self, node: ast.IfExp, test: ast.expr, cuda: ast.expr) -> Fix:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _WRAPPERS = ("DistributedDataParallel", "DDP")
 
@@ -13,11 +13,10 @@ _WRAPPERS = ("DistributedDataParallel", "DDP")
 class DeviceIds(Rule):
     """
     ## What it does
-    Finds `DistributedDataParallel` that is told its GPUs, by `device_ids` or `output_device`, and `barrier`
-    likewise.
+    Finds `device_ids` and `output_device` of `DistributedDataParallel`, and `device_ids` of `barrier`.
 
     ## Why it matters
-    On a CPU both have to be None: "DistributedDataParallel device_ids and output_device arguments only work with
+    On a CPU both must be None: "DistributedDataParallel device_ids and output_device arguments only work with
     single-device/multiple-device GPU modules".
 
     ## Example
@@ -35,33 +34,76 @@ class DeviceIds(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the arguments are the same. `DataParallel` is left alone: it passes through on a CPU.
+    Safe: with CUDA the arguments are the same. `DataParallel` is left alone: on a CPU it calls the model directly.
     """
 
     code = "DF602"
     name = "device-ids"
-    summary = "`DistributedDataParallel` is told its GPUs"
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
-            "net = DDP(net, device_ids=[rank], output_device=rank)\n",
-            "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
-            "net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None, "
-            "output_device=rank if torch.cuda.is_available() else None)\n",
+    summary = "`DistributedDataParallel` gets device IDs"
+    words = (b"DistributedDataParallel",)
+    common_words = (b"device",)
+    INVALID = (
+        Example(
+            "both keywords",
+            before="""
+                import torch
+                from torch.nn.parallel import DistributedDataParallel as DDP
+
+                net = DDP(net, device_ids=[rank], output_device=rank)
+            """,
+            after="""
+                import torch
+                from torch.nn.parallel import DistributedDataParallel as DDP
+
+                net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None, output_device=rank if torch.cuda.is_available() else None)
+            """,
         ),
-        Changed(
-            "import torch\n\noptions = {'device_ids': [rank]}\ncuda = 1\n",
-            "import torch\n\noptions = {'device_ids': [rank] if torch.cuda.is_available() else None}\ncuda = 1\n",
+        Example(
+            "a dictionary of options",
+            before="""
+                import torch
+
+                options = {'device_ids': [rank]}
+                cuda = 1
+            """,
+            after="""
+                import torch
+
+                options = {'device_ids': [rank] if torch.cuda.is_available() else None}
+                cuda = 1
+            """,
         ),
-        Changed(
-            "import torch\n\nnet = torch.nn.parallel.DistributedDataParallel(net, [gpu])\n",
-            "import torch\n\n"
-            "net = torch.nn.parallel.DistributedDataParallel(net, [gpu] if torch.cuda.is_available() else None)\n",
+        Example(
+            "device_ids by position",
+            before="""
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(net, [gpu])
+            """,
+            after="""
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(net, [gpu] if torch.cuda.is_available() else None)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nnet = torch.nn.DataParallel(net, device_ids=[0, 1])\n",
-        "import torch\n\nnet = torch.nn.parallel.DistributedDataParallel(net, device_ids=None)\n",
+    VALID = (
+        Example(
+            "DataParallel",
+            """
+                import torch
+
+                net = torch.nn.DataParallel(net, device_ids=[0, 1])
+            """,
+        ),
+        Example(
+            "None",
+            """
+                import torch
+
+                net = torch.nn.parallel.DistributedDataParallel(net, device_ids=None)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -78,19 +120,21 @@ class DeviceIds(Rule):
             fixes = [self.context.when_cuda(value, "None") for value in values]
             edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
             needs = frozenset().union(*(fix.needs for fix in fixes))
-            message = "on a CPU `device_ids` and `output_device` have to be None"
+            message = "`device_ids` and `output_device` must be None on a CPU; pass them only with CUDA"
             yield self.finding(node, message, Fix(edits, needs=needs))
 
     def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
-        """Arguments that are handed over as `**options`."""
+        """Check a dictionary of arguments, which may be passed as `**options`."""
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "device_ids" and isinstance(value, ast.List):
                 if not self.facts.is_guarded(value):
                     fix = self.context.when_cuda(value, "None")
-                    yield self.finding(value, "on a CPU `device_ids` has to be None", fix)
+                    yield self.finding(
+                        value, "`device_ids` must be None on a CPU; pass it only with CUDA", fix
+                    )
 
     def _settled(self, value: ast.expr) -> bool:
-        """Whether an argument is None already, or where there is no CUDA."""
+        """Return whether an argument is None, or None without CUDA."""
         if isinstance(value, ast.IfExp):
             return self.facts.guards.implies(value.test) or self.facts.guards.implies(value.test, False)
         return isinstance(value, (ast.Constant, ast.Starred)) and getattr(value, "value", 0) is None

@@ -7,18 +7,17 @@ from devicefix.devices.context import Context
 from devicefix.facts import with_defaults
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds the name of a CUDA device as a value: assigned to a variable or attribute, as the default of a
-    parameter or of a command line's option, in a dictionary, or returned by a function that is asked for
-    a device.
+    Finds the name of a CUDA device as a value: assigned to a variable or attribute, as the default of a parameter
+    or command line option, in a dictionary, or returned by a function that selects a device.
 
     ## Why it matters
-    The string travels, and what is sent to it fails without CUDA.
+    The value is passed on, and moving anything to it fails without CUDA.
 
     ## Example
     ```python
@@ -35,51 +34,152 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    Safe: a string stays a string, and what the user gives still wins over the default. Unsafe where the
-    program sets `CUDA_VISIBLE_DEVICES` after the value is made, since `torch.cuda.is_available()` fixes
-    which GPUs are seen.
+    Safe: a string stays a string, and a value given by the user still overrides the default. Unsafe if the program
+    sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible.
     """
 
     code = "DF203"
     name = "device-value"
     summary = "A variable, default or option is a CUDA device"
-    MATCHES = (
-        Changed(
-            "import torch\n\nDEVICE = 'cuda'\n",
-            "import torch\n\nDEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu", b"rank")
+    INVALID = (
+        Example(
+            "a constant",
+            before="""
+                import torch
+
+                DEVICE = 'cuda'
+            """,
+            after="""
+                import torch
+
+                DEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'
+            """,
         ),
-        Changed(
-            'import torch\n\n\ndef f(x, device="cuda"):\n    return x.to(device)\n',
-            'import torch\n\n\ndef f(x, device="cuda" if torch.cuda.is_available() else "cpu"):\n    return x.to(device)\n',
+        Example(
+            "the default of a parameter",
+            before="""
+                import torch
+
+
+                def f(x, device="cuda"):
+                    return x.to(device)
+            """,
+            after="""
+                import torch
+
+
+                def f(x, device="cuda" if torch.cuda.is_available() else "cpu"):
+                    return x.to(device)
+            """,
         ),
-        Changed(
-            'import torch\n\nparser.add_argument("--device", default="cuda:3", help="where")\n',
-            'import torch\n\nparser.add_argument("--device", '
-            'default="cuda:3" if torch.cuda.is_available() else "cpu", help="where")\n',
+        Example(
+            "the default of a command line option",
+            before="""
+                import torch
+
+                parser.add_argument("--device", default="cuda:3", help="where")
+            """,
+            after="""
+                import torch
+
+                parser.add_argument("--device", default="cuda:3" if torch.cuda.is_available() else "cpu", help="where")
+            """,
         ),
-        Changed(
-            'import torch\n\nhparams = {"device": "cuda", "dim": 3}\nd = hparams.get("device", "cuda")\n',
-            'import torch\n\nhparams = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dim": 3}\n'
-            'd = hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a dictionary and its get method",
+            before="""
+                import torch
+
+                hparams = {"device": "cuda", "dim": 3}
+                d = hparams.get("device", "cuda")
+            """,
+            after="""
+                import torch
+
+                hparams = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dim": 3}
+                d = hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            'import torch\n\ndevices = ["cuda:0", "cpu"]\ndevice_list.append("cuda:" + str(i))\n',
-            'import torch\n\ndevices = ["cuda:0" if torch.cuda.is_available() else "cpu", "cpu"]\n'
-            'device_list.append("cuda:" + str(i) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a list of devices",
+            before="""
+                import torch
+
+                devices = ["cuda:0", "cpu"]
+                device_list.append("cuda:" + str(i))
+            """,
+            after="""
+                import torch
+
+                devices = ["cuda:0" if torch.cuda.is_available() else "cpu", "cpu"]
+                device_list.append("cuda:" + str(i) if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            'from torch import nn\n\ntarget = "cuda"\nnet = nn.Linear(1, 1).to(target)\n',
-            'import torch\nfrom torch import nn\n\ntarget = "cuda" if torch.cuda.is_available() else "cpu"\n'
-            "net = nn.Linear(1, 1).to(target)\n",
+        Example(
+            "a variable that is used as a device",
+            before="""
+                from torch import nn
+
+                target = "cuda"
+                net = nn.Linear(1, 1).to(target)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                target = "cuda" if torch.cuda.is_available() else "cpu"
+                net = nn.Linear(1, 1).to(target)
+            """,
         ),
     )
-    LEAVES = (
-        'import torch\n\nassert device in ["cuda", "cpu"]\n',
-        'import torch\n\nif device == "cuda":\n    print(device)\n',
-        'import torch\n\ndevice = "cpu"\nif torch.cuda.is_available():\n    device = "cuda"\n',
-        'backend = "cuda"\n',
-        'choices = ["cuda", "cpu"]\n',
-        'parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")\n',
+    VALID = (
+        Example(
+            "a list that is compared with",
+            """
+                import torch
+
+                assert device in ["cuda", "cpu"]
+            """,
+        ),
+        Example(
+            "a comparison",
+            """
+                import torch
+
+                if device == "cuda":
+                    print(device)
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                device = "cpu"
+                if torch.cuda.is_available():
+                    device = "cuda"
+            """,
+        ),
+        Example(
+            "a name that says nothing about a device",
+            """
+                backend = "cuda"
+            """,
+        ),
+        Example(
+            "a list of choices",
+            """
+                choices = ["cuda", "cpu"]
+            """,
+        ),
+        Example(
+            "the choices of a command line option",
+            """
+                parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:
@@ -155,7 +255,7 @@ class DeviceValue(Rule):
                 yield from self._report(value)
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        """A name with a number, which can be nothing but a device, wherever else it stands."""
+        """Check a name with a number, which can only be a device, in all other places."""
         parent = self.facts.tree.parents.get(node)
         if type(cuda_literal(node)) is not int or isinstance(parent, (ast.Compare, ast.Expr, ast.JoinedStr)):
             return
@@ -165,8 +265,8 @@ class DeviceValue(Rule):
             yield from self._report(node)
         elif isinstance(parent, (ast.Dict, ast.List, ast.Tuple, ast.keyword, ast.arguments, ast.Assign)):
             if not self.facts.is_guarded(node) and not self._compared(parent):
-                message = f"`{self.context.source.code(node)}` is a device that may not be there, if it is used as one"
-                yield self.finding(node, f"{message}: choose it by `torch.cuda.is_available()`")
+                message = f"`{self.context.source.code(node)}` is a CUDA device, which may not exist, if it is used as a device"
+                yield self.finding(node, f"{message}; select it by `torch.cuda.is_available()`")
 
     def _compared(self, node: ast.AST) -> bool:
         return isinstance(self.facts.tree.parents.get(node), (ast.Compare, ast.Subscript))
@@ -177,10 +277,14 @@ class DeviceValue(Rule):
         self.context.mark_handled(value)
         code = self.context.source.code(value)
         fix = self.context.when_cuda(value, '"cpu"', self.devices.safety(value))
-        yield self.finding(value, f"`{code}` is a device that may not be there", fix)
+        yield self.finding(
+            value,
+            f"`{code}` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
+            fix,
+        )
 
     def _holds_device(self, target: ast.expr) -> bool:
-        """Whether a target holds a device, by its name or by how the module uses it."""
+        """Return whether a target holds a device, by its name or by its uses in the module."""
         if isinstance(target, ast.Subscript):
             key = target.slice
             return isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value)

@@ -1,4 +1,4 @@
-"""Rules that other distributions bring, by the entry points of the group `devicefix.rules`."""
+"""Plugins: rules of other distributions, found by the entry points of the group `devicefix.rules`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A distribution that brings rules."""
+    """A distribution that contains rules."""
 
     name: str
     version: str
@@ -38,7 +38,7 @@ class Plugin:
 
     @property
     def files(self) -> set[str]:
-        """The files that define its rules."""
+        """The files that define the rules."""
         modules = (sys.modules.get(rule.__module__) for rule in self.rules)
         return {module.__file__ for module in modules if module and module.__file__}
 
@@ -52,13 +52,13 @@ class PluginError(ConfigError):
 
 
 def plugins(own: Mapping[str, type[Rule]]) -> list[Plugin]:
-    """The installed distributions that bring rules.
+    """Return the installed distributions that contain rules.
 
     Args:
         own: the rules of devicefix itself, by code.
 
     Raises:
-        PluginError: one of them cannot be loaded, or brings what is no rule, or one that is there already.
+        PluginError: one of them cannot be loaded, or contains an invalid rule or a duplicate of another.
     """
     found: dict[str, Plugin] = {}
     for folder in _distributions(sys.path):
@@ -68,17 +68,22 @@ def plugins(own: Mapping[str, type[Rule]]) -> list[Plugin]:
     taken = {word: "devicefix itself" for rule in own.values() for word in (rule.code, rule.name)}
     for plugin in found.values():
         for rule in plugin.rules:
+            unknown = [code for code in rule.before if _OURS.fullmatch(code) and code not in own]
+            if unknown:
+                raise PluginError(str(plugin), f"puts {rule.code} before {unknown[0]}, which does not exist")
             for word in (rule.code, rule.name):
                 if word in taken:
-                    raise PluginError(str(plugin), f"brings a rule {word!r}, which {taken[word]} has as well")
+                    raise PluginError(
+                        str(plugin), f"contains a rule {word!r}, which {taken[word]} contains as well"
+                    )
             taken |= dict.fromkeys((rule.code, rule.name), f"the plugin {plugin}")
     return list(found.values())
 
 
 def _distributions(path: Iterable[str]) -> Iterator[str]:
-    """The metadata of the distributions that may bring rules.
+    """Yield the metadata folders of the distributions that may contain rules.
 
-    `importlib.metadata` takes 30 ms to be imported, and reads more of all distributions; mostly none has any.
+    Usually there are none. Importing `importlib.metadata` takes 30 ms, and it reads more of each distribution.
     """
     for folder in path:
         with suppress(OSError), os.scandir(folder or ".") as entries:
@@ -90,7 +95,7 @@ def _distributions(path: Iterable[str]) -> Iterator[str]:
 
 
 def _loaded(folder: str, known: Mapping[str, Plugin]) -> Plugin | None:
-    """What a distribution brings, None where one of its name comes first on the path."""
+    """Return the plugin of a distribution, or None if one of the same name is earlier on the path."""
     from importlib.metadata import Distribution
 
     distribution = Distribution.at(folder)
@@ -98,22 +103,22 @@ def _loaded(folder: str, known: Mapping[str, Plugin]) -> Plugin | None:
     points = distribution.entry_points.select(group=GROUP)
     if not points or _normal(name) in known:
         return None
-    told = f"{name} {distribution.version}"
+    label = f"{name} {distribution.version}"
     rules: dict[str, type[Rule]] = {}
     for point in points:
-        for rule in _rules(told, point):
+        for rule in _rules(label, point):
             if rules.setdefault(rule.code, rule) is not rule:
-                raise PluginError(told, f"has two rules of the code {rule.code!r}")
+                raise PluginError(label, f"contains two rules with the code {rule.code!r}")
     return Plugin(name, distribution.version, tuple(rules.values()))
 
 
 def _normal(name: str) -> str:
-    """A distribution's name as it is compared: https://packaging.python.org/specifications/name-normalization."""
+    """Return the normalized name: https://packaging.python.org/specifications/name-normalization."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _rules(plugin: str, point: EntryPoint) -> list[type[Rule]]:
-    """The rules that an entry point names: a rule, or a module, with the rules in it."""
+    """Return the rules of an entry point, which names a rule, or a module with rules."""
     try:
         named = point.load()
     except (Exception, SystemExit) as problem:
@@ -121,16 +126,16 @@ def _rules(plugin: str, point: EntryPoint) -> list[type[Rule]]:
         raise PluginError(plugin, f"cannot be loaded: {point.value} fails with {what}") from None
     found = _members(named) if isinstance(named, ModuleType) else [named]
     if not found:
-        raise PluginError(plugin, f"brings no rule: {point.value} holds no subclass of Rule that has a code")
+        raise PluginError(plugin, f"contains no rule: {point.value} has no subclass of Rule with a code")
     for rule in found:
         wrong = _wrong(rule)
         if wrong:
-            raise PluginError(plugin, f"brings what cannot be a rule: {point.value}: {wrong}")
+            raise PluginError(plugin, f"contains an invalid rule: {point.value}: {wrong}")
     return found
 
 
 def _members(module: ModuleType) -> list[type[Rule]]:
-    """The rules in a module, also imported ones, but none of devicefix."""
+    """Return the rules in a module, including imported ones, except those of devicefix."""
     return [
         each
         for _, each in inspect.getmembers(module, inspect.isclass)
@@ -139,24 +144,28 @@ def _members(module: ModuleType) -> list[type[Rule]]:
 
 
 def _wrong(rule: Any) -> str | None:
-    """What is wrong with a rule, None if nothing is."""
+    """Return what is wrong with a rule, or None."""
     if not (inspect.isclass(rule) and issubclass(rule, Rule)):
-        return "it is no subclass of devicefix.plugins.Rule"
+        return "it is not a subclass of devicefix.plugins.Rule"
     code, name, summary = (getattr(rule, each, None) for each in ("code", "name", "summary"))
     if not isinstance(code, str) or not _CODE.fullmatch(code):
-        return f"the code {code!r} is not capital letters and then digits, such as 'XY101'"
+        return f"the code {code!r} is not capital letters followed by digits, such as 'XY101'"
     if _OURS.fullmatch(code):
-        return f"the code {code!r} begins with DF, as devicefix's own rules do"
+        return f"the code {code!r} starts with DF, which is reserved for devicefix"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return f"the name {name!r} of {code} is not in kebab-case, such as 'no-bare-cuda'"
     if not isinstance(summary, str) or not summary:
         return f"{code} has no summary"
-    if not isinstance(rule.words, tuple) or not all(isinstance(word, bytes) for word in rule.words):
-        return f"the words of {code} are no tuple of bytes"
+    for attribute, kind in (("words", bytes), ("common_words", bytes), ("before", str), ("references", str)):
+        value = getattr(rule, attribute)
+        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
+            return f"the attribute `{attribute}` of {code} is not a tuple of {kind.__name__}"
+    if bool(rule.references) != (rule.visit_reference is not Rule.visit_reference):
+        return f"{code} needs both `references` and `visit_reference`, or neither"
     if not set(rule.targets) <= set(TARGETS):
         return f"the targets of {code} are not among {', '.join(TARGETS)}"
     try:
         visitors_of(rule)  # type: ignore[arg-type]  # as there
     except AttributeError as problem:
-        return f"{code} has a visit_ method for what is no class of ast: {problem}"
+        return f"{code} has a method named after something that is not a class of ast: {problem}"
     return None

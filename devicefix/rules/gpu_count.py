@@ -8,7 +8,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import dotted, of_any_count
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node)\Z"
@@ -21,8 +21,8 @@ class GpuCount(Rule):
     Finds `torch.cuda.device_count()` as a number of processes, a factor or a divisor.
 
     ## Why it matters
-    It is 0 without CUDA. Started with no processes a program does nothing and exits with success; a batch is
-    multiplied to nothing; a division fails.
+    It is 0 without CUDA. A program that starts 0 processes does nothing and exits successfully, a batch becomes
+    empty, and a division fails.
 
     ## Example
     ```python
@@ -37,50 +37,162 @@ class GpuCount(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the number is the same. A number that is also asked whether it is 0 stays; then the places
-    that compute with it are fixed.
+    Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
+    places that compute with it are fixed.
     """
 
     code = "DF402"
     name = "gpu-count"
-    summary = "The number of GPUs, which may be 0, counts processes or batches"
-    MATCHES = (
-        Changed(
-            "import torch\nimport torch.multiprocessing as mp\n\n\ndef main():\n    n = torch.cuda.device_count()\n"
-            "    mp.spawn(work, nprocs=n, args=(n,))\n",
-            "import torch\nimport torch.multiprocessing as mp\n\n\ndef main():\n"
-            "    n = max(torch.cuda.device_count(), 1)\n    mp.spawn(work, nprocs=n, args=(n,))\n",
+    summary = "The number of GPUs, which may be 0, is used as a count"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu")
+    INVALID = (
+        Example(
+            "the number of processes, by a variable",
+            before="""
+                import torch
+                import torch.multiprocessing as mp
+
+
+                def main():
+                    n = torch.cuda.device_count()
+                    mp.spawn(work, nprocs=n, args=(n,))
+            """,
+            after="""
+                import torch
+                import torch.multiprocessing as mp
+
+
+                def main():
+                    n = max(torch.cuda.device_count(), 1)
+                    mp.spawn(work, nprocs=n, args=(n,))
+            """,
         ),
-        Changed(
-            "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // n_gpu\n",
-            "import torch\n\nn_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    net.cuda()\nbatch = size // max(n_gpu, 1)\n",
+        Example(
+            "a divisor",
+            before="""
+                import torch
+
+                n_gpu = torch.cuda.device_count()
+                if n_gpu > 0:
+                    net.cuda()
+                batch = size // n_gpu
+            """,
+            after="""
+                import torch
+
+                n_gpu = torch.cuda.device_count()
+                if n_gpu > 0:
+                    net.cuda()
+                batch = size // max(n_gpu, 1)
+            """,
         ),
-        Changed(
-            "import torch, subprocess\n\nn = torch.cuda.device_count()\nfor i in range(n):\n    subprocess.Popen(line)\n",
-            "import torch, subprocess\n\nn = max(torch.cuda.device_count(), 1)\nfor i in range(n):\n    subprocess.Popen(line)\n",
+        Example(
+            "a loop that starts processes",
+            before="""
+                import torch, subprocess
+
+                n = torch.cuda.device_count()
+                for i in range(n):
+                    subprocess.Popen(line)
+            """,
+            after="""
+                import torch, subprocess
+
+                n = max(torch.cuda.device_count(), 1)
+                for i in range(n):
+                    subprocess.Popen(line)
+            """,
         ),
-        Changed(
-            "import torch\n\nworld_size = args.n or torch.cuda.device_count()\n",
-            "import torch\n\nworld_size = args.n or max(torch.cuda.device_count(), 1)\n",
+        Example(
+            "a world size with an option before it",
+            before="""
+                import torch
+
+                world_size = args.n or torch.cuda.device_count()
+            """,
+            after="""
+                import torch
+
+                world_size = args.n or max(torch.cuda.device_count(), 1)
+            """,
         ),
-        Changed(
-            "import torch\n\nspawn(work, nprocs=min(torch.cuda.device_count(), size))\n",
-            "import torch\n\nspawn(work, nprocs=min(max(torch.cuda.device_count(), 1), size))\n",
+        Example(
+            "the number of processes, by a minimum",
+            before="""
+                import torch
+
+                spawn(work, nprocs=min(torch.cuda.device_count(), size))
+            """,
+            after="""
+                import torch
+
+                spawn(work, nprocs=min(max(torch.cuda.device_count(), 1), size))
+            """,
         ),
-        Changed(
-            "import torch\n\nbatch = 32 * torch.cuda.device_count()\n",
-            "import torch\n\nbatch = 32 * max(torch.cuda.device_count(), 1)\n",
+        Example(
+            "a factor",
+            before="""
+                import torch
+
+                batch = 32 * torch.cuda.device_count()
+            """,
+            after="""
+                import torch
+
+                batch = 32 * max(torch.cuda.device_count(), 1)
+            """,
         ),
-        Changed(
-            "import torch\n\nargs.world_size = torch.cuda.device_count()\n",
-            "import torch\n\nargs.world_size = max(torch.cuda.device_count(), 1)\n",
+        Example(
+            "a world size in an attribute",
+            before="""
+                import torch
+
+                args.world_size = torch.cuda.device_count()
+            """,
+            after="""
+                import torch
+
+                args.world_size = max(torch.cuda.device_count(), 1)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.device_count() > 1:\n    net = torch.nn.DataParallel(net)\n",
-        "import torch\n\nn = torch.cuda.device_count()\nprint(n)\n",
-        "import torch\n\nbatch = 32 * max(1, torch.cuda.device_count())\n",
-        "import torch\n\nif torch.cuda.is_available():\n    batch = size // torch.cuda.device_count()\n",
+    VALID = (
+        Example(
+            "a comparison",
+            """
+                import torch
+
+                if torch.cuda.device_count() > 1:
+                    net = torch.nn.DataParallel(net)
+            """,
+        ),
+        Example(
+            "a number that is printed",
+            """
+                import torch
+
+                n = torch.cuda.device_count()
+                print(n)
+            """,
+        ),
+        Example(
+            "at least one already",
+            """
+                import torch
+
+                batch = 32 * max(1, torch.cuda.device_count())
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    batch = size // torch.cuda.device_count()
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:
@@ -110,19 +222,19 @@ class GpuCount(Rule):
 
     def _found(self, node: ast.expr) -> Finding:
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
-        return self.finding(node, "the number of GPUs is 0 without CUDA: use at least 1", Fix((edit,)))
+        return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", Fix((edit,)))
 
     def _counted(self, path: str) -> tuple[bool, list[ast.expr]]:
-        """Whether a number is asked whether it is 0, and where the module uses it as a count.
+        """Return whether the module checks that a number is 0, and where it uses the number as a count.
 
-        A parameter of the same name is taken for the same number.
+        A parameter of the same name counts as the same number.
         """
         uses = self.facts.tree.reads(path)
         counting = [use for use in uses if self._counts(use) and not self.facts.is_guarded(use)]
         return any(map(self._asks, uses)), counting
 
     def _counts(self, node: ast.expr) -> bool:
-        """Whether a number is a count of processes, a factor or a divisor where it stands."""
+        """Return whether a node is used as a number of processes, a factor or a divisor."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and last_name(parent.func) == "min":
             return self._counts(parent)
@@ -140,7 +252,7 @@ class GpuCount(Rule):
         return False
 
     def _starts_processes(self, node: ast.AST | None) -> bool:
-        """Whether a loop starts a process each time."""
+        """Return whether a loop starts a process in every iteration."""
         return isinstance(node, ast.For) and any(
             isinstance(each, ast.Call) and last_name(each.func) in ("Popen", "Process")
             for statement in node.body
@@ -148,7 +260,7 @@ class GpuCount(Rule):
         )
 
     def _asks(self, node: ast.expr) -> bool:
-        """Whether a number is asked whether it is 0."""
+        """Return whether a node is used to check that a number is 0."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Compare):
             other = parent.comparators[0]

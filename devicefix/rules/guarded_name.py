@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 from devicefix.facts import Binding
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class GuardedName(Rule):
     """
     ## What it does
-    Finds a name that is bound only where CUDA is available, and used where it may not be.
+    Finds names that are only defined if CUDA is available, and used where it may not be.
 
     ## Why it matters
-    On a CPU the use is a NameError, or an UnboundLocalError.
+    On a CPU the use raises a NameError or an UnboundLocalError.
 
     ## Example
     ```python
@@ -30,23 +30,72 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix: say what the name is on a CPU, before the guard or in an `else`.
+    There is no fix: define the name for the CPU, before the guard or in an `else`.
     """
 
     code = "DF703"
     name = "guarded-name"
-    summary = "A name is bound only where there is CUDA, and used elsewhere too"
-    MATCHES = (
-        Changed(
-            "import torch\n\nif torch.cuda.is_available():\n    device = torch.device('cuda:0')\nnet.to(device)\n",
-            None,
+    summary = "A name is only defined with CUDA, but used without it"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu")
+    INVALID = (
+        Example(
+            "a device that is used behind the guard",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    device = torch.device('cuda:0')
+                net.to(device)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n    device = 'cuda'\nelse:\n    device = 'cpu'\nnet.to(device)\n",
-        "import torch\n\ndevice = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'\nnet.to(device)\n",
-        "import torch\n\nuse = torch.cuda.is_available()\nif use:\n    d = 'cuda'\nif use:\n    net.to(d)\n",
-        "import torch\n\nif torch.cuda.is_available():\n    d = 'cuda'\n    net.to(d)\n",
+    VALID = (
+        Example(
+            "both branches bind the name",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    device = 'cuda'
+                else:
+                    device = 'cpu'
+                net.to(device)
+            """,
+        ),
+        Example(
+            "bound before the guard",
+            """
+                import torch
+
+                device = 'cpu'
+                if torch.cuda.is_available():
+                    device = 'cuda'
+                net.to(device)
+            """,
+        ),
+        Example(
+            "used under the same flag",
+            """
+                import torch
+
+                use = torch.cuda.is_available()
+                if use:
+                    d = 'cuda'
+                if use:
+                    net.to(d)
+            """,
+        ),
+        Example(
+            "used under the guard only",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    d = 'cuda'
+                    net.to(d)
+            """,
+        ),
     )
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
@@ -63,22 +112,20 @@ class GuardedName(Rule):
                         uses[target.id] = self._used(target, node)
                     use = uses[target.id]
                     if use is not None:
-                        message = (
-                            f"`{target.id}` is bound only where there is CUDA, but used in line {use.lineno}"
-                        )
-                        yield self.finding(target, f"{message}: say what it is on a CPU")
+                        message = f"`{target.id}` is only defined with CUDA, but used in line {use.lineno}"
+                        yield self.finding(target, f"{message}; define it for the CPU too")
 
     def _only_here(self, bindings: list[Binding], node: ast.If) -> bool:
-        """Whether every binding of a name is in the body of the `if`."""
+        """Return whether every binding of a name is in the body of the `if`."""
         lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1)
         return bool(bindings) and all(
             isinstance(each.node, ast.stmt) and each.node.lineno in lines for each in bindings
         )
 
     def _used(self, target: ast.Name, node: ast.If) -> ast.expr | None:
-        """The first place behind the `if`, in the same scope, that reads a name bound only in it.
+        """Return the first use of a name after the only `if` that defines it, or None.
 
-        It does so without asking for CUDA.
+        The use is in the same scope, and not under a guard.
         """
         tree = self.facts.tree
         scope = tree.scope(node)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import dotted
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _ASKED = re.compile(r"cuda|gpu", re.I)
@@ -16,12 +16,11 @@ _LIGHTNING = ("pytorch_lightning", "lightning")
 class HardWiredFlag(Rule):
     """
     ## What it does
-    Reports a switch for CUDA of another library that the program sets to true whatever the machine:
-    `Config.cuda = True`, `Reader(gpu=True)`, `Trainer(accelerator="gpu")`.
+    Reports options of other libraries that are set to use CUDA on every machine: `Config.cuda = True`,
+    `Reader(gpu=True)`, `Trainer(accelerator="gpu")`.
 
     ## Why it matters
-    What the switch turns on is out of sight, so that nothing else in the program can be changed to make it
-    work: without CUDA the library raises an error.
+    Without CUDA the library raises an error, and no other change to the program can prevent it.
 
     ## Example
     ```python
@@ -36,27 +35,92 @@ class HardWiredFlag(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the library may understand the switch in its own way.
+    There is no fix: the meaning of the option depends on the library.
     """
 
     code = "DF904"
     name = "hard-wired-flag"
-    summary = "Another library is told to use CUDA whatever the machine"
-    MATCHES = (
-        Changed("from library import Config\n\nConfig.cuda = True\n", None),
-        Changed("import easyocr  # cuda\n\nreader = easyocr.Reader(['en'], gpu=True)\n", None),
-        Changed(
-            "import pytorch_lightning as pl  # cuda\n\ntrainer = pl.Trainer(accelerator='gpu', devices=1)\n",
-            None,
+    summary = "Another library is set to use CUDA on every machine"
+    words = (b"cuda",)
+    common_words = (b"accelerator", b"device", b"gpu")
+    INVALID = (
+        Example(
+            "the flag of a library",
+            before="""
+                from library import Config
+
+                Config.cuda = True
+            """,
+        ),
+        Example(
+            "an argument of a library",
+            before="""
+                import easyocr  # cuda
+
+                reader = easyocr.Reader(['en'], gpu=True)
+            """,
+        ),
+        Example(
+            "an accelerator by name",
+            before="""
+                import pytorch_lightning as pl  # cuda
+
+                trainer = pl.Trainer(accelerator='gpu', devices=1)
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\nfrom library import Config\n\nConfig.cuda = torch.cuda.is_available()\n",
-        "from library import Config\n\nif args.cuda:\n    Config.cuda = True\n",
-        "class Config:\n    cuda = True\n\n\nConfig.cuda = True\n",
-        "import torch\n\nwith torch.autograd.profiler.profile(use_cuda=True) as profile:\n    pass\n",
-        "import pytorch_lightning as pl  # cuda\n\ntrainer = pl.Trainer(accelerator='auto', devices=1)\n",
-        "args.cuda = True\n",
+    VALID = (
+        Example(
+            "a flag set by availability",
+            """
+                import torch
+                from library import Config
+
+                Config.cuda = torch.cuda.is_available()
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                from library import Config
+
+                if args.cuda:
+                    Config.cuda = True
+            """,
+        ),
+        Example(
+            "a class of the module",
+            """
+                class Config:
+                    cuda = True
+
+
+                Config.cuda = True
+            """,
+        ),
+        Example(
+            "the profiler of torch",
+            """
+                import torch
+
+                with torch.autograd.profiler.profile(use_cuda=True) as profile:
+                    pass
+            """,
+        ),
+        Example(
+            "the automatic choice",
+            """
+                import pytorch_lightning as pl  # cuda
+
+                trainer = pl.Trainer(accelerator='auto', devices=1)
+            """,
+        ),
+        Example(
+            "an option of the program",
+            """
+                args.cuda = True
+            """,
+        ),
     )
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
@@ -86,12 +150,14 @@ class HardWiredFlag(Rule):
 
     def _message(self, what: str, keyword: str | None = None) -> str:
         if keyword == "accelerator":
-            return f'`accelerator={what}` needs CUDA: use `accelerator="auto"`, which takes a GPU where there is one'
+            return (
+                f'`accelerator={what}` needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
+            )
         told = f"{keyword}={what}" if keyword else f"{what} = True"
-        return f"`{told}` needs CUDA, whatever the library does with it: say `torch.cuda.is_available()`"
+        return f"`{told}` makes the library need CUDA; use `torch.cuda.is_available()`"
 
     def _foreign(self, node: ast.expr) -> bool:
-        """Whether an object comes from a library: an import, or what a call of one returns."""
+        """Return whether an object comes from a library: an import, or the result of calling one."""
         name = self.facts.resolve(node)
         if name is None:
             value = self.facts.value(node)
@@ -109,7 +175,7 @@ class HardWiredFlag(Rule):
         return not any(found(self.devices.path, ".".join(parts[:end])) for end in range(1, len(parts) + 1))
 
     def _asked(self, node: ast.AST) -> bool:
-        """Whether the user, or the machine, has been asked for CUDA before."""
+        """Return whether an earlier check asks the user or the machine for CUDA."""
         return self.facts.is_guarded(node) or any(
             isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
             for _, parent in self.facts.tree.ancestors(node)

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 
 from devicefix.facts.copies import held_copies
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 from devicefix.rules.kept_view import copied, remedy
 
 
 class KeptState(Rule):
     """
     ## What it does
-    Finds parameters of a model that are moved to the CPU (or a GPU) to be kept while training goes on:
+    Finds parameters of a model that are moved to the CPU (or a GPU) and stored while training continues:
     `best = {k: v.cpu() for k, v in model.state_dict().items()}`.
 
     ## Why it matters
-    On a GPU `.cpu()` copies. On a CPU it returns the parameter itself, which the next step of the optimizer
-    changes: `best` is always the last state, not the best. Nothing fails; the result is wrong.
+    On a GPU `.cpu()` makes a copy. On a CPU it returns the parameter itself, which the next step of the optimizer
+    changes: `best` is always the last state, not the best. There is no error, but the result is wrong.
 
     ## Example
     ```python
@@ -34,64 +34,182 @@ class KeptState(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it costs a second copy. The numbers stay the same there.
+    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
     """
 
     code = "DF801"
     name = "kept-state"
-    summary = "Parameters are kept without a copy while training goes on"
-    MATCHES = (
-        Changed(
-            "def fit(model, optimizer, loader):  # on cuda\n    best = None\n    for x in loader:\n        model(x).backward()\n        optimizer.step()\n"
-            "        if better(model):\n            best = {k: v.cpu() for k, v in model.state_dict().items()}\n    model.load_state_dict(best)\n",
-            "def fit(model, optimizer, loader):  # on cuda\n    best = None\n    for x in loader:\n        model(x).backward()\n        optimizer.step()\n"
-            "        if better(model):\n            best = {k: v.cpu().clone() for k, v in model.state_dict().items()}\n    model.load_state_dict(best)\n",
+    summary = "Parameters are stored without a copy during training"
+    words = (b"cuda",)
+    INVALID = (
+        Example(
+            "the best state of a model in training",
+            before="""
+                def fit(model, optimizer, loader):  # on cuda
+                    best = None
+                    for x in loader:
+                        model(x).backward()
+                        optimizer.step()
+                        if better(model):
+                            best = {k: v.cpu() for k, v in model.state_dict().items()}
+                    model.load_state_dict(best)
+            """,
+            after="""
+                def fit(model, optimizer, loader):  # on cuda
+                    best = None
+                    for x in loader:
+                        model(x).backward()
+                        optimizer.step()
+                        if better(model):
+                            best = {k: v.cpu().clone() for k, v in model.state_dict().items()}
+                    model.load_state_dict(best)
+            """,
             unsafe=True,
         ),
-        Changed(
-            "from collections import OrderedDict\n\n\nclass Stopping:  # on cuda\n    def __call__(self, loss, model):\n        if loss < self.least:\n"
-            "            self.best = OrderedDict((k, v.detach().cpu()) for k, v in model.state_dict().items())\n",
-            "from collections import OrderedDict\n\n\nclass Stopping:  # on cuda\n    def __call__(self, loss, model):\n        if loss < self.least:\n"
-            "            self.best = OrderedDict((k, v.detach().cpu().clone()) for k, v in model.state_dict().items())\n",
+        Example(
+            "the state in an attribute",
+            before="""
+                from collections import OrderedDict
+
+
+                class Stopping:  # on cuda
+                    def __call__(self, loss, model):
+                        if loss < self.least:
+                            self.best = OrderedDict((k, v.detach().cpu()) for k, v in model.state_dict().items())
+            """,
+            after="""
+                from collections import OrderedDict
+
+
+                class Stopping:  # on cuda
+                    def __call__(self, loss, model):
+                        if loss < self.least:
+                            self.best = OrderedDict((k, v.detach().cpu().clone()) for k, v in model.state_dict().items())
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def fit(net, opt, loader):  # on cuda\n    before = [p.data.cpu().numpy() for p in net.parameters()]\n    for x in loader:\n        net(x).backward()\n"
-            "        opt.step()\n    return compare(before, net)\n",
-            "def fit(net, opt, loader):  # on cuda\n    before = [p.data.cpu().numpy().copy() for p in net.parameters()]\n    for x in loader:\n        net(x).backward()\n"
-            "        opt.step()\n    return compare(before, net)\n",
+        Example(
+            "parameters as arrays",
+            before="""
+                def fit(net, opt, loader):  # on cuda
+                    before = [p.data.cpu().numpy() for p in net.parameters()]
+                    for x in loader:
+                        net(x).backward()
+                        opt.step()
+                    return compare(before, net)
+            """,
+            after="""
+                def fit(net, opt, loader):  # on cuda
+                    before = [p.data.cpu().numpy().copy() for p in net.parameters()]
+                    for x in loader:
+                        net(x).backward()
+                        opt.step()
+                    return compare(before, net)
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def fit(net, opt, loader):  # on cuda\n    kept = {}\n    for epoch in range(3):\n        for name, value in net.state_dict().items():\n"
-            "            kept[name] = value.cpu()\n        train(net, loader)\n    return kept\n",
-            "def fit(net, opt, loader):  # on cuda\n    kept = {}\n    for epoch in range(3):\n        for name, value in net.state_dict().items():\n"
-            "            kept[name] = value.cpu().clone()\n        train(net, loader)\n    return kept\n",
+        Example(
+            "item by item in a loop",
+            before="""
+                def fit(net, opt, loader):  # on cuda
+                    kept = {}
+                    for epoch in range(3):
+                        for name, value in net.state_dict().items():
+                            kept[name] = value.cpu()
+                        train(net, loader)
+                    return kept
+            """,
+            after="""
+                def fit(net, opt, loader):  # on cuda
+                    kept = {}
+                    for epoch in range(3):
+                        for name, value in net.state_dict().items():
+                            kept[name] = value.cpu().clone()
+                        train(net, loader)
+                    return kept
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def on_cpu(model):  # on cuda\n    return {k: v.cpu() for k, v in model.state_dict().items()}\n\n\n"
-            "def fit(self):\n    start = on_cpu(self.net)\n    self.optimizer.step()\n    return compare(start, self.net)\n",
-            "def on_cpu(model):  # on cuda\n    return {k: v.cpu().clone() for k, v in model.state_dict().items()}\n\n\n"
-            "def fit(self):\n    start = on_cpu(self.net)\n    self.optimizer.step()\n    return compare(start, self.net)\n",
+        Example(
+            "by a function of the module",
+            before="""
+                def on_cpu(model):  # on cuda
+                    return {k: v.cpu() for k, v in model.state_dict().items()}
+
+
+                def fit(self):
+                    start = on_cpu(self.net)
+                    self.optimizer.step()
+                    return compare(start, self.net)
+            """,
+            after="""
+                def on_cpu(model):  # on cuda
+                    return {k: v.cpu().clone() for k, v in model.state_dict().items()}
+
+
+                def fit(self):
+                    start = on_cpu(self.net)
+                    self.optimizer.step()
+                    return compare(start, self.net)
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def fit(net, optimizer, device):\n    for epoch in range(9):\n        optimizer.step()\n        if better(net):\n"
-            "            best = net.cpu().state_dict()\n            net.to(device)  # cuda\n    return best\n",
-            None,
+        Example(
+            "the state of a model that is moved to the CPU",
+            before="""
+                def fit(net, optimizer, device):
+                    for epoch in range(9):
+                        optimizer.step()
+                        if better(net):
+                            best = net.cpu().state_dict()
+                            net.to(device)  # cuda
+                    return best
+            """,
         ),
     )
-    LEAVES = (
-        # Written to a file before training goes on.
-        "import torch\n\n\ndef fit(model, optimizer, loader):  # on cuda\n    for x in loader:\n        optimizer.step()\n"
-        "        state = {k: v.cpu() for k, v in model.state_dict().items()}\n        torch.save(state, 'model.pt')\n",
-        # Nothing trains the model after this.
-        "def export(model):  # on cuda\n    return {k: v.cpu() for k, v in model.state_dict().items()}\n",
-        "def fit(model, optimizer, loader):  # on cuda\n    best = {k: v.cpu().clone() for k, v in model.state_dict().items()}\n    optimizer.step()\n    return best\n",
-        # Another model.
-        "def fit(loader):  # on cuda\n    best = []\n    for x in loader:\n        model = Net()\n        optimizer = Adam(model.parameters())\n"
-        "        optimizer.step()\n        best.append({k: v.cpu() for k, v in model.state_dict().items()})\n    return best\n",
+    VALID = (
+        Example(
+            "written to a file before training goes on",
+            """
+                import torch
+
+
+                def fit(model, optimizer, loader):  # on cuda
+                    for x in loader:
+                        optimizer.step()
+                        state = {k: v.cpu() for k, v in model.state_dict().items()}
+                        torch.save(state, 'model.pt')
+            """,
+        ),
+        Example(
+            "nothing trains the model afterwards",
+            """
+                def export(model):  # on cuda
+                    return {k: v.cpu() for k, v in model.state_dict().items()}
+            """,
+        ),
+        Example(
+            "cloned already",
+            """
+                def fit(model, optimizer, loader):  # on cuda
+                    best = {k: v.cpu().clone() for k, v in model.state_dict().items()}
+                    optimizer.step()
+                    return best
+            """,
+        ),
+        Example(
+            "a new model in every round",
+            """
+                def fit(loader):  # on cuda
+                    best = []
+                    for x in loader:
+                        model = Net()
+                        optimizer = Adam(model.parameters())
+                        optimizer.step()
+                        best.append({k: v.cpu() for k, v in model.state_dict().items()})
+                    return best
+            """,
+        ),
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
@@ -101,7 +219,7 @@ class KeptState(Rule):
                 line = getattr(held.change, "lineno", None)
                 training = f"line {line} changes" if line else "training changes"
                 message = (
-                    f"`{code}` copies on a GPU only: on a CPU `{held.holder}` keeps the parameters of"
+                    f"`{code}` only copies on a GPU: on a CPU `{held.holder}` holds the parameters of"
                     f" `{held.source.path}` themselves, which {training}; add {remedy(held)}"
                 )
                 yield self.finding(held.outer, message, copied(self.context, held))

@@ -7,20 +7,20 @@ from devicefix.devices.context import Context
 from devicefix.facts.copies import Held, held_copies
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class KeptView(Rule):
     """
     ## What it does
-    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is kept and used again after
-    `x` itself has been changed in place: by `+=`, `x[...] = `, `copy_()`, `zero_()` and the like. Also the
-    other way round, where the result is changed and `x` is used again.
+    Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` whose result is stored, and used after `x` is
+    changed in place by `+=`, `x[...] = `, `copy_()`, `zero_()` or similar. Also finds the reverse: the result is
+    changed, and `x` is used afterwards.
 
     ## Why it matters
-    On a GPU these calls copy. On a CPU they return `x` itself, and `.numpy()` a view of it, so that what was
-    kept changes along with `x`: every row of a list of results is then the last one. Nothing fails; the
-    numbers are wrong.
+    On a GPU these calls make a copy. On a CPU they return `x` itself, and `.numpy()` a view of it, so the stored
+    result changes together with `x`: every row of a list of results becomes the last one. There is no error, but
+    the numbers are wrong.
 
     ## Example
     ```python
@@ -37,63 +37,191 @@ class KeptView(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it costs a second copy. The numbers stay the same there.
+    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
     """
 
     code = "DF802"
     name = "kept-view"
-    summary = "A copy that a CPU does not make is used after its source has changed"
-    MATCHES = (
-        Changed(
-            "def collect(loader, labels):  # on cuda\n    seen = []\n    for image, label in loader:\n        labels.copy_(label)\n"
-            "        seen += [labels.cpu().numpy()]\n    return seen\n",
-            "def collect(loader, labels):  # on cuda\n    seen = []\n    for image, label in loader:\n        labels.copy_(label)\n"
-            "        seen += [labels.cpu().numpy().copy()]\n    return seen\n",
+    summary = "A result that is only a copy on a GPU is used after its source changed"
+    words = (b"cuda",)
+    INVALID = (
+        Example(
+            "arrays of a tensor that is filled again",
+            before="""
+                def collect(loader, labels):  # on cuda
+                    seen = []
+                    for image, label in loader:
+                        labels.copy_(label)
+                        seen += [labels.cpu().numpy()]
+                    return seen
+            """,
+            after="""
+                def collect(loader, labels):  # on cuda
+                    seen = []
+                    for image, label in loader:
+                        labels.copy_(label)
+                        seen += [labels.cpu().numpy().copy()]
+                    return seen
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def attack(model, x):  # on cuda\n    first = x.detach().cpu()\n    for _ in range(10):\n        x += model(x).sign()\n"
-            "    return x - first\n",
-            "def attack(model, x):  # on cuda\n    first = x.detach().cpu().clone()\n    for _ in range(10):\n        x += model(x).sign()\n"
-            "    return x - first\n",
+        Example(
+            "a tensor that an augmented assignment changes",
+            before="""
+                def attack(model, x):  # on cuda
+                    first = x.detach().cpu()
+                    for _ in range(10):
+                        x += model(x).sign()
+                    return x - first
+            """,
+            after="""
+                def attack(model, x):  # on cuda
+                    first = x.detach().cpu().clone()
+                    for _ in range(10):
+                        x += model(x).sign()
+                    return x - first
+            """,
             unsafe=True,
         ),
-        Changed(
-            "class Tracker:  # on cuda\n    def update(self, out):\n        state = self.state.cpu().data.numpy()\n"
-            "        self.history.append((out, state))\n        self.state[:, 0] = out\n",
-            None,
+        Example(
+            "an attribute that is changed by index",
+            before="""
+                class Tracker:  # on cuda
+                    def update(self, out):
+                        state = self.state.cpu().data.numpy()
+                        self.history.append((out, state))
+                        self.state[:, 0] = out
+            """,
         ),
-        Changed(
-            "def refill(tensor, data):  # on cuda\n    tensor.data.resize_(data.size()).copy_(data)\n\n\n"
-            "def collect(loader, image):\n    seen = []\n    for data in loader:\n        refill(image, data)\n"
-            "        seen.append(image.cpu())\n    return seen\n",
-            "def refill(tensor, data):  # on cuda\n    tensor.data.resize_(data.size()).copy_(data)\n\n\n"
-            "def collect(loader, image):\n    seen = []\n    for data in loader:\n        refill(image, data)\n"
-            "        seen.append(image.cpu().clone())\n    return seen\n",
+        Example(
+            "a tensor that a function of the module changes",
+            before="""
+                def refill(tensor, data):  # on cuda
+                    tensor.data.resize_(data.size()).copy_(data)
+
+
+                def collect(loader, image):
+                    seen = []
+                    for data in loader:
+                        refill(image, data)
+                        seen.append(image.cpu())
+                    return seen
+            """,
+            after="""
+                def refill(tensor, data):  # on cuda
+                    tensor.data.resize_(data.size()).copy_(data)
+
+
+                def collect(loader, image):
+                    seen = []
+                    for data in loader:
+                        refill(image, data)
+                        seen.append(image.cpu().clone())
+                    return seen
+            """,
             unsafe=True,
         ),
-        Changed(
-            "def look_up(ids, table):  # on cuda\n    mapped = ids.cpu().apply_(table.get)\n    return mapped, ids\n",
-            "def look_up(ids, table):  # on cuda\n    mapped = ids.cpu().clone().apply_(table.get)\n    return mapped, ids\n",
+        Example(
+            "a method that changes the copy in place",
+            before="""
+                def look_up(ids, table):  # on cuda
+                    mapped = ids.cpu().apply_(table.get)
+                    return mapped, ids
+            """,
+            after="""
+                def look_up(ids, table):  # on cuda
+                    mapped = ids.cpu().clone().apply_(table.get)
+                    return mapped, ids
+            """,
             unsafe=True,
         ),
     )
-    LEAVES = (
-        # A new tensor in every round.
-        "def collect(model, loader):  # on cuda\n    seen = []\n    for x in loader:\n        y = model(x)\n        y[y < 0] = 0\n"
-        "        seen.append(y.cpu().numpy())\n    return seen\n",
-        # Used up before the change.
-        "def run(x):  # on cuda\n    for _ in range(10):\n        y = x.cpu().numpy()\n        print(y)\n        x += 1\n",
-        # A copy on a CPU as well.
-        "def run(x):  # on cuda\n    y = x.cpu().clone()\n    x += 1\n    return y\n",
-        "def run(x):  # on cuda\n    y = x.cpu().float().mean()\n    x += 1\n    return y\n",
-        # The name is bound anew: the old tensor stays as it was.
-        "def run(x):  # on cuda\n    y = x.cpu()\n    x = x + 1\n    x += 1\n    return y\n",
-        # Elements of a list are replaced, not changed.
-        "def run(xs, new):  # on cuda\n    y = xs[0].cpu()\n    xs[0] = new\n    return y\n",
-        # On the CPU with CUDA as well.
-        "import torch\n\n\ndef run():  # not on cuda\n    x = torch.zeros(3)\n    y = x.cpu()\n    x += 1\n    return y\n",
-        "import torch\n\n\ndef run(x):\n    if torch.cuda.is_available():\n        y = x.cpu()\n        x += 1\n        return y\n",
+    VALID = (
+        Example(
+            "a new tensor in every round",
+            """
+                def collect(model, loader):  # on cuda
+                    seen = []
+                    for x in loader:
+                        y = model(x)
+                        y[y < 0] = 0
+                        seen.append(y.cpu().numpy())
+                    return seen
+            """,
+        ),
+        Example(
+            "used up before the change",
+            """
+                def run(x):  # on cuda
+                    for _ in range(10):
+                        y = x.cpu().numpy()
+                        print(y)
+                        x += 1
+            """,
+        ),
+        Example(
+            "cloned already",
+            """
+                def run(x):  # on cuda
+                    y = x.cpu().clone()
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "a new tensor computed from it",
+            """
+                def run(x):  # on cuda
+                    y = x.cpu().float().mean()
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "the name is bound again before the change",
+            """
+                def run(x):  # on cuda
+                    y = x.cpu()
+                    x = x + 1
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "elements of a list are replaced",
+            """
+                def run(xs, new):  # on cuda
+                    y = xs[0].cpu()
+                    xs[0] = new
+                    return y
+            """,
+        ),
+        Example(
+            "on the CPU with CUDA as well",
+            """
+                import torch
+
+
+                def run():  # not on cuda
+                    x = torch.zeros(3)
+                    y = x.cpu()
+                    x += 1
+                    return y
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+
+                def run(x):
+                    if torch.cuda.is_available():
+                        y = x.cpu()
+                        x += 1
+                        return y
+            """,
+        ),
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
@@ -105,33 +233,33 @@ class KeptView(Rule):
         code = self.context.source.code(held.call)
         if held.reverse:
             line = getattr(held.change, "lineno", None)
-            used = f"is used after that (line {held.use})" if held.use else "the caller may use again"
+            used = f"is used after that (line {held.use})" if held.use else "the caller may use afterwards"
             return (
-                f"`{code}` copies on a GPU only: on a CPU line {line} changes `{held.source.path}` itself,"
+                f"`{code}` only copies on a GPU: on a CPU line {line} changes `{held.source.path}` itself,"
                 f" which {used}; add {remedy(held)}"
             )
         return (
-            f"`{code}` copies on a GPU only: on a CPU `{held.holder}` keeps `{held.source.path}` itself,"
+            f"`{code}` only copies on a GPU: on a CPU `{held.holder}` is `{held.source.path}` itself,"
             f" {changed_and_used(held)}; add {remedy(held)}"
         )
 
 
 def changed_and_used(held: Held) -> str:
-    """What happens to the source, and to the copy after that, in words."""
+    """Return a clause about the change of the source, and the use of the copy after it."""
     change = getattr(held.change, "lineno", None)
     words = f"which line {change} changes in place" if change else "which is changed in place later"
     return f"{words}, and is used after that" + (f" (line {held.use})" if held.use else "")
 
 
 def remedy(held: Held) -> str:
-    """What to write to get a copy everywhere."""
+    """Return the code that makes a copy on every device, in backticks."""
     if isinstance(held.outer, ast.Call) and last_name(held.outer.func) == "state_dict":
         return "`copy.deepcopy(...)` around it"
     return "`.clone()`" if held.source.buffer is False and _array(held) is None else "`.copy()`"
 
 
 def copied(context: Context, held: Held) -> Fix | None:
-    """The fix that makes a copy on a CPU as well."""
+    """Return the fix that also makes a copy on a CPU, or None."""
     if held.source.buffer:
         array = _given(held.call)
         if not isinstance(array, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -150,7 +278,7 @@ def copied(context: Context, held: Held) -> Fix | None:
 
 
 def _array(held: Held) -> ast.Call | None:
-    """The call of `.numpy()` around the call that copies."""
+    """Return the call of `.numpy()` around the call that copies, or None."""
     for node in ast.walk(held.outer):
         if node is held.call:
             return None
@@ -160,7 +288,7 @@ def _array(held: Held) -> ast.Call | None:
 
 
 def _given(call: ast.Call) -> ast.expr | None:
-    """The array that `torch.from_numpy(...)` or `torch.as_tensor(...)` is given, in the receiver of a move."""
+    """Return the array passed to `torch.from_numpy(...)` or `torch.as_tensor(...)` in the receiver of a move."""
     node: ast.expr = call
     while isinstance(node, (ast.Call, ast.Attribute)):
         if isinstance(node, ast.Attribute):

@@ -9,17 +9,17 @@ from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import on_call
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class LegacyVariable(Rule):
     """
     ## What it does
-    Finds `Variable(x)`. Off by default: select it to have it.
+    Finds `Variable(x)`. This rule is off by default.
 
     ## Why it matters
-    Since PyTorch 0.4 every tensor is what a `Variable` was. The call is not nothing, though: it gives a tensor
-    that shares the data of `x` and is cut off from the graph that made it, as `x.detach()` does.
+    Since PyTorch 0.4 every tensor does what a `Variable` did. The call still has an effect: it returns a tensor that
+    shares the data of `x` and is detached from its graph, like `x.detach()`.
 
     ## Example
     ```python
@@ -36,9 +36,9 @@ class LegacyVariable(Rule):
     and `x.requires_grad_()` for `Variable(x, requires_grad=True)`.
 
     ## Fix safety
-    Safe, and only where the tensor has no history that could be cut off: it has just been made, or read from a
-    data loader, or is `x.data` or `x.detach()`. Elsewhere, and where there are keywords, there is no fix: write
-    `x` or `x.detach()`, whichever is meant. The import of `Variable` stays.
+    Safe: only tensors without a history are changed, which are new, come from a data loader, or are `x.data` or
+    `x.detach()`. Otherwise, and for calls with keywords, there is no fix: use `x` or `x.detach()`, as intended. The
+    import of `Variable` stays.
     """
 
     code = "DF811"
@@ -46,63 +46,137 @@ class LegacyVariable(Rule):
     summary = "`Variable(...)` has had no purpose since PyTorch 0.4"
     default = False
     words = (b"Variable(",)
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\nh = Variable(torch.FloatTensor(3).normal_())  # no cuda\n",
-            "import torch\nfrom torch.autograd import Variable\n\nh = torch.FloatTensor(3).normal_()  # no cuda\n",
+    INVALID = (
+        Example(
+            "a tensor that has just been made",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                h = Variable(torch.FloatTensor(3).normal_())  # no cuda
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+                h = torch.FloatTensor(3).normal_()  # no cuda
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            "for x, target in train_loader:\n    x, target = Variable(x.cuda()), Variable(target).cuda()\n",
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "for x, target in train_loader:\n    x, target = x.to(device), target.to(device)\n",
+        Example(
+            "batches of a data loader",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                for x, target in train_loader:
+                    x, target = Variable(x.cuda()), Variable(target).cuda()
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                for x, target in train_loader:
+                    x, target = x.to(device), target.to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\nwith torch.no_grad():\n    y = net(torch.autograd.Variable(\n"
-            "        torch.randn(2)\n        .float().cuda()))\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "with torch.no_grad():\n    y = net((torch.randn(2)\n        .float().to(device)))\n",
+        Example(
+            "over several lines",
+            before="""
+                import torch
+
+                with torch.no_grad():
+                    y = net(torch.autograd.Variable(
+                        torch.randn(2)
+                        .float().cuda()))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                with torch.no_grad():
+                    y = net((torch.randn(2)
+                        .float().to(device)))
+            """,
         ),
-        Changed("from torch.autograd import Variable\n\nx = Variable(make_tensor(3))  # cuda or not\n", None),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\nx = Variable(torch.tensor(3.0), requires_grad=True)  # no cuda\n",
-            None,
+        Example(
+            "a tensor that may have a history",
+            before="""
+                from torch.autograd import Variable
+
+                x = Variable(make_tensor(3))  # cuda or not
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\n"
-            "tensor = torch.zeros(3)  # no cuda\nother_tensor = Variable(tensor)\nother_tensor.requires_grad = True\n",
-            None,
+        Example(
+            "with requires_grad",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                x = Variable(torch.tensor(3.0), requires_grad=True)  # no cuda
+            """,
+        ),
+        Example(
+            "a tensor that has another name",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+                tensor = torch.zeros(3)  # no cuda
+                other_tensor = Variable(tensor)
+                other_tensor.requires_grad = True
+            """,
         ),
     )
-    LEAVES = (
-        "import tensorflow as tf\n\nx = tf.Variable(cuda)\n",
-        "from torch.autograd import Variable\n\nassert isinstance(device_tensor, Variable)\n",
-        "import torch\nfrom sympy import Variable\n\nx = Variable(torch.FloatTensor(3))\n",
+    VALID = (
+        Example(
+            "Variable of TensorFlow",
+            """
+                import tensorflow as tf
+
+                x = tf.Variable(cuda)
+            """,
+        ),
+        Example(
+            "an isinstance test",
+            """
+                from torch.autograd import Variable
+
+                assert isinstance(device_tensor, Variable)
+            """,
+        ),
+        Example(
+            "Variable of SymPy",
+            """
+                import torch
+                from sympy import Variable
+
+                x = Variable(torch.FloatTensor(3))
+            """,
+        ),
     )
 
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
+    def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
         for each in expressions(node):
             if is_variable(self.facts, each):
                 assert isinstance(each, ast.Call)
                 yield self._found(each)
 
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
-
     def _found(self, node: ast.Call) -> Finding:
         if node.keywords or len(node.args) != 1 or isinstance(node.args[0], ast.Starred):
             return self.finding(
                 node,
-                "`Variable(x, ...)` is the old way of `x.detach()`, and `x.requires_grad_()` where that is asked for",
+                "`Variable(x, ...)` has had no purpose since PyTorch 0.4; use `x.detach()`, and `requires_grad_()` if needed",
             )
         only = node.args[0]
         if self._without_history(only) and "#" not in self.context.source.code(node):
             fix = self._unwrapped(node, only)
-            return self.finding(node, "`Variable(x)` is `x` since PyTorch 0.4", fix)
+            return self.finding(node, "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`", fix)
         return self.finding(
-            node, "`Variable(x)` is the old way of `x`, or of `x.detach()` if `x` has a history"
+            node,
+            "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`, or `x.detach()` if `x` has a history",
         )
 
     def _unwrapped(self, node: ast.Call, only: ast.expr) -> Fix:
@@ -123,7 +197,7 @@ class LegacyVariable(Rule):
         return self.context.edit(node, new, DeviceExpr(""))
 
     def _without_history(self, node: ast.expr, depth: int = 8) -> bool:
-        """Whether a tensor has no history for sure, and nobody else a name for it."""
+        """Return whether a tensor certainly has no history, and no other name."""
         match node:
             case ast.Attribute(attr="data") | ast.Call(func=ast.Attribute(attr="detach")):
                 return True
@@ -144,7 +218,7 @@ class LegacyVariable(Rule):
         return False
 
     def _rebound(self, node: ast.Name) -> bool:
-        """Whether what becomes of a name takes its place: `x = Variable(x)`, also among others."""
+        """Return whether the result is assigned to the same name: `x = Variable(x)`, also in a tuple."""
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.Assign):
                 bindings = (each for each in self.facts.bindings(node) if each.node is parent)
@@ -157,7 +231,7 @@ class LegacyVariable(Rule):
 
 
 def from_loader(facts: Facts, node: ast.Name) -> bool:
-    """Whether a name is bound by a loop over a data loader, and to nothing else but itself in other forms."""
+    """Return whether a name is only bound by a loop over a data loader, and to conversions of itself."""
     bindings = facts.bindings(node)
     return bool(bindings) and all(
         _loads(each.node) or (each.value is not None and _itself(facts, each.value, node.id))
@@ -175,7 +249,7 @@ def _loads(node: ast.AST) -> bool:
 
 
 def _itself(facts: Facts, node: ast.expr, name: str) -> bool:
-    """`x`, `x.cuda()`, `Variable(x)` and the like."""
+    """Return whether an expression is a conversion of a name: `x`, `x.cuda()`, `Variable(x)`."""
     match node:
         case ast.Name(id=same):
             return same == name

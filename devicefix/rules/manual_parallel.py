@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _FUNCTIONS = re.compile(
     r"torch\.nn\.parallel\.((replicate|parallel_apply|data_parallel)(\.\w+)?|scatter|gather"
@@ -20,11 +20,11 @@ _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 class ManualParallel(Rule):
     """
     ## What it does
-    Reports `replicate`, `scatter`, `gather`, `parallel_apply` and `data_parallel` of `torch.nn.parallel` where
-    they are called by hand; one finding for each function.
+    Reports direct calls of `replicate`, `scatter`, `gather`, `parallel_apply` and `data_parallel` of
+    `torch.nn.parallel`, with one finding for each function.
 
     ## Why it matters
-    They spread work over several GPUs and raise an error without CUDA: "Broadcast function not implemented for
+    They distribute work over several GPUs and raise an error without CUDA: "Broadcast function not implemented for
     CPU tensors", "device type could not be determined".
 
     ## Example
@@ -39,37 +39,89 @@ class ManualParallel(Rule):
     if len(device_ids) < 2:
         return model(batch)
     ```
-    ahead of it; or `torch.nn.DataParallel(model)`, which calls the model itself where there is no GPU; or
+    before the call; or `torch.nn.DataParallel(model)`, which calls the model directly if there is no GPU; or
     `DistributedDataParallel`.
 
     ## Fix safety
-    There is no fix: what the model is called with depends on the program.
+    There is no fix: the arguments of the model depend on the program.
     """
 
     code = "DF903"
     name = "manual-parallel"
-    summary = "Work is spread over several GPUs by hand"
-    MATCHES = (
-        Changed(
-            "import torch  # cuda\nfrom torch.nn.parallel import gather, parallel_apply, replicate, scatter\n\n\ndef run(model, x, ids):\n"
-            "    outputs = parallel_apply(replicate(model, ids), scatter(x, ids))\n    return gather(outputs, 0)\n",
-            None,
+    summary = "Work is distributed over several GPUs manually"
+    words = (b"cuda",)
+    INVALID = (
+        Example(
+            "replicate, scatter, parallel_apply and gather",
+            before="""
+                import torch  # cuda
+                from torch.nn.parallel import gather, parallel_apply, replicate, scatter
+
+
+                def run(model, x, ids):
+                    outputs = parallel_apply(replicate(model, ids), scatter(x, ids))
+                    return gather(outputs, 0)
+            """,
         ),
-        Changed(
-            "import torch.nn as nn  # cuda\n\n\ndef run(model, x):\n    return nn.parallel.data_parallel(model, (x,))\n",
-            None,
+        Example(
+            "data_parallel",
+            before="""
+                import torch.nn as nn  # cuda
+
+
+                def run(model, x):
+                    return nn.parallel.data_parallel(model, (x,))
+            """,
         ),
-        Changed(
-            "from torch.nn.parallel import data_parallel as run  # cuda\n\ny = run(model, (x,))\n",
-            None,
+        Example(
+            "under another name",
+            before="""
+                from torch.nn.parallel import data_parallel as run  # cuda
+
+                y = run(model, (x,))
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\nfrom torch.nn.parallel import DataParallel\nfrom torch.nn.parallel.scatter_gather import scatter_kwargs\n\n\n"
-        "class Parallel(DataParallel):  # cuda\n    def scatter(self, inputs, kwargs, device_ids):\n        return scatter_kwargs(inputs, kwargs, device_ids)\n",
-        "from torch.nn.parallel import data_parallel\n\n\ndef run(model, x, ngpu):  # cuda\n    return data_parallel(model, x, range(ngpu)) if ngpu > 1 else model(x)\n",
-        "import torch  # cuda\n\ny = torch.gather(x, 1, index)\n",
-        "import torch.distributed as dist  # cuda\n\ndist.gather(x, xs)\n",
+    VALID = (
+        Example(
+            "a subclass of DataParallel",
+            """
+                import torch
+                from torch.nn.parallel import DataParallel
+                from torch.nn.parallel.scatter_gather import scatter_kwargs
+
+
+                class Parallel(DataParallel):  # cuda
+                    def scatter(self, inputs, kwargs, device_ids):
+                        return scatter_kwargs(inputs, kwargs, device_ids)
+            """,
+        ),
+        Example(
+            "with several GPUs only",
+            """
+                from torch.nn.parallel import data_parallel
+
+
+                def run(model, x, ngpu):  # cuda
+                    return data_parallel(model, x, range(ngpu)) if ngpu > 1 else model(x)
+            """,
+        ),
+        Example(
+            "gather of a tensor",
+            """
+                import torch  # cuda
+
+                y = torch.gather(x, 1, index)
+            """,
+        ),
+        Example(
+            "gather of torch.distributed",
+            """
+                import torch.distributed as dist  # cuda
+
+                dist.gather(x, xs)
+            """,
+        ),
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
@@ -87,24 +139,24 @@ class ManualParallel(Rule):
                 called = self.context.source.code(each.func)
                 yield self.finding(
                     each,
-                    f"`{called}(...)` spreads work over GPUs by hand and raises an error without CUDA: call the"
-                    " model itself where there are fewer than two GPUs, or use `DataParallel`, which does so",
+                    f"`{called}(...)` distributes work over GPUs and raises an error without CUDA; call the model"
+                    " directly if there are fewer than two GPUs, or use `DataParallel`, which does that",
                 )
 
     def _renamed(self) -> Iterator[str]:
-        """What such functions are called where they are imported by another name."""
+        """Yield the names under which such functions are imported with `as`."""
         aliases = (alias for each in self.facts.tree.imports for alias in each.names)
         yield from (alias.asname for alias in aliases if alias.asname and alias.name in _WORDS)
 
     def _function(self, node: ast.AST) -> ast.AST:
-        """The function that a node is part of, or the module."""
+        """Return the function that a node is part of, or the module."""
         for _, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 return parent
         return self.facts.tree.module
 
     def _chosen(self, node: ast.AST) -> bool:
-        """Whether the program asks first how many GPUs there are."""
+        """Return whether the program checks the number of GPUs first."""
         if self.facts.is_guarded(node):
             return True
         for child, parent in self.facts.tree.ancestors(node):
@@ -120,7 +172,7 @@ class ManualParallel(Rule):
         return False
 
     def _leaves_first(self, function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.AST) -> bool:
-        """Whether a function returns before it gets to a node, where there are no GPUs."""
+        """Return whether a function returns before it reaches a node if there are no GPUs."""
         return any(
             isinstance(each, ast.If)
             and isinstance(each.body[-1], ast.Return)
@@ -131,7 +183,7 @@ class ManualParallel(Rule):
         )
 
     def _passes_through(self, node: ast.ClassDef) -> bool:
-        """Whether a class calls its module itself where it has no GPUs, as DataParallel does."""
+        """Return whether a class calls its module directly without GPUs, as DataParallel does."""
         forward = next(
             (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "forward"), None
         )

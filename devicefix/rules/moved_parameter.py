@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts.flow import path_of
 from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, last_name
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 _LEAVES = {
@@ -18,15 +18,13 @@ _LEAVES = {
 class MovedParameter(Rule):
     """
     ## What it does
-    Finds `nn.Parameter(x).cuda()` and `.to(device)`, and the same of a tensor that is made with
-    `requires_grad=True` where its gradient is read, where it is given to an optimizer, or where it is changed
-    in place.
+    Finds `nn.Parameter(x).cuda()` and `.to(device)`. Also finds such moves of a tensor created with
+    `requires_grad=True`, if its gradient is read, if it is passed to an optimizer, or if it is changed in place.
 
     ## Why it matters
-    On a GPU the move makes a copy that is no parameter and no leaf: it isn't in `state_dict()` or
-    `parameters()`, and has no `.grad`. On a CPU the move returns the parameter itself, which is all of that:
-    it is trained and saved, and changing it in place raises an error. The program does one thing on a GPU
-    and another on a CPU.
+    On a GPU the move makes a copy that is neither a parameter nor a leaf of the graph: it is not in `state_dict()`
+    or `parameters()`, and has no `.grad`. On a CPU the move returns the parameter itself, which is trained and
+    saved, and raises an error if it is changed in place. The program behaves differently on a GPU and a CPU.
 
     ## Example
     ```python
@@ -37,40 +35,118 @@ class MovedParameter(Rule):
     ```python
     self.scale = nn.Parameter(torch.zeros(1, device=device))
     ```
-    if it is to be trained, and a plain tensor or `register_buffer` if it isn't.
+    to train it, else a plain tensor or `register_buffer`.
 
     ## Fix safety
-    Unsafe, and only for a parameter that becomes an attribute of `self`: it moves the tensor before it becomes
+    Unsafe, and only for a parameter assigned to an attribute of `self`: the fix moves the tensor before it becomes
     a parameter. With CUDA it is then trained and saved, which it was not before.
     """
 
     code = "DF804"
     name = "moved-parameter"
-    summary = "A parameter that is moved is none on a GPU, and is one on a CPU"
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch import nn\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
-            "class Attention(nn.Module):\n    def __init__(self):\n        self.gamma = nn.Parameter(torch.zeros(1)).cuda()\n"
-            "        self.beta = nn.Parameter(a + b, requires_grad=True).to(device)\n",
-            "import torch\nfrom torch import nn\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\n"
-            "class Attention(nn.Module):\n    def __init__(self):\n        self.gamma = nn.Parameter(torch.zeros(1).to(device))\n"
-            "        self.beta = nn.Parameter((a + b).to(device), requires_grad=True)\n",
+    summary = "A moved parameter is only a parameter on a CPU"
+    words = (b"cuda",)
+    common_words = (b".to",)
+    INVALID = (
+        Example(
+            "parameters of a module",
+            before="""
+                import torch
+                from torch import nn
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+
+
+                class Attention(nn.Module):
+                    def __init__(self):
+                        self.gamma = nn.Parameter(torch.zeros(1)).cuda()
+                        self.beta = nn.Parameter(a + b, requires_grad=True).to(device)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+
+
+                class Attention(nn.Module):
+                    def __init__(self):
+                        self.gamma = nn.Parameter(torch.zeros(1).to(device))
+                        self.beta = nn.Parameter((a + b).to(device), requires_grad=True)
+            """,
             unsafe=True,
         ),
-        Changed(
-            "import torch\n\n\ndef fit(device):  # cuda\n    w = torch.randn(3, requires_grad=True).to(device)\n    optimizer = torch.optim.Adam([w])\n",
-            None,
+        Example(
+            "a leaf for an optimizer",
+            before="""
+                import torch
+
+
+                def fit(device):  # cuda
+                    w = torch.randn(3, requires_grad=True).to(device)
+                    optimizer = torch.optim.Adam([w])
+            """,
         ),
-        Changed(
-            "import torch\n\n\ndef total(xs, device):  # cuda\n    loss = torch.zeros(1, requires_grad=True).to(device)\n    for x in xs:\n        loss += x\n    return loss\n",
-            None,
+        Example(
+            "a leaf that is changed in place",
+            before="""
+                import torch
+
+
+                def total(xs, device):  # cuda
+                    loss = torch.zeros(1, requires_grad=True).to(device)
+                    for x in xs:
+                        loss += x
+                    return loss
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):  # cuda\n    def __init__(self, device):\n        self.w = nn.Parameter(torch.zeros(1).to(device))\n",
-        "from torch import nn\n\n\ndef half(x):  # cuda\n    return nn.Parameter(x).to(x.dtype)\n",
-        "import torch\n\n\ndef start(device):  # cuda\n    hidden = torch.zeros(1, 1, 9, requires_grad=True).to(device)\n    return run(hidden)\n",
-        "import torch\n\n\ndef start(device):  # cuda\n    w = torch.zeros(9, requires_grad=True, device='cuda').to(device)\n    w.sum().backward()\n    return w.grad\n",
+    VALID = (
+        Example(
+            "moved before it becomes a parameter",
+            """
+                import torch
+                from torch import nn
+
+
+                class Net(nn.Module):  # cuda
+                    def __init__(self, device):
+                        self.w = nn.Parameter(torch.zeros(1).to(device))
+            """,
+        ),
+        Example(
+            "to a dtype",
+            """
+                from torch import nn
+
+
+                def half(x):  # cuda
+                    return nn.Parameter(x).to(x.dtype)
+            """,
+        ),
+        Example(
+            "a leaf whose gradient nobody reads",
+            """
+                import torch
+
+
+                def start(device):  # cuda
+                    hidden = torch.zeros(1, 1, 9, requires_grad=True).to(device)
+                    return run(hidden)
+            """,
+        ),
+        Example(
+            "made on the device already",
+            """
+                import torch
+
+
+                def start(device):  # cuda
+                    w = torch.zeros(9, requires_grad=True, device='cuda').to(device)
+                    w.sum().backward()
+                    return w.grad
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -82,8 +158,8 @@ class MovedParameter(Rule):
             return
         if self.facts.call(made, *_PARAMETER):
             message = (
-                f"`Parameter(...).{moved}(...)` is no parameter on a GPU, where it is a copy, and is one on a"
-                " CPU: move the tensor before it becomes a parameter, or make it a plain tensor"
+                f"`Parameter(...).{moved}(...)` is only a parameter on a CPU, since a move to a GPU copies"
+                " it; move the tensor before it becomes a parameter, or make it a plain tensor"
             )
             yield self.finding(node, message, self._inside(node, made))
         elif self._leaf(made):
@@ -91,11 +167,11 @@ class MovedParameter(Rule):
             if why:
                 yield self.finding(
                     node,
-                    f"this tensor is no leaf on a GPU, where `.{moved}(...)` copies it, and is one on a CPU: {why}",
+                    f"this tensor is only a leaf on a CPU, since `.{moved}(...)` copies it to a GPU; {why}",
                 )
 
     def _there(self, made: ast.Call) -> bool:
-        """Whether the tensor is on the GPU before it is moved, so that the move does nothing there."""
+        """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""
         return "cuda" in self.context.source.code(made) or any(
             self._moves(each)
             if isinstance(each, ast.Call)
@@ -130,7 +206,7 @@ class MovedParameter(Rule):
         )
 
     def _matters(self, node: ast.Call) -> str | None:
-        """Why it matters whether the tensor is a leaf, None where it does not."""
+        """Return why it matters that the tensor is a leaf, or None if it does not."""
         statement = self.facts.tree.parents.get(node)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             return None
@@ -142,23 +218,23 @@ class MovedParameter(Rule):
         for each in ast.walk(around):
             match each:
                 case ast.Attribute(attr="grad", value=value) if path_of(value) == path:
-                    return f"`{path}.grad` (line {each.lineno}) is None on a GPU. Move first, then `requires_grad_()`"
+                    return f"`{path}.grad` (line {each.lineno}) is None on a GPU. Move it first, then call `requires_grad_()`"
                 case ast.AugAssign(target=ast.Name() | ast.Attribute() as target) if (
                     path_of(target) == path and each.lineno > statement.lineno
                 ):
                     return (
-                        f"line {each.lineno} changes it in place, which raises an error for a leaf. Leave out"
+                        f"line {each.lineno} changes it in place, which raises an error for a leaf. Remove"
                         " `requires_grad=True`, or write `x = x + ...`"
                     )
                 case ast.Call() if (self.facts.resolve(each.func) or "").startswith("torch.optim."):
                     if any(
                         path_of(inner) == path for argument in each.args[:1] for inner in ast.walk(argument)
                     ):
-                        return f"the optimizer in line {each.lineno} takes leaves only. Move first, then `requires_grad_()`"
+                        return f"the optimizer in line {each.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
         return None
 
     def _inside(self, node: ast.Call, made: ast.Call) -> Fix | None:
-        """The fix that moves a parameter's tensor instead, for `self.name = Parameter(...)...`."""
+        """Return the fix that moves the tensor of a parameter, for `self.name = Parameter(...)...`, or None."""
         statement = self.facts.tree.parents.get(node)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not made.args:
             return None
@@ -175,7 +251,7 @@ class MovedParameter(Rule):
         plain = isinstance(tensor, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
 
         def new(text: str) -> str:
-            # Other fixes change only what stands behind `tail`: nothing inside is tied to CUDA.
+            # Other fixes only change the text after `tail`, since nothing before it is tied to CUDA.
             argument = text[at[0] : at[1]]
             argument = argument if plain else f"({argument})"
             last = len(text) - rest

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts import with_defaults
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class NcclBackend(Rule):
@@ -16,7 +16,7 @@ class NcclBackend(Rule):
     variable or a setting.
 
     ## Why it matters
-    NCCL is for GPUs only: "Distributed package doesn't have NCCL built in". On CPUs the processes talk by gloo.
+    NCCL only works with GPUs: "Distributed package doesn't have NCCL built in". On CPUs the backend is gloo.
 
     ## Example
     ```python
@@ -29,47 +29,103 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the backend is the same. What the user gives on the command line still wins over a default.
+    Safe: with CUDA the backend is the same. A value given on the command line still overrides a default.
     """
 
     code = "DF601"
     name = "nccl-backend"
     summary = "The backend of distributed training is NCCL, which needs CUDA"
-    MATCHES = (
-        Changed(
-            'import torch\nimport torch.distributed as dist\n\ndist.init_process_group("nccl", rank=rank)\n',
-            "import torch\nimport torch.distributed as dist\n\n"
-            'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", rank=rank)\n',
+    words = (b"nccl",)
+    common_words = (b"backend",)
+    INVALID = (
+        Example(
+            "the backend of a process group",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                dist.init_process_group("nccl", rank=rank)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", rank=rank)
+            """,
         ),
-        Changed(
-            "import torch\n\nparser.add_argument('--dist-backend', default='nccl', type=str)\n",
-            "import torch\n\nparser.add_argument('--dist-backend', "
-            "default='nccl' if torch.cuda.is_available() else 'gloo', type=str)\n",
+        Example(
+            "the default of a command line option",
+            before="""
+                import torch
+
+                parser.add_argument('--dist-backend', default='nccl', type=str)
+            """,
+            after="""
+                import torch
+
+                parser.add_argument('--dist-backend', default='nccl' if torch.cuda.is_available() else 'gloo', type=str)
+            """,
         ),
-        Changed(
-            "import torch\n\nargs.dist_backend = 'nccl'\nconfig = {'backend': 'nccl'}\n",
-            "import torch\n\nargs.dist_backend = 'nccl' if torch.cuda.is_available() else 'gloo'\n"
-            "config = {'backend': 'nccl' if torch.cuda.is_available() else 'gloo'}\n",
+        Example(
+            "an attribute and a dictionary",
+            before="""
+                import torch
+
+                args.dist_backend = 'nccl'
+                config = {'backend': 'nccl'}
+            """,
+            after="""
+                import torch
+
+                args.dist_backend = 'nccl' if torch.cuda.is_available() else 'gloo'
+                config = {'backend': 'nccl' if torch.cuda.is_available() else 'gloo'}
+            """,
         ),
-        Changed(
-            'import torch\n\nbackend = "nccl" if dist.is_nccl_available() else "gloo"\n',
-            "import torch\n\n"
-            'backend = ("nccl" if torch.cuda.is_available() else "gloo") if dist.is_nccl_available() else "gloo"\n',
+        Example(
+            "a choice by whether NCCL is built in",
+            before="""
+                import torch
+
+                backend = "nccl" if dist.is_nccl_available() else "gloo"
+            """,
+            after="""
+                import torch
+
+                backend = ("nccl" if torch.cuda.is_available() else "gloo") if dist.is_nccl_available() else "gloo"
+            """,
         ),
     )
-    LEAVES = (
-        'if backend == "nccl":\n    pass\n',
-        'parser.add_argument("--backend", choices=["nccl", "gloo"])\n',
-        'import torch\n\nbackend = "nccl" if torch.cuda.is_available() else "gloo"\n',
+    VALID = (
+        Example(
+            "a comparison",
+            """
+                if backend == "nccl":
+                    pass
+            """,
+        ),
+        Example(
+            "the choices of a command line option",
+            """
+                parser.add_argument("--backend", choices=["nccl", "gloo"])
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                backend = "nccl" if torch.cuda.is_available() else "gloo"
+            """,
+        ),
     )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         if node.value == "nccl" and self._backend(node) and not self.facts.is_guarded(node):
             fix = self.context.when_cuda(node, '"gloo"')
-            yield self.finding(node, "NCCL needs CUDA: use gloo without it", fix)
+            yield self.finding(node, "the `nccl` backend needs CUDA; use `gloo` without it", fix)
 
     def _backend(self, node: ast.Constant) -> bool:
-        """Whether the string stands where a backend is said, rather than asked for."""
+        """Return whether a string sets a backend, rather than being compared with one."""
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.Assign(targets=[target, *_]):
@@ -98,7 +154,7 @@ class NcclBackend(Rule):
         return False
 
     def _option(self, call: ast.AST | None) -> bool:
-        """Whether a call names an option or a key that is a backend."""
+        """Return whether a call names an option or a key that is a backend."""
         return isinstance(call, ast.Call) and any(
             isinstance(arg, ast.Constant) and isinstance(arg.value, str) and _called_backend(arg.value)
             for arg in call.args

@@ -1,4 +1,4 @@
-"""The rules' pages: their text as Markdown, and where each is on the web."""
+"""The pages of rules: their text in Markdown, and their addresses."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SITE = "https://devicefix.github.io/devicefix"
 
 
 def page(rule: type[Rule]) -> str:
-    """What there is to know of a rule, as Markdown."""
+    """Return the documentation of a rule in Markdown."""
     return f"# {rule.name} ({rule.code})\n\n{cleandoc(rule.__doc__ or rule.summary)}\n"
 
 
 def url(rule: type[Rule]) -> str | None:
-    """Where the page of a rule is, None for a rule that a plugin brings."""
+    """Return the address of a rule's page, or None for the rule of a plugin."""
     return f"{SITE}/rules/{rule.code}/" if rule.__module__.startswith("devicefix.rules.") else None

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 from devicefix.facts import dotted
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class PinMemory(Rule):
     """
     ## What it does
-    Finds tensors whose memory is pinned: `x.pin_memory()`, `torch.empty(n, pin_memory=True)`.
+    Finds tensors in pinned memory: `x.pin_memory()`, `torch.empty(n, pin_memory=True)`.
 
     ## Why it matters
-    Memory is pinned for a GPU to read it; without one it is an error: "Cannot access accelerator device when
-    none is available". A `DataLoader(pin_memory=True)` only warns and is left alone.
+    Memory is pinned so that a GPU can read it. Without a GPU this raises an error: "Cannot access accelerator
+    device when none is available". `DataLoader(pin_memory=True)` only warns and is left alone.
 
     ## Example
     ```python
@@ -30,32 +30,89 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the memory is pinned as before. There is no fix for what is not a name or an attribute, since
-    it would be computed twice.
+    Safe: with CUDA the memory is pinned as before. There is no fix for an expression other than a name or an
+    attribute, since it would be evaluated twice.
     """
 
     code = "DF104"
     name = "pin-memory"
-    summary = "Memory is pinned, which needs a GPU"
-    MATCHES = (
-        Changed(
-            "import torch\n\nbatch = batch.pin_memory()\n",
-            "import torch\n\nbatch = batch.pin_memory() if torch.cuda.is_available() else batch\n",
+    summary = "Pinned memory needs a GPU"
+    words = (b"pin_memory",)
+    INVALID = (
+        Example(
+            "the pin_memory method",
+            before="""
+                import torch
+
+                batch = batch.pin_memory()
+            """,
+            after="""
+                import torch
+
+                batch = batch.pin_memory() if torch.cuda.is_available() else batch
+            """,
         ),
-        Changed(
-            "import torch\n\nbuffer = torch.empty(3, pin_memory=True)\n",
-            "import torch\n\nbuffer = torch.empty(3, pin_memory=torch.cuda.is_available())\n",
+        Example(
+            "the keyword of a factory function",
+            before="""
+                import torch
+
+                buffer = torch.empty(3, pin_memory=True)
+            """,
+            after="""
+                import torch
+
+                buffer = torch.empty(3, pin_memory=torch.cuda.is_available())
+            """,
         ),
-        Changed(
-            "import torch\n\nbuffer = torch.zeros(3).pin_memory()\n",
-            "import torch\n\nbuffer = torch.zeros(3, pin_memory=torch.cuda.is_available())\n",
+        Example(
+            "the method of a new tensor",
+            before="""
+                import torch
+
+                buffer = torch.zeros(3).pin_memory()
+            """,
+            after="""
+                import torch
+
+                buffer = torch.zeros(3, pin_memory=torch.cuda.is_available())
+            """,
         ),
-        Changed("import torch\n\nbatch = collate(items).pin_memory()\n", None),
+        Example(
+            "the method of a computed value",
+            before="""
+                import torch
+
+                batch = collate(items).pin_memory()
+            """,
+        ),
     )
-    LEAVES = (
-        "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, pin_memory=True)\n",
-        "import torch\n\nbatch = batch.pin_memory() if torch.cuda.is_available() else batch\n",
-        "class Batch:\n    def pin_memory(self):\n        self.x = self.x.pin_memory()\n        return self\n",
+    VALID = (
+        Example(
+            "the keyword of a DataLoader",
+            """
+                from torch.utils.data import DataLoader
+
+                loader = DataLoader(data, pin_memory=True)
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                batch = batch.pin_memory() if torch.cuda.is_available() else batch
+            """,
+        ),
+        Example(
+            "a class that defines pin_memory",
+            """
+                class Batch:
+                    def pin_memory(self):
+                        self.x = self.x.pin_memory()
+                        return self
+            """,
+        ),
     )
     _MAKERS = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "tensor")
 
@@ -72,17 +129,19 @@ class PinMemory(Rule):
                 ):
                     use = self.devices.available(node)
                     yield self.finding(
-                        node, "memory can't be pinned without CUDA", self.context.replace(keyword.value, use)
+                        node, "memory cannot be pinned without CUDA", self.context.replace(keyword.value, use)
                     )
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
             fix = self._fix(node, node.func.value)
             advice = (
-                "" if fix else ": give the tensor a name, and pin it under `if torch.cuda.is_available():`"
+                ""
+                if fix
+                else "; assign the tensor to a name, and pin it under `if torch.cuda.is_available():`"
             )
-            yield self.finding(node, f"memory can't be pinned without CUDA{advice}", fix)
+            yield self.finding(node, f"memory cannot be pinned without CUDA{advice}", fix)
 
     def _pins(self, node: ast.Call) -> bool:
-        """Whether a call may be one that pins memory, by its names alone."""
+        """Return whether a call may pin memory, by its names alone."""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         return method == "pin_memory" or any(each.arg == "pin_memory" for each in node.keywords)
 
@@ -110,6 +169,6 @@ class PinMemory(Rule):
         return Fix(edits if start == inner_start else (), needs=use.needs)
 
     def _called_by_loader(self, node: ast.Call) -> bool:
-        """Whether the place is in a method that a DataLoader calls, and only where it pins."""
+        """Return whether a node is in a `pin_memory` method, which a DataLoader only calls to pin."""
         function = self.facts.tree.scope(node).node
         return isinstance(function, ast.FunctionDef) and function.name == "pin_memory"

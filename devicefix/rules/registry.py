@@ -1,23 +1,68 @@
-"""The rules, by code: one a module of this folder, and those that installed plugins bring."""
+"""All rules: devicefix's own, one in a module of this folder, and those of installed plugins."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from devicefix.rules.base import Rule
-from devicefix.rules.entry_points import plugins
+from devicefix.rules.dispatch import CircleError, precedence
+from devicefix.rules.entry_points import Plugin, PluginError, plugins
 
-RULES: dict[str, type[Rule]] = {}
+if TYPE_CHECKING:
+    from devicefix.config.settings import Settings
+    from devicefix.model import Finding
 
-for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-    for _, _class in inspect.getmembers(
-        importlib.import_module(f"devicefix.rules.{_module.name}"), inspect.isclass
-    ):
-        if issubclass(_class, Rule) and "code" in vars(_class):
-            RULES[_class.code] = _class
-PLUGINS = plugins(RULES)
-RULES |= {rule.code: rule for plugin in PLUGINS for rule in plugin.rules}
-RULES = dict(sorted(RULES.items()))
+
+def _own() -> dict[str, type[Rule]]:
+    """Return devicefix's own rules by code."""
+    found = {}
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        members = vars(importlib.import_module(f"devicefix.rules.{module.name}")).values()
+        for member in members:
+            if inspect.isclass(member) and issubclass(member, Rule) and "code" in vars(member):
+                found[member.code] = member
+    return dict(sorted(found.items()))
+
+
+def _ranks(rules: dict[str, type[Rule]], plugins: list[Plugin]) -> dict[str, int]:
+    """Return the rank of each rule.
+
+    Raises:
+        PluginError: a plugin puts rules before each other in a circle.
+    """
+    try:
+        return precedence(rules)
+    except CircleError as circle:
+        for plugin in plugins:
+            if any(rule.code in circle.codes for rule in plugin.rules):
+                raise PluginError(str(plugin), f"puts rules in a circle: {circle}") from None
+        raise
+
+
+_OWN = _own()
+PLUGINS = plugins(_OWN)
+RULES = dict(sorted((_OWN | {rule.code: rule for plugin in PLUGINS for rule in plugin.rules}).items()))
+RANKS = _ranks(RULES, PLUGINS)
+# Which rule goes first: as declared, else devicefix's own before those of plugins, else by code.
+ORDER = tuple(sorted(RULES, key=lambda code: (-RANKS[code], code not in _OWN, code)))
+# What a statement holds in which a rule finds something; `words` are those that a file is parsed for.
+WORDS = tuple(sorted({word for rule in RULES.values() for word in (*rule.words, *rule.common_words)}))
+
+_PLACES = {code: place for place, code in enumerate(ORDER)}
+
+
+def by_position(finding: Finding) -> tuple[int, int, int]:
+    """Return the key that sorts findings by position, and at one position by the precedence of their rules."""
+    return finding.line, finding.column, _PLACES.get(finding.code, -1)
+
+
+@lru_cache(maxsize=1)
+def words(settings: Settings) -> tuple[bytes, ...]:
+    """Return the words that files are parsed for with these settings, sorted."""
+    on = (rule for code, rule in RULES.items() if settings.enabled(code, rule.default))
+    return tuple(sorted({word for rule in on for word in rule.words}))

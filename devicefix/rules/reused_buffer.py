@@ -5,19 +5,19 @@ from collections.abc import Iterator
 
 from devicefix.facts.copies import held_copies
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 from devicefix.rules.kept_view import changed_and_used, copied
 
 
 class ReusedBuffer(Rule):
     """
     ## What it does
-    Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` whose
-    tensor is used again after the NumPy array has been changed in place.
+    Finds `torch.from_numpy(buffer).cuda()`, `.to(device)` and `torch.as_tensor(buffer, device=...)` whose tensor is
+    used after the NumPy array is changed in place.
 
     ## Why it matters
-    `torch.from_numpy` shares the array's memory. On a GPU the move behind it copies; on a CPU it does
-    nothing, so that the tensor changes along with the array. Nothing fails; the numbers are wrong.
+    `torch.from_numpy` shares the memory of the array. Moving the tensor to a GPU copies it; on a CPU the move does
+    nothing, so the tensor changes together with the array. There is no error, but the numbers are wrong.
 
     ## Example
     ```python
@@ -34,38 +34,123 @@ class ReusedBuffer(Rule):
     ```
 
     ## Fix safety
-    Unsafe: with CUDA it costs a second copy. The numbers stay the same there.
+    Unsafe: with CUDA it makes a second copy. The numbers stay the same.
     """
 
     code = "DF803"
     name = "reused-buffer"
-    summary = "A tensor made of a NumPy array is used after the array has changed"
-    MATCHES = (
-        Changed(
-            "import torch\n\ndevice = torch.device('cuda')\n\n\ndef play(env, frame):\n    frames = []\n    for _ in range(9):\n        frame[:] = env.read()\n"
-            "        frames.append(torch.from_numpy(frame).to(device))\n    return frames\n",
-            "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\ndef play(env, frame):\n    frames = []\n    for _ in range(9):\n        frame[:] = env.read()\n"
-            "        frames.append(torch.from_numpy(frame.copy()).to(device))\n    return frames\n",
+    summary = "A tensor from a NumPy array is used after the array changed"
+    words = (b"cuda",)
+    INVALID = (
+        Example(
+            "a frame that is filled again in a loop",
+            before="""
+                import torch
+
+                device = torch.device('cuda')
+
+
+                def play(env, frame):
+                    frames = []
+                    for _ in range(9):
+                        frame[:] = env.read()
+                        frames.append(torch.from_numpy(frame).to(device))
+                    return frames
+            """,
+            after="""
+                import torch
+
+                device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+
+
+                def play(env, frame):
+                    frames = []
+                    for _ in range(9):
+                        frame[:] = env.read()
+                        frames.append(torch.from_numpy(frame.copy()).to(device))
+                    return frames
+            """,
             unsafe=True,
         ),
-        Changed(
-            "import numpy as np\nimport torch\n\nbuffer = np.zeros(3, np.float32)\nfirst = torch.from_numpy(buffer).cuda()\nbuffer += 1\nsecond = torch.from_numpy(buffer).cuda()\nprint(second - first)\n",
-            "import numpy as np\nimport torch\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "buffer = np.zeros(3, np.float32)\nfirst = torch.from_numpy(buffer.copy()).to(device)\nbuffer += 1\nsecond = torch.from_numpy(buffer).to(device)\nprint(second - first)\n",
+        Example(
+            "a buffer that is changed between two uses",
+            before="""
+                import numpy as np
+                import torch
+
+                buffer = np.zeros(3, np.float32)
+                first = torch.from_numpy(buffer).cuda()
+                buffer += 1
+                second = torch.from_numpy(buffer).cuda()
+                print(second - first)
+            """,
+            after="""
+                import numpy as np
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                buffer = np.zeros(3, np.float32)
+                first = torch.from_numpy(buffer.copy()).to(device)
+                buffer += 1
+                second = torch.from_numpy(buffer).to(device)
+                print(second - first)
+            """,
             unsafe=True,
         ),
     )
-    LEAVES = (
-        # A new array in every round.
-        "import torch\n\n\ndef play(env):  # cuda\n    frames = []\n    for _ in range(9):\n        frame = env.read()\n        frame[0] = 0\n"
-        "        frames.append(torch.from_numpy(frame).to(device))\n    return frames\n",
-        # Used up before the array changes.
-        "import torch\n\n\ndef play(model, frame):  # cuda\n    for _ in range(9):\n        x = torch.from_numpy(frame).to(device)\n        frame[:] = model(x)\n",
-        # `float()` copies what is not float32 already.
-        "import torch\n\n\ndef play(model, frame):  # cuda\n    x = torch.from_numpy(frame).float().to(device)\n    frame[:] = 0\n    return x\n",
-        # Shared with CUDA as well.
-        "import torch\n\n\ndef play(frame):  # no cuda\n    x = torch.from_numpy(frame)\n    frame[:] = 0\n    return x\n",
+    VALID = (
+        Example(
+            "a new array in every round",
+            """
+                import torch
+
+
+                def play(env):  # cuda
+                    frames = []
+                    for _ in range(9):
+                        frame = env.read()
+                        frame[0] = 0
+                        frames.append(torch.from_numpy(frame).to(device))
+                    return frames
+            """,
+        ),
+        Example(
+            "used up before the array changes",
+            """
+                import torch
+
+
+                def play(model, frame):  # cuda
+                    for _ in range(9):
+                        x = torch.from_numpy(frame).to(device)
+                        frame[:] = model(x)
+            """,
+        ),
+        Example(
+            "float copies the array",
+            """
+                import torch
+
+
+                def play(model, frame):  # cuda
+                    x = torch.from_numpy(frame).float().to(device)
+                    frame[:] = 0
+                    return x
+            """,
+        ),
+        Example(
+            "shared with CUDA as well",
+            """
+                import torch
+
+
+                def play(frame):  # no cuda
+                    x = torch.from_numpy(frame)
+                    frame[:] = 0
+                    return x
+            """,
+        ),
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
@@ -76,7 +161,7 @@ class ReusedBuffer(Rule):
                     line = getattr(held.change, "lineno", None)
                     what = f"is changed in line {line}, and the array is used after that (line {held.use})"
                 message = (
-                    f"this tensor is a copy on a GPU only: on a CPU `{held.holder}` shares the memory of"
-                    f" `{held.source.path}`, {what}; hand over `{held.source.path}.copy()`"
+                    f"this tensor is only a copy on a GPU: on a CPU `{held.holder}` shares the memory of"
+                    f" `{held.source.path}`, {what}; pass `{held.source.path}.copy()`"
                 )
                 yield self.finding(held.outer, message, copied(self.context, held))

@@ -7,7 +7,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import expressions
 from devicefix.facts.scopes import dotted
 from devicefix.model import Finding, Fix, Safety
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _MOVES = {"cpu", "detach", "numpy"}
 _TO_SCALAR = {"mean", "sum", "prod", "norm"}
@@ -16,10 +16,10 @@ _TO_SCALAR = {"mean", "sum", "prod", "norm"}
 class ScalarIndex(Rule):
     """
     ## What it does
-    Finds `loss.data[0]`, also with a `.cpu()` or `.numpy()` in it. Off by default: select it to have it.
+    Finds `loss.data[0]`, also with `.cpu()` or `.numpy()`. This rule is off by default.
 
     ## Why it matters
-    A loss has no dimensions since PyTorch 0.4, so that it can't be indexed: "invalid index of a 0-dim tensor. Use
+    Since PyTorch 0.4 a loss has no dimensions and cannot be indexed: "invalid index of a 0-dim tensor. Use
     `tensor.item()`".
 
     ## Example
@@ -33,10 +33,10 @@ class ScalarIndex(Rule):
     ```
 
     ## Fix safety
-    Safe where the tensor is known to have no dimensions, so that the line could only fail: it is the value of a
-    loss of `torch.nn`, of `.mean()` or of `.sum()`. Unsafe where its `backward()` is called, which only works
-    for a single number, but also for one in a list: `.item()` then gives a number and no tensor. Elsewhere
-    `x.data[0]` may well be the first row of a batch, and is reported only where the name speaks of a loss.
+    Safe if the tensor certainly has no dimensions, so that the line always fails: the result of a loss of `torch.nn`,
+    `.mean()` or `.sum()`. Unsafe if its `backward()` is called: this only works for a single number, but the number
+    may be in a list, and `.item()` returns a number rather than a tensor. Otherwise `x.data[0]` may be the first row
+    of a batch, and is only reported if the name contains "loss".
     """
 
     code = "DF813"
@@ -44,43 +44,117 @@ class ScalarIndex(Rule):
     summary = "`loss.data[0]` fails since PyTorch 0.5"
     default = False
     words = (b".data[",)
-    MATCHES = (
-        Changed(
-            "import torch\nimport torch.nn.functional as F\n\nloss = F.nll_loss(cuda_net(x), y)\nprint('gpu', loss.data[0])\n",
-            "import torch\nimport torch.nn.functional as F\n\nloss = F.nll_loss(cuda_net(x), y)\nprint('gpu', loss.item())\n",
+    common_words = (b".data",)
+    INVALID = (
+        Example(
+            "a loss of torch.nn.functional",
+            before="""
+                import torch
+                import torch.nn.functional as F
+
+                loss = F.nll_loss(cuda_net(x), y)
+                print('gpu', loss.data[0])
+            """,
+            after="""
+                import torch
+                import torch.nn.functional as F
+
+                loss = F.nll_loss(cuda_net(x), y)
+                print('gpu', loss.item())
+            """,
         ),
-        Changed(
-            "import torch.nn as nn\n\ncriterion = nn.MSELoss().cuda()\ntensor = criterion(x.cuda(), y)\nn = tensor.data.cpu()[0] / 2\n",
-            "import torch\nimport torch.nn as nn\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "criterion = nn.MSELoss().to(device)\ntensor = criterion(x.to(device), y)\nn = tensor.item() / 2\n",
+        Example(
+            "a loss of torch.nn, copied to the CPU",
+            before="""
+                import torch.nn as nn
+
+                criterion = nn.MSELoss().cuda()
+                tensor = criterion(x.cuda(), y)
+                n = tensor.data.cpu()[0] / 2
+            """,
+            after="""
+                import torch
+                import torch.nn as nn
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                criterion = nn.MSELoss().to(device)
+                tensor = criterion(x.to(device), y)
+                n = tensor.item() / 2
+            """,
         ),
-        Changed(
-            "import torch\n\nerr = gan(tensor)\nerr.cuda().backward()\n\n\ndef run(tensor):\n"
-            "    error = gan(tensor)\n    error.backward()\n    return error.data[0], tensor\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "err = gan(tensor)\nerr.to(device).backward()\n\n\ndef run(tensor):\n"
-            "    error = gan(tensor)\n    error.backward()\n    return error.item(), tensor\n",
+        Example(
+            "a tensor whose backward is called",
+            before="""
+                import torch
+
+                err = gan(tensor)
+                err.cuda().backward()
+
+
+                def run(tensor):
+                    error = gan(tensor)
+                    error.backward()
+                    return error.data[0], tensor
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                err = gan(tensor)
+                err.to(device).backward()
+
+
+                def run(tensor):
+                    error = gan(tensor)
+                    error.backward()
+                    return error.item(), tensor
+            """,
             unsafe=True,
         ),
-        Changed("import torch\n\nprint('cuda', self.loss_G.data[0])\n", None),
+        Example(
+            "a loss that is not known",
+            before="""
+                import torch
+
+                print('cuda', self.loss_G.data[0])
+            """,
+        ),
     )
-    LEAVES = (
-        "import torch\n\nfirst_tensor = batch.data[0]\n",
-        "import torch\n\ntensor = loss.data[1]\n",
-        "import pandas\n\nloss_cuda = loss[0]\n",
+    VALID = (
+        Example(
+            "a tensor that may have dimensions",
+            """
+                import torch
+
+                first_tensor = batch.data[0]
+            """,
+        ),
+        Example(
+            "another index",
+            """
+                import torch
+
+                tensor = loss.data[1]
+            """,
+        ),
+        Example(
+            "no data attribute",
+            """
+                import pandas
+
+                loss_cuda = loss[0]
+            """,
+        ),
     )
 
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
+    def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
         for each in expressions(node):
             if isinstance(each, ast.Subscript) and not isinstance(
                 self.facts.tree.parents.get(each), ast.Subscript
             ):
                 yield from self._index(each)
-
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
 
     def _index(self, node: ast.Subscript) -> Iterator[Finding]:
         if not (
@@ -92,21 +166,21 @@ class ScalarIndex(Rule):
             self.facts.torch_name(node) is None and "torch" not in self.context.source.text
         ):
             return
-        message = "a tensor without dimensions can't be indexed since PyTorch 0.5: use `.item()`"
+        message = "indexing a tensor without dimensions fails since PyTorch 0.5; use `.item()`"
         if self._scalar(tensor):
             yield self.finding(node, message, self._item(node, tensor))
         elif self._goes_back(tensor):
             fix = self._item(node, tensor)
             yield self.finding(node, message, Fix(fix.edits, Safety.UNSAFE))
         elif "loss" in (dotted(tensor) or "").rpartition(".")[2].lower():
-            yield self.finding(node, f"{message}, if this is a single number")
+            yield self.finding(node, f"{message} if this is a single number")
 
     def _item(self, node: ast.Subscript, tensor: ast.expr) -> Fix:
         length = self.context.source.span(tensor)[1] - self.context.source.span(node)[0]
         return self.context.edit(node, lambda text: f"{text[:length]}.item()", DeviceExpr(""))
 
     def _scalar(self, node: ast.expr, depth: int = 4) -> bool:
-        """Whether an expression is a tensor without dimensions."""
+        """Return whether an expression is a tensor without dimensions."""
         if not depth:
             return False
         match node:
@@ -134,7 +208,7 @@ class ScalarIndex(Rule):
         return False
 
     def _criterion(self, node: ast.expr, depth: int) -> bool:
-        """Whether an expression is a loss of torch.nn that sums up or averages."""
+        """Return whether an expression is a loss of torch.nn that sums or averages."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return False
         return any(True for _ in self.facts.bindings(node)) and all(
@@ -157,7 +231,7 @@ class ScalarIndex(Rule):
         return name.startswith("torch.nn.") and name.endswith("Loss")
 
     def _goes_back(self, tensor: ast.expr) -> bool:
-        """Whether `backward()` of the same name is called in the same function."""
+        """Return whether the same function calls `backward()` of the tensor."""
         name = dotted(tensor)
         function = self.facts.tree.scope(tensor).node
         if name is None or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
@@ -166,7 +240,7 @@ class ScalarIndex(Rule):
 
 
 def _tensor(node: ast.expr) -> ast.expr | None:
-    """`x` of `x.data`, `x.data.cpu()`, `x.cpu().data.numpy()`; None without `.data`."""
+    """Return `x` of `x.data`, `x.data.cpu()` or `x.cpu().data.numpy()`, or None without `.data`."""
     data = False
     while True:
         if isinstance(node, ast.Attribute) and node.attr == "data":

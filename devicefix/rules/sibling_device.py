@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.tensors import KEEPERS, MAKERS, expressions, is_variable
+from devicefix.devices.tensors import KEEPERS, MAKERS, is_variable
 from devicefix.facts.values import current_device
 from devicefix.model import Finding
 from devicefix.rewrite.edits import moved
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-# What only a tensor has, and one that has dimensions: a number on the CPU goes together with a GPU's tensors.
+# Attributes of tensors with dimensions. A number on the CPU can be combined with tensors on a GPU.
 _OF_TENSORS = {
     "size", "shape", "view", "dim", "unsqueeze", "squeeze", "permute", "transpose", "reshape", "expand", "repeat",
     "contiguous", "flatten", "matmul", "mm", "bmm", "new_zeros", "new_ones", "new_full", "new_empty", "scatter_",
     "masked_fill", "masked_fill_", "index_select", "gather", "chunk", "split",
 }  # fmt: skip
-# These take tensors of several devices.
+# These accept tensors on several devices.
 _ANYWHERE = re.compile(
     r"copy_?|type_as|to|expand_as|view_as|reshape_as|new_tensor|save|pack_\w+|print|equal|set_"
 )
@@ -30,13 +30,12 @@ _MOVES = re.compile(r"\.(?:cuda|cpu|to|numpy|tolist|item)\b")
 class SiblingDevice(Rule):
     """
     ## What it does
-    Finds a tensor that is made in `forward`, or in a loss, and sent to the current GPU or to a device of the
-    module's, though it is used together with one that the function was given. Off by default: select it to have
-    it.
+    Finds tensors that `forward` or a loss function creates and moves to the current GPU, or to a device of the
+    module, although they are combined with an argument of the function. This rule is off by default.
 
     ## Why it matters
-    The function then works wherever its arguments are: on any device, on several at once, and without a global
-    variable.
+    With the device of its argument, the function works on any device, on several devices in one program, and
+    without a global variable.
 
     ## Example
     ```python
@@ -53,87 +52,190 @@ class SiblingDevice(Rule):
     ```
 
     ## Fix safety
-    Safe: one operation takes both tensors, so that they have to be on the same device already. Where no operation
-    shows that, or what the function was given is moved in it, it is left alone. The tensor is still made on the
-    CPU, and its random numbers drawn there.
+    Safe: an operation takes both tensors, so they must already be on the same device. If no operation shows that,
+    or if the function moves its argument, nothing changes. The tensor is still created on the CPU, and its random
+    numbers are still drawn there.
     """
 
     code = "DF107"
     name = "sibling-device"
-    summary = "A function sends a tensor to a device of its own, and not to that of its arguments"
+    summary = "A function does not use the device of its arguments"
     default = False
-    MATCHES = (
-        Changed(
-            "import torch\n\n\nclass Noise(torch.nn.Module):\n    def forward(self, x):\n"
-            "        noise = torch.randn(x.size()).cuda()\n        return x + noise\n",
-            "import torch\n\n\nclass Noise(torch.nn.Module):\n    def forward(self, x):\n"
-            "        noise = torch.randn(x.size()).to(x.device)\n        return x + noise\n",
+    words = (b"cuda",)
+    common_words = (b".to",)
+    before = ("DF101", "DF102")
+    INVALID = (
+        Example(
+            "noise that is added to an input of forward",
+            before="""
+                import torch
+
+
+                class Noise(torch.nn.Module):
+                    def forward(self, x):
+                        noise = torch.randn(x.size()).cuda()
+                        return x + noise
+            """,
+            after="""
+                import torch
+
+
+                class Noise(torch.nn.Module):
+                    def forward(self, x):
+                        noise = torch.randn(x.size()).to(x.device)
+                        return x + noise
+            """,
         ),
-        Changed(
-            "import torch\nfrom torch.autograd import Variable\n\n\nclass Net(torch.nn.Module):\n"
-            "    def forward(self, text, lengths):\n        x = self.embed(text)\n"
-            "        h0, c0 = Variable(torch.rand(1, text.size(0), 8)).cuda(), torch.rand(1, 8).cuda(non_blocking=True)\n"
-            "        return self.rnn(text, (h0, c0))\n",
-            "import torch\nfrom torch.autograd import Variable\n\n\nclass Net(torch.nn.Module):\n"
-            "    def forward(self, text, lengths):\n        x = self.embed(text)\n"
-            "        h0, c0 = torch.rand(1, text.size(0), 8).to(text.device), "
-            "torch.rand(1, 8).to(text.device, non_blocking=True)\n"
-            "        return self.rnn(text, (h0, c0))\n",  # with the rule for `Variable`
+        Example(
+            "two states for a layer, one of them a Variable",
+            before="""
+                import torch
+                from torch.autograd import Variable
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, text, lengths):
+                        x = self.embed(text)
+                        h0, c0 = Variable(torch.rand(1, text.size(0), 8)).cuda(), torch.rand(1, 8).cuda(non_blocking=True)
+                        return self.rnn(text, (h0, c0))
+            """,
+            after="""
+                import torch
+                from torch.autograd import Variable
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, text, lengths):
+                        x = self.embed(text)
+                        h0, c0 = torch.rand(1, text.size(0), 8).to(text.device), torch.rand(1, 8).to(text.device, non_blocking=True)
+                        return self.rnn(text, (h0, c0))
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
-            "def dice_loss(output, target):\n"
-            "    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)\n"
-            "    weight = torch.rand(5).to(device)\n"
-            "    return (torch.mul(weight, output.squeeze()) + output * weight).sum()\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
-            "def dice_loss(output, target):\n"
-            "    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)\n"
-            "    weight = torch.rand(5).to(output.device)\n"
-            "    return (torch.mul(weight, output.squeeze()) + output * weight).sum()\n",
+        Example(
+            "a weight that is multiplied with an input of a loss",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def dice_loss(output, target):
+                    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)
+                    weight = torch.rand(5).to(device)
+                    return (torch.mul(weight, output.squeeze()) + output * weight).sum()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def dice_loss(output, target):
+                    one_hot = torch.rand(target.size(0), 5).to(device).scatter_(1, target.view(-1, 1), 1)
+                    weight = torch.rand(5).to(output.device)
+                    return (torch.mul(weight, output.squeeze()) + output * weight).sum()
+            """,
         ),
-        Changed(
-            "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
-            "        return x.view(-1) * torch.rand(3).cuda() + torch.cat([x, torch.rand(3).float().cuda()])\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n\n'
-            "class Net(torch.nn.Module):\n    def forward(self, x):\n"
-            "        return x.view(-1) * torch.rand(3).to(device) + torch.cat([x, torch.rand(3).float().to(x.device)])\n",
+        Example(
+            "one of two tensors in an expression",
+            before="""
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x.view(-1) * torch.rand(3).cuda() + torch.cat([x, torch.rand(3).float().cuda()])
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x.view(-1) * torch.rand(3).to(device) + torch.cat([x, torch.rand(3).float().to(x.device)])
+            """,
         ),
     )
-    LEAVES = (
-        # Lengths stay on the CPU, and numbers go anywhere.
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, lengths, scale):\n"
-        "        mask = torch.rand(lengths.size(0)).cuda()\n        return self.rnn(mask, lengths) * scale\n",
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, scale):\n"
-        "        noise = torch.rand(3).cuda()\n        return scale * noise\n",
-        # It is moved here.
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
-        "        noise = torch.rand(x.size()).cuda()\n        x = x.cuda()\n        return x + noise\n",
-        "import torch\n\n\ndef train(x):\n    noise = torch.rand(x.size()).cuda()\n    return x + noise\n",
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x, device):\n"
-        "        noise = torch.rand(x.size()).to(device)\n        return x + noise\n",
+    VALID = (
+        Example(
+            "lengths, which stay on the CPU",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, lengths, scale):
+                        mask = torch.rand(lengths.size(0)).cuda()
+                        return self.rnn(mask, lengths) * scale
+            """,
+        ),
+        Example(
+            "a parameter that may be a number",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, scale):
+                        noise = torch.rand(3).cuda()
+                        return scale * noise
+            """,
+        ),
+        Example(
+            "a parameter that the method moves",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        noise = torch.rand(x.size()).cuda()
+                        x = x.cuda()
+                        return x + noise
+            """,
+        ),
+        Example(
+            "a function that is neither forward nor a loss",
+            """
+                import torch
+
+
+                def train(x):
+                    noise = torch.rand(x.size()).cuda()
+                    return x + noise
+            """,
+        ),
+        Example(
+            "a device that is passed in",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def forward(self, x, device):
+                        noise = torch.rand(x.size()).to(device)
+                        return x + noise
+            """,
+        ),
     )
 
-    # At the statement, before the rules for `.cuda()` get to see the call in it.
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
-        function = self._function(node)
-        if function is None:
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if self.facts.tree.f_string(node) is not None:
             return
-        for each in expressions(node):
-            if isinstance(each, ast.Call) and self._sent(each) and each not in self.context.handled:
-                name = self._sibling(each, function)
-                if name is not None:
-                    self.context.mark_handled(each)
-                    message = f"this belongs where `{name}` is: use `.to({name}.device)`"
-                    fix = self.context.edit(each, moved(f"{name}.device"), DeviceExpr(""))
-                    yield self.finding(each, message, fix)
-
-    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = visit_If = visit_For = (
-        _look
-    )
+        function = self._function(self.facts.tree.statement(node))
+        if function is None or not self._sent(node):
+            return
+        name = self._sibling(node, function)
+        if name is not None:
+            self.context.mark_handled(node)
+            message = f"this tensor belongs on the device of `{name}`; use `.to({name}.device)`"
+            fix = self.context.edit(node, moved(f"{name}.device"), DeviceExpr(""))
+            yield self.finding(node, message, fix)
 
     def _function(self, node: ast.stmt) -> Function | None:
-        """The function that a statement belongs to, if it is `forward` of a class, or a loss."""
+        """Return the function that a statement belongs to if it is a `forward` method or a loss, or None."""
         function = self.facts.tree.scope(node).node
         if not isinstance(function, Function):
             return None
@@ -143,7 +245,7 @@ class SiblingDevice(Rule):
         return function if "loss" in function.name.lower() else None
 
     def _sent(self, node: ast.Call) -> bool:
-        """Whether a call sends what has just been made to the current GPU, or to a device of the module's."""
+        """Return whether a call moves a new tensor to the current GPU, or to a device of the module."""
         if not isinstance(node.func, ast.Attribute) or "cuda" in self.context.source.code(node.func.value):
             return False
         if not self._fresh(node.func.value) or any(
@@ -175,7 +277,7 @@ class SiblingDevice(Rule):
         )
 
     def _sibling(self, node: ast.Call, function: Function) -> str | None:
-        """The parameter that an operation takes together with a tensor."""
+        """Return the parameter that an operation takes together with a tensor, or None."""
         parameters = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
         plain = parameters[: len(parameters) - len(function.args.defaults)]
         if isinstance(self.facts.tree.parents.get(function), ast.ClassDef):
@@ -194,7 +296,7 @@ class SiblingDevice(Rule):
         return None
 
     def _outermost(self, node: ast.Call) -> ast.expr:
-        """The tensor that is left when all has been done to it: `torch.rand(3).cuda().long()`."""
+        """Return the outermost call of a chain of methods: `torch.rand(3).cuda().long()`."""
         outer: ast.AST = node
         for _, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.Attribute):
@@ -208,14 +310,14 @@ class SiblingDevice(Rule):
         return node
 
     def _name(self, node: ast.expr) -> str | None:
-        """The name that a new tensor is bound to, and nothing else."""
+        """Return the name that is bound to a new tensor and nothing else, or None."""
         for name, bindings in self.facts.tree.scope(node).bindings.items():
             if len(bindings) == 1 and bindings[0].value is node:
                 return name
         return None
 
     def _stays(self, name: str, function: Function) -> bool:
-        """Whether a parameter is a tensor with dimensions that the function moves nowhere."""
+        """Return whether a parameter is a tensor with dimensions that the function does not move."""
         if re.search(r"len|num|size", name):
             return False
         scope = self.facts.tree.scopes[function]
@@ -225,7 +327,7 @@ class SiblingDevice(Rule):
         return any(self._has_dimensions(each, name) for each in ast.walk(function))
 
     def _has_dimensions(self, node: ast.AST, name: str) -> bool:
-        """Whether an expression shows that a name is a tensor, and not a single number."""
+        """Return whether an expression shows that a name is a tensor with dimensions."""
         match node:
             case ast.Attribute(
                 value=ast.Name(id=owner) | ast.Attribute(value=ast.Name(id=owner), attr="data")
@@ -238,7 +340,7 @@ class SiblingDevice(Rule):
     def _operands(
         self, node: ast.AST, made: ast.expr, tensors: set[str | None]
     ) -> tuple[list[ast.expr], list[ast.expr]]:
-        """Two lists, such that what is in the one is on the same device as what is in the other."""
+        """Return two lists of expressions; those of one are on the same device as those of the other."""
         if isinstance(node, ast.BinOp):
             return [node.left, node.right], [node.left, node.right]
         if not isinstance(node, ast.Call):
@@ -254,7 +356,7 @@ class SiblingDevice(Rule):
             return [], []
         receiver = node.func.value
         if isinstance(receiver, ast.Name) and receiver.id == "self":
-            # A layer, and not a method of the class's own: its first argument is a tensor that it computes with.
+            # A layer rather than a method of the class: it computes with its first argument.
             return (arguments[:1], arguments) if not self._own(node.func) else ([], [])
         if receiver is made or (isinstance(receiver, ast.Name) and receiver.id in tensors):
             return [receiver, *arguments], [receiver, *arguments]

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class SyncBatchNorm(Rule):
@@ -13,7 +13,7 @@ class SyncBatchNorm(Rule):
     Finds `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)`.
 
     ## Why it matters
-    Its layers refuse to run on a CPU: "SyncBatchNorm layers only work with GPU modules".
+    The converted layers raise an error on a CPU: "SyncBatchNorm layers only work with GPU modules".
 
     ## Example
     ```python
@@ -26,23 +26,42 @@ class SyncBatchNorm(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the model is the same. On a CPU each process has statistics of its own, so that numbers can
-    differ from those of several GPUs, but not from those of one.
+    Safe: with CUDA the model is the same. On a CPU each process has its own statistics, so the numbers can differ
+    from those of several GPUs, but not from those of one.
     """
 
     code = "DF603"
     name = "sync-batch-norm"
-    summary = "Batch normalization that is synchronized between GPUs"
-    MATCHES = (
-        Changed(
-            "import torch\nfrom torch import nn\n\nnet = nn.SyncBatchNorm.convert_sync_batchnorm(net)\n",
-            "import torch\nfrom torch import nn\n\n"
-            "net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if torch.cuda.is_available() else net\n",
+    summary = "Batch normalization is synchronized between GPUs"
+    words = (b"SyncBatchNorm",)
+    common_words = (b"batchnorm",)
+    INVALID = (
+        Example(
+            "a model that is converted",
+            before="""
+                import torch
+                from torch import nn
+
+                net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if torch.cuda.is_available() else net
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif torch.cuda.is_available():\n"
-        "    net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)\n",
+    VALID = (
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -52,4 +71,4 @@ class SyncBatchNorm(Rule):
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
-        yield self.finding(node, "SyncBatchNorm needs CUDA: leave the model as it is without", fix)
+        yield self.finding(node, "`SyncBatchNorm` needs CUDA; convert the model only with CUDA", fix)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, device_fix
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class ToCuda(Rule):
     """
     ## What it does
-    Finds `x.to(...)` with a CUDA device written out: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`,
-    `f"cuda:{rank}"`, the number of a GPU.
+    Finds `x.to(...)` with a literal CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`,
+    `f"cuda:{rank}"`, or the index of a GPU.
 
     ## Why it matters
     Without CUDA the call raises "Torch not compiled with CUDA enabled".
@@ -32,37 +32,105 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    Safe: on a machine with CUDA the same device is named as before.
+    Safe: with CUDA the device is the same as before.
     """
 
     code = "DF102"
     name = "to-cuda"
-    summary = "`.to(...)` names a CUDA device"
-    MATCHES = (
-        Changed(
-            "import torch\n\nx = x.to(y.get_device())\ncuda = 1\n",
-            "import torch\n\nx = x.to(y.device)\ncuda = 1\n",
+    summary = "`.to(...)` moves to a CUDA device"
+    words = (b"cuda", b"get_device(")
+    common_words = (b".to", b"device", b"gpu", b"rank")
+    INVALID = (
+        Example(
+            "the device of another tensor by get_device",
+            before="""
+                import torch
+
+                x = x.to(y.get_device())
+                cuda = 1
+            """,
+            after="""
+                import torch
+
+                x = x.to(y.device)
+                cuda = 1
+            """,
         ),
-        Changed(
-            'import torch\n\nmodel.to("cuda")\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\nmodel.to(device)\n',
+        Example(
+            "a module to the string cuda",
+            before="""
+                import torch
+
+                model.to("cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                model.to(device)
+            """,
         ),
-        Changed(
-            "import torch\n\nx = x.to(device=torch.device('cuda:1'), dtype=torch.half)\n",
-            "import torch\n\ndevice1 = torch.device('cuda:1' if torch.cuda.is_available() else 'cpu')\n\n"
-            "x = x.to(device=device1, dtype=torch.half)\n",
+        Example(
+            "a device by keyword, with a dtype",
+            before="""
+                import torch
+
+                x = x.to(device=torch.device('cuda:1'), dtype=torch.half)
+            """,
+            after="""
+                import torch
+
+                device1 = torch.device('cuda:1' if torch.cuda.is_available() else 'cpu')
+
+                x = x.to(device=device1, dtype=torch.half)
+            """,
         ),
-        Changed(
-            'import torch\n\nx = x.to(f"cuda:{rank}")\ny = y.to(rank)\n',
-            'import torch\n\nx = x.to(f"cuda:{rank}" if torch.cuda.is_available() else "cpu")\n'
-            'y = y.to(rank if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "the f-string and the number of a rank",
+            before="""
+                import torch
+
+                x = x.to(f"cuda:{rank}")
+                y = y.to(rank)
+            """,
+            after="""
+                import torch
+
+                x = x.to(f"cuda:{rank}" if torch.cuda.is_available() else "cpu")
+                y = y.to(rank if torch.cuda.is_available() else "cpu")
+            """,
         ),
     )
-    LEAVES = (
-        "x = x.to(device)\n",
-        'x = x.to("cpu")\n',
-        "import torch\n\nx = x.to(torch.float32)\n",
-        'import torch\n\nx = x.to("cuda" if torch.cuda.is_available() else "cpu")\n',
+    VALID = (
+        Example(
+            "a variable",
+            """
+                x = x.to(device)
+            """,
+        ),
+        Example(
+            "the CPU",
+            """
+                x = x.to("cpu")
+            """,
+        ),
+        Example(
+            "a dtype",
+            """
+                import torch
+
+                x = x.to(torch.float32)
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                x = x.to("cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -75,5 +143,5 @@ class ToCuda(Rule):
         if fix is not None:
             self.context.mark_handled(target)
             yield self.finding(
-                node, f"`.to({self.context.source.code(target)})` needs CUDA: use `.to(device)`", fix
+                node, f"`.to({self.context.source.code(target)})` needs CUDA; use `.to(device)`", fix
             )

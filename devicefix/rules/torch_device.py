@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import is_gpu_index
 from devicefix.facts.values import cuda_literal, cuda_string, index_or_none, integer, last_name
 from devicefix.model import Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class TorchDevice(Rule):
     """
     ## What it does
-    Finds `torch.device("cuda")` and its kin: with an index, a number alone, or a string put together.
+    Finds `torch.device("cuda")` and its variants: with an index, with a number alone, or with a composed string.
 
     ## Why it matters
-    The device itself can be made anywhere, but whatever is sent to it fails without CUDA.
+    The device can be created anywhere, but moving anything to it fails without CUDA.
 
     ## Example
     ```python
@@ -32,42 +32,124 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. A device that is only compared with another (`x.device == torch.device("cuda")`) is left alone:
-    the question is as right on a CPU.
+    Safe. A device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also
+    right on a CPU.
     """
 
     code = "DF201"
     name = "torch-device"
-    summary = "`torch.device(...)` names CUDA whether or not it is there"
-    MATCHES = (
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda")\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
+    summary = "`torch.device(...)` is CUDA, even if it is not available"
+    words = (b"cuda",)
+    common_words = (b"device", b"gpu", b"rank")
+    INVALID = (
+        Example(
+            "the current device",
+            before="""
+                import torch
+
+                device = torch.device("cuda")
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            "import torch as th\n\ndevice = th.device('cuda:1')\n",
-            "import torch as th\n\ndevice = th.device('cuda:1' if th.cuda.is_available() else 'cpu')\n",
+        Example(
+            "a numbered device under another name of torch",
+            before="""
+                import torch as th
+
+                device = th.device('cuda:1')
+            """,
+            after="""
+                import torch as th
+
+                device = th.device('cuda:1' if th.cuda.is_available() else 'cpu')
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda:{:d}".format(rank))\n',
-            'import torch\n\ndevice = torch.device("cuda:{:d}".format(rank) if torch.cuda.is_available() else "cpu")\n',
+        Example(
+            "a formatted string",
+            before="""
+                import torch
+
+                device = torch.device("cuda:{:d}".format(rank))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda:{:d}".format(rank) if torch.cuda.is_available() else "cpu")
+            """,
         ),
-        Changed(
-            'import torch\n\ndevice = torch.device("cuda", args.local_rank)\n',
-            'import torch\n\ndevice = torch.device("cuda", args.local_rank) '
-            'if torch.cuda.is_available() else torch.device("cpu")\n',
+        Example(
+            "a type and a number",
+            before="""
+                import torch
+
+                device = torch.device("cuda", args.local_rank)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda", args.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.ones(2, device=torch.device(0))\n",
-            'import torch\n\nx = torch.ones(2, device=torch.device(0 if torch.cuda.is_available() else "cpu"))\n',
+        Example(
+            "a number alone",
+            before="""
+                import torch
+
+                x = torch.ones(2, device=torch.device(0))
+            """,
+            after="""
+                import torch
+
+                x = torch.ones(2, device=torch.device(0 if torch.cuda.is_available() else "cpu"))
+            """,
         ),
     )
-    LEAVES = (
-        'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
-        'import torch\n\ndevice = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")\n',
-        'import torch\n\nif x.device != torch.device("cuda"):\n    print(x)\n',
-        'import torch\n\ndevice = torch.device("cpu")\n',
-        "import torch\n\ndevice = torch.device(name)\n",
+    VALID = (
+        Example(
+            "a choice inside the call",
+            """
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "a choice between two devices",
+            """
+                import torch
+
+                device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+            """,
+        ),
+        Example(
+            "a comparison",
+            """
+                import torch
+
+                if x.device != torch.device("cuda"):
+                    print(x)
+            """,
+        ),
+        Example(
+            "the CPU",
+            """
+                import torch
+
+                device = torch.device("cpu")
+            """,
+        ),
+        Example(
+            "a name that is not known",
+            """
+                import torch
+
+                device = torch.device(name)
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -79,7 +161,7 @@ class TorchDevice(Rule):
         if fix is not None:
             self.context.mark_handled(*node.args, *node.keywords)
             code = self.context.source.code(node)
-            yield self.finding(node, f"`{code}` is no device on a machine without CUDA", fix)
+            yield self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
 
     def _fix(self, node: ast.Call) -> Fix | None:
         arguments = [*node.args, *(each.value for each in node.keywords)]
@@ -95,5 +177,5 @@ class TorchDevice(Rule):
         return None
 
     def _number(self, node: ast.expr) -> bool:
-        """A variable that is known to hold an int: `torch.device(i)` is then a GPU's number."""
+        """Return whether a variable certainly holds an int, which `torch.device(i)` takes as the index of a GPU."""
         return bool(last_name(node)) and index_or_none(self.facts, node)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 from devicefix.rules.typed_tensor import asks_where, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
@@ -18,9 +18,9 @@ class TypeName(Rule):
     `torch.set_default_tensor_type("torch.cuda.FloatTensor")`.
 
     ## Why it matters
-    As a type to convert to, it fails without CUDA. In a comparison it is never equal on a CPU, where the
-    same tensor is a `torch.HalfTensor`, so the program takes another way than on the GPU. A comparison with
-    `torch.cuda.FloatTensor` is left alone: it asks whether the tensor is on a GPU, rather than what it holds.
+    Converting to such a type fails without CUDA. A comparison is never true on a CPU, where the same tensor is a
+    `torch.HalfTensor`, so the program takes a different path than on a GPU. A comparison with
+    `torch.cuda.FloatTensor` is left alone: it checks whether the tensor is on a GPU, not its dtype.
 
     ## Example
     ```python
@@ -41,24 +41,70 @@ class TypeName(Rule):
     code = "DF302"
     name = "type-name"
     summary = "The name of a CUDA tensor type as a string"
-    MATCHES = (
-        Changed(
-            "import torch\n\nif x.type() == 'torch.cuda.HalfTensor':\n    w = w.half()\n",
-            "import torch\n\n"
-            "if x.type() == ('torch.cuda.HalfTensor' if torch.cuda.is_available() else 'torch.HalfTensor'):\n"
-            "    w = w.half()\n",
+    words = (b"cuda",)
+    INVALID = (
+        Example(
+            "a comparison that asks for the dtype",
+            before="""
+                import torch
+
+                if x.type() == 'torch.cuda.HalfTensor':
+                    w = w.half()
+            """,
+            after="""
+                import torch
+
+                if x.type() == ('torch.cuda.HalfTensor' if torch.cuda.is_available() else 'torch.HalfTensor'):
+                    w = w.half()
+            """,
         ),
-        Changed(
-            'import torch\n\ntorch.set_default_tensor_type("torch.cuda.FloatTensor")\n',
-            "import torch\n\n"
-            'torch.set_default_tensor_type("torch.cuda.FloatTensor" if torch.cuda.is_available() else "torch.FloatTensor")\n',
+        Example(
+            "the default tensor type",
+            before="""
+                import torch
+
+                torch.set_default_tensor_type("torch.cuda.FloatTensor")
+            """,
+            after="""
+                import torch
+
+                torch.set_default_tensor_type("torch.cuda.FloatTensor" if torch.cuda.is_available() else "torch.FloatTensor")
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\nif x.type() == 'torch.cuda.FloatTensor':\n    x = x.cpu()\n",
-        "import torch\n\nops = {'torch.FloatTensor': a, 'torch.cuda.FloatTensor': b}\n",
-        'import torch\n\nif torch.cuda.is_available():\n    torch.set_default_tensor_type("torch.cuda.FloatTensor")\n',
-        '"""torch.cuda.FloatTensor"""\n',
+    VALID = (
+        Example(
+            "a comparison that asks for the device",
+            """
+                import torch
+
+                if x.type() == 'torch.cuda.FloatTensor':
+                    x = x.cpu()
+            """,
+        ),
+        Example(
+            "the keys of a dictionary",
+            """
+                import torch
+
+                ops = {'torch.FloatTensor': a, 'torch.cuda.FloatTensor': b}
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+            """,
+        ),
+        Example(
+            "a docstring",
+            '''
+                """torch.cuda.FloatTensor"""
+            ''',
+        ),
     )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
@@ -74,4 +120,6 @@ class TypeName(Rule):
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
         fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")
-        yield self.finding(node, f"`{node.value}` needs CUDA", fix)
+        yield self.finding(
+            node, f"the type `{node.value}` needs CUDA; select it by `torch.cuda.is_available()`", fix
+        )

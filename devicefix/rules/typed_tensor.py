@@ -1,17 +1,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
-_TYPE = re.compile(r"torch\.cuda\.((?:sparse\.)?(\w*)Tensor)\Z")
-# https://docs.pytorch.org/docs/stable/tensors.html: what the legacy types are called as dtypes.
+# The dtypes of the legacy types: https://docs.pytorch.org/docs/stable/tensors.html.
 DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8",
     "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool",
@@ -21,12 +19,12 @@ DTYPES = {
 class TypedTensor(Rule):
     """
     ## What it does
-    Finds the tensor types of CUDA, `torch.cuda.FloatTensor` and its kin: called to make a tensor, handed
-    to `.type(...)`, or kept in a variable.
+    Finds the tensor types of CUDA, such as `torch.cuda.FloatTensor`: called to create a tensor, passed to
+    `.type(...)`, or stored in a variable.
 
     ## Why it matters
-    Without CUDA these types can neither make a tensor nor be converted to: "type torch.cuda.FloatTensor
-    not available".
+    Without CUDA, creating a tensor of such a type or converting to it raises an error: "type
+    torch.cuda.FloatTensor not available".
 
     ## Example
     ```python
@@ -45,80 +43,167 @@ class TypedTensor(Rule):
     ```
 
     ## Fix safety
-    Safe. Sizes stay sizes, data stays data, and random numbers are drawn where they were drawn. Where the
-    argument may be either, the type is chosen and the call kept.
+    Safe. Sizes stay sizes, data stays data, and random numbers are drawn on the same device. If the argument may
+    be a size or data, the call stays and only the type is selected.
     """
 
     code = "DF301"
     name = "typed-tensor"
-    summary = "A tensor type of CUDA, such as `torch.cuda.FloatTensor`"
-    MATCHES = (
-        Changed(
-            "import torch\n\nz = torch.cuda.HalfTensor(x.size(0), n, x.size(2)).normal_()\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "z = torch.empty(x.size(0), n, x.size(2), dtype=torch.float16, device=device).normal_()\n",
+    summary = "A tensor type that only exists for CUDA, such as `torch.cuda.FloatTensor`"
+    words = (b"cuda",)
+    common_words = (b"tensor",)
+    references = tuple(f"torch.cuda.{part}{kind}Tensor" for part in ("", "sparse.") for kind in DTYPES)
+    INVALID = (
+        Example(
+            "a constructor with a size",
+            before="""
+                import torch
+
+                z = torch.cuda.HalfTensor(x.size(0), n, x.size(2)).normal_()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                z = torch.empty(x.size(0), n, x.size(2), dtype=torch.float16, device=device).normal_()
+            """,
         ),
-        Changed(
-            "import torch\n\nw = torch.cuda.FloatTensor([0.3, 0.7])\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "w = torch.tensor([0.3, 0.7], dtype=torch.float32, device=device)\n",
+        Example(
+            "a constructor with data",
+            before="""
+                import torch
+
+                w = torch.cuda.FloatTensor([0.3, 0.7])
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                w = torch.tensor([0.3, 0.7], dtype=torch.float32, device=device)
+            """,
         ),
-        Changed(
-            "import torch\n\nw = torch.cuda.FloatTensor(weights)\n",
-            "import torch\n\n"
-            "w = (torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor)(weights)\n",
+        Example(
+            "a constructor with an unknown argument",
+            before="""
+                import torch
+
+                w = torch.cuda.FloatTensor(weights)
+            """,
+            after="""
+                import torch
+
+                w = (torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor)(weights)
+            """,
         ),
-        Changed(
-            "import torch\n\ny = x.type(torch.cuda.LongTensor)\n",
-            "import torch\n\ny = x.type(torch.cuda.LongTensor if torch.cuda.is_available() else torch.LongTensor)\n",
+        Example(
+            "the type method",
+            before="""
+                import torch
+
+                y = x.type(torch.cuda.LongTensor)
+            """,
+            after="""
+                import torch
+
+                y = x.type(torch.cuda.LongTensor if torch.cuda.is_available() else torch.LongTensor)
+            """,
         ),
-        Changed(
-            "import torch.cuda as tc\n\ndtype = tc.FloatTensor\n",
-            "import torch\nimport torch.cuda as tc\n\n"
-            "dtype = tc.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
+        Example(
+            "a type under another name of torch.cuda",
+            before="""
+                import torch.cuda as tc
+
+                dtype = tc.FloatTensor
+            """,
+            after="""
+                import torch
+                import torch.cuda as tc
+
+                dtype = tc.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+            """,
         ),
     )
-    LEAVES = (
-        "import torch\n\n\ndef f(x: torch.cuda.FloatTensor) -> torch.cuda.FloatTensor:\n    return x\n",
-        "import torch\n\nops = {torch.FloatTensor: a, torch.cuda.FloatTensor: b}\n",
-        "import torch\n\nFLOATS = (torch.FloatTensor, torch.cuda.FloatTensor)\n",
-        "import torch\n\nif isinstance(x, torch.cuda.FloatTensor):\n    y = f(x.cuda())\n",
-        "import torch\n\nT = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n",
-        "import torch\n\nx = torch.FloatTensor(3)\n",
-        "import torch\n\ny = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() else x\n",
+    VALID = (
+        Example(
+            "an annotation",
+            """
+                import torch
+
+
+                def f(x: torch.cuda.FloatTensor) -> torch.cuda.FloatTensor:
+                    return x
+            """,
+        ),
+        Example(
+            "the keys of a dictionary",
+            """
+                import torch
+
+                ops = {torch.FloatTensor: a, torch.cuda.FloatTensor: b}
+            """,
+        ),
+        Example(
+            "a tuple with the type of the CPU",
+            """
+                import torch
+
+                FLOATS = (torch.FloatTensor, torch.cuda.FloatTensor)
+            """,
+        ),
+        Example(
+            "an isinstance test",
+            """
+                import torch
+
+                if isinstance(x, torch.cuda.FloatTensor):
+                    y = f(x.cuda())
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                T = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+            """,
+        ),
+        Example(
+            "the type of the CPU",
+            """
+                import torch
+
+                x = torch.FloatTensor(3)
+            """,
+        ),
+        Example(
+            "an expression with a choice around it",
+            """
+                import torch
+
+                y = x.type(torch.cuda.FloatTensor) if torch.cuda.is_available() else x
+            """,
+        ),
     )
 
-    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        if isinstance(node.ctx, ast.Load):
-            yield from self._look(node)
-
-    def visit_Name(self, node: ast.Name) -> Iterator[Finding]:
-        if isinstance(node.ctx, ast.Load) and node.id.endswith("Tensor"):
-            yield from self._look(node)
-
-    def _look(self, node: ast.Attribute | ast.Name) -> Iterator[Finding]:
-        kind = cuda_type(self.facts, node)
-        if kind is None or self._aliased(node) or self.facts.is_guarded(node) or self._asked_for(node, kind):
+    def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
+        kind = name.removeprefix("torch.cuda.")
+        if not isinstance(node.ctx, ast.Load) or self.facts.is_guarded(node) or self._asked_for(node, kind):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
-            yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA: use `torch.empty` or `torch.tensor`")
+            yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use `torch.empty` or `torch.tensor`")
             return
         fix = None
         if isinstance(parent, ast.Call) and parent.func is node:
             fix = self._constructed(parent, kind)
         torch = self.devices.torch(node)
         fix = fix or self._with_torch(self.context.when_cuda(node, f"{torch.text}.{kind}"), torch)
-        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA", fix)
-
-    def _aliased(self, node: ast.Attribute | ast.Name) -> bool:
-        """A variable that holds the type is not another tie: its value is the one."""
-        return isinstance(node, ast.Name) and any(
-            each.value is not None for each in self.facts.bindings(node)
-        )
+        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use a dtype and a device", fix)
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
-        """Whether the type stands where it is as right on a CPU: in a question, or as a mere name."""
+        """Return whether the type is only compared or named, which is also right on a CPU."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Tuple) and any(
             self.facts.resolve(each) == f"torch.{kind}" for each in parent.elts
@@ -146,7 +231,7 @@ class TypedTensor(Rule):
         return self.context.edit(call, new, DeviceExpr("", device.needs | torch.needs))
 
     def _data(self, node: ast.expr) -> bool:
-        """Whether a single argument is data: a list, or an array that numpy made."""
+        """Return whether a single argument is data: a list, or an array of NumPy."""
         if isinstance(node, ast.Name):
             value = self.facts.value(node)
             return value is not None and not isinstance(value, ast.Name) and self._data(value)
@@ -171,7 +256,7 @@ def _maker(function: str, dtype: str, device: str):  # type: ignore[no-untyped-d
 
 
 def _size(node: ast.expr) -> bool:
-    """Whether a single argument is a size: a number, `x.size()`, `x.shape`, `x.size(0)`, `len(x)`."""
+    """Return whether a single argument is a size: a number, `x.size()`, `x.shape`, `x.size(0)`, `len(x)`."""
     match node:
         case ast.Constant(value=value):
             return type(value) is int
@@ -187,7 +272,7 @@ def _size(node: ast.expr) -> bool:
 
 
 def only_named(facts: Facts, node: ast.expr) -> bool:
-    """Whether a type stands where it is not used: as a key, in a set, or in an annotation."""
+    """Return whether a type is only named: as a key, in a set, or in an annotation."""
     for child, parent in facts.tree.ancestors(node):
         if isinstance(parent, ast.Dict):
             return child in parent.keys
@@ -203,10 +288,10 @@ def only_named(facts: Facts, node: ast.expr) -> bool:
 
 
 def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
-    """Whether a type is compared with to ask if a tensor is on a GPU.
+    """Return whether a comparison with a type checks that a tensor is on a GPU.
 
-    `FloatTensor` and the integer types are what tensors are by default; whoever asks for a half type asks
-    what the tensor holds, and has to get the same answer on a CPU.
+    `FloatTensor` and the integer types are the default types of tensors. A comparison with a half type checks the
+    dtype instead, and must have the same result on a CPU.
     """
     if kind in ("HalfTensor", "BFloat16Tensor", "DoubleTensor"):
         return False
@@ -218,15 +303,8 @@ def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
     return isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance" and parent.func is not node
 
 
-def cuda_type(facts: Facts, node: ast.expr) -> str | None:
-    """`FloatTensor` for an expression that is `torch.cuda.FloatTensor`, else None."""
-    name = facts.resolve(node)
-    match = _TYPE.match(name) if name else None
-    return match[1] if match else None
-
-
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    """The test, the CUDA arm and the CPU arm of a choice between tensor types."""
+    """Return the test, the CUDA arm and the CPU arm of a choice between tensor types, or None."""
     kinds = [_kind(facts, arm) for arm in (node.body, node.orelse)]
     if kinds == ["cuda", "cpu"]:
         return node.test, node.body, node.orelse

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 
@@ -14,11 +14,11 @@ _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.modul
 class UncalledCuda(Rule):
     """
     ## What it does
-    Finds `.cuda` that is reached in other ways than by a call of it: `map(torch.Tensor.cuda, xs)`,
-    `torch.Tensor.cuda(x)`, `getattr(x, "cuda")()`, `operator.methodcaller("cuda")`, `move = x.cuda`.
+    Finds indirect uses of `.cuda`: `map(torch.Tensor.cuda, xs)`, `torch.Tensor.cuda(x)`,
+    `getattr(x, "cuda")()`, `operator.methodcaller("cuda")`, `move = x.cuda`.
 
     ## Why it matters
-    When it is called in the end, it raises without CUDA.
+    The call raises an error without CUDA, wherever it happens.
 
     ## Example
     ```python
@@ -33,41 +33,110 @@ class UncalledCuda(Rule):
     ```
 
     ## Fix safety
-    Safe where nothing but the tensor is handed to it. A method that is kept for later (`move = x.cuda`) is
-    reported.
+    Safe if the tensor is the only argument. A bound method that is stored (`move = x.cuda`) is reported without
+    a fix.
     """
 
     code = "DF103"
     name = "uncalled-cuda"
-    summary = "`.cuda` is reached other than by a call"
-    MATCHES = (
-        Changed(
-            "import torch\n\nxs = list(map(torch.Tensor.cuda, xs))\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "xs = list(map(lambda x: x.to(device), xs))\n",
+    summary = "`.cuda` is used without a direct call"
+    words = (b"cuda",)
+    INVALID = (
+        Example(
+            "the unbound method mapped over a list",
+            before="""
+                import torch
+
+                xs = list(map(torch.Tensor.cuda, xs))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                xs = list(map(lambda x: x.to(device), xs))
+            """,
         ),
-        Changed(
-            "import torch\n\nx = torch.Tensor.cuda(y)\n",
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = y.to(device)\n",
+        Example(
+            "the unbound method called",
+            before="""
+                import torch
+
+                x = torch.Tensor.cuda(y)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = y.to(device)
+            """,
         ),
-        Changed(
-            'import torch\n\nx = getattr(y, "cuda")()\n',
-            'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            "x = y.to(device)\n",
+        Example(
+            "the method by getattr",
+            before="""
+                import torch
+
+                x = getattr(y, "cuda")()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = y.to(device)
+            """,
         ),
-        Changed(
-            'import torch\nfrom operator import methodcaller\n\nmove = methodcaller("cuda")\n',
-            "import torch\nfrom operator import methodcaller\n\n"
-            'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
-            'move = methodcaller("to", device)\n',
+        Example(
+            "the method by methodcaller",
+            before="""
+                import torch
+                from operator import methodcaller
+
+                move = methodcaller("cuda")
+            """,
+            after="""
+                import torch
+                from operator import methodcaller
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                move = methodcaller("to", device)
+            """,
         ),
-        Changed("import torch\n\nmove = x.cuda\ny = move()\n", None),
+        Example(
+            "a bound method called later",
+            before="""
+                import torch
+
+                move = x.cuda
+                y = move()
+            """,
+        ),
     )
-    LEAVES = (
-        "use = args.cuda\nif use:\n    pass\n",
-        "import torch\n\nmove = x.cuda if torch.cuda.is_available() else x.cpu\n",
-        'flag = getattr(args, "cuda")\n',
+    VALID = (
+        Example(
+            "an attribute of options",
+            """
+                use = args.cuda
+                if use:
+                    pass
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                move = x.cuda if torch.cuda.is_available() else x.cpu
+            """,
+        ),
+        Example(
+            "getattr of options",
+            """
+                flag = getattr(args, "cuda")
+            """,
+        ),
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -82,16 +151,16 @@ class UncalledCuda(Rule):
             parent = self.facts.tree.parents.get(node)
             if fix is None and isinstance(parent, ast.Expr):
                 fix = self.context.put_under_guard(parent)
-            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", fix)
+            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
         elif getattr_called:
             assert isinstance(node.func, ast.Call)
             fix = None if node.args or node.keywords else self._moved(node, node.func.args[:1])
-            yield self.finding(node, '`getattr(..., "cuda")` needs CUDA: use `.to(device)`', fix)
+            yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix)
         else:
             device = self.devices.current(node)
             text = self.context.source.quoted(f'"to", {device.text}')
             fix = self.context.edit(node.args[0], text, device) if len(node.args) == 1 else None
-            yield self.finding(node, '`methodcaller("cuda")` needs CUDA: use `"to", device`', fix)
+            yield self.finding(node, '`methodcaller("cuda")` needs CUDA; use `"to", device`', fix)
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         parent = self.facts.tree.parents.get(node)
@@ -104,11 +173,9 @@ class UncalledCuda(Rule):
             fix = None
             if isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap"):
                 fix = self.context.replace(node, DeviceExpr(f"lambda x: x.to({device.text})", device.needs))
-            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA: use `.to(device)`", fix)
+            yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
         elif isinstance(parent, ast.Assign) and self._called_later(parent.targets[0]):
-            yield self.finding(
-                node, "this method needs CUDA when it is called: keep `lambda: x.to(device)` instead"
-            )
+            yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
 
     def _called_later(self, target: ast.expr) -> bool:
         if not isinstance(target, ast.Name):
@@ -117,7 +184,7 @@ class UncalledCuda(Rule):
         return any(isinstance(parent, ast.Call) and parent.func is each for each, parent in parents)
 
     def _moved(self, node: ast.Call, arguments: list[ast.expr]) -> Fix | None:
-        """The fix that makes `x.to(device)` of a call with nothing but x."""
+        """Return the fix that makes `x.to(device)` of a call whose only argument is x, or None."""
         if len(arguments) != 1 or isinstance(arguments[0], ast.Starred) or node.keywords:
             return None
         (argument,) = arguments

@@ -12,12 +12,12 @@ from devicefix.rules.base import Rule
 class Unparsable(Rule):
     """
     ## What it does
-    Reports a file that can't be read as Python 3, with the line and the cause.
+    Reports files that are not valid Python 3, with the line and the cause.
 
     ## Why it matters
-    Nothing in such a file is checked or rewritten. Old PyTorch programs are often Python 2, or say
-    `.cuda(async=True)`: `async` is a keyword since Python 3.7, and the argument is called `non_blocking`
-    since PyTorch 0.4.
+    Such a file is neither checked nor rewritten. Old PyTorch programs are often written in Python 2, or contain
+    `.cuda(async=True)`: `async` is a keyword since Python 3.7, and PyTorch 0.4 renamed the argument to
+    `non_blocking`.
 
     ## Example
     ```python
@@ -37,11 +37,16 @@ class Unparsable(Rule):
 
     code = "DF901"
     name = "unparsable"
-    summary = "The file can't be parsed, so nothing in it is checked"
+    summary = "The file cannot be parsed, and is not checked"
 
 
 def explain(data: bytes, problem: Exception) -> Finding:
-    """The finding for a file that does not parse."""
+    """Return the finding for a file that cannot be parsed.
+
+    Args:
+        data: the bytes of the file.
+        problem: the error.
+    """
     line, column = 1, 1
     if isinstance(problem, NotANotebook):
         (line, column), data = problem.position, b""
@@ -60,14 +65,14 @@ def explain(data: bytes, problem: Exception) -> Finding:
 
 
 def _hint(data: bytes, line: int) -> str:
-    """What to change first, for the two things that old PyTorch programs trip over."""
+    """Return a hint for the two most common problems of old PyTorch programs."""
     try:
         encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         text = data.decode(encoding, errors="replace").splitlines()[line - 1]
     except (SyntaxError, UnicodeError, LookupError):
         return ""
     if "async" in text:
-        return " (`async` is a keyword since Python 3.7: write `non_blocking`)"
+        return " (`async` is a keyword since Python 3.7; use `non_blocking`)"
     if text.lstrip().startswith(("print ", "print\t", "exec ")) or ", e:" in text or "raise " in text:
-        return " (Python 2: convert it first, for example with 2to3)"
+        return " (this is Python 2; convert it, for example with 2to3)"
     return ""

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 from devicefix.facts.comments import UNUSED
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class UnusedNoqa(Rule):
     """
     ## What it does
-    Reports a `# noqa` comment that names a code of devicefix which is not found on its line, or which no rule
-    has. Codes of other tools in the same comment are left alone, and so is a `# noqa` that names none. Of rules
-    that are off, nothing is said.
+    Reports a `# noqa` comment with a devicefix code that suppresses nothing on its line, or that no rule has.
+    Codes of other tools are ignored, and so are `# noqa` comments without codes and the codes of rules that are
+    off.
 
     ## Why it matters
-    What the comment has silenced is gone; what comes next to that line would be silenced unseen. It is off by
-    default, as in ruff: select it with `--extend-select DF001`, best after a rewrite.
+    The comment has served its purpose, and would hide the next problem on that line. The rule is off by default,
+    as in ruff: enable it with `--extend-select DF001`, ideally after a rewrite.
 
     ## Example
     ```python
@@ -26,37 +26,180 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    Safe: only the comment changes. The words that follow the codes are taken for their reason, and go with the
-    last of them. What one file says can depend on the others, so give all files of a program at once. To keep
-    a comment as it is, name DF001 in it as well.
+    Safe: only the comment changes. The text after the codes counts as their reason and is removed together with
+    the last of them. Findings in one file can depend on other files, so check all files of a program together.
+    To keep a comment as it is, add DF001 to it.
     """
 
     code = UNUSED
     name = "unused-noqa"
-    summary = "A `noqa` comment names a rule that finds nothing there"
+    summary = "A `noqa` comment suppresses nothing"
     default = False
 
-    MATCHES = (
-        Changed("x = 1  # noqa: DF101\n", "x = 1\n"),
-        Changed("x = 1  # noqa: F401, DF101\n", "x = 1  # noqa: F401\n"),
-        Changed("x = 1  # noqa:DF101,E501,DF102 why\n", "x = 1  # noqa:E501 why\n"),
-        Changed("x = 1  # noqa: DF101 since it is so\n", "x = 1\n"),
-        Changed("x = 1  # noqa: DF101  # type: ignore\n", "x = 1  # type: ignore\n"),
-        Changed("x = 1  # type: ignore # noqa: DF101\n", "x = 1  # type: ignore\n"),
-        Changed("if x:\n    # noqa: DF101\n    pass\n", "if x:\n    pass\n"),
-        Changed("x = 1  # noqa: DF999\n", "x = 1\n"),
-        Changed("x = 1  # noqa: DF1\n", "x = 1\n"),
-        Changed('x = """\n"""  # noqa: DF101\n', 'x = """\n"""\n'),
-        Changed("x = x.cuda()  # noqa: DF101, DF102\n", "x = x.cuda()  # noqa: DF101\n"),
+    INVALID = (
+        Example(
+            "a code that is not found in its line",
+            before="""
+                x = 1  # noqa: DF101
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "beside the code of another tool",
+            before="""
+                x = 1  # noqa: F401, DF101
+            """,
+            after="""
+                x = 1  # noqa: F401
+            """,
+        ),
+        Example(
+            "between other codes, with a reason",
+            before="""
+                x = 1  # noqa:DF101,E501,DF102 why
+            """,
+            after="""
+                x = 1  # noqa:E501 why
+            """,
+        ),
+        Example(
+            "a reason goes with the only code",
+            before="""
+                x = 1  # noqa: DF101 since it is so
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "a type comment follows",
+            before="""
+                x = 1  # noqa: DF101  # type: ignore
+            """,
+            after="""
+                x = 1  # type: ignore
+            """,
+        ),
+        Example(
+            "a type comment comes first",
+            before="""
+                x = 1  # type: ignore # noqa: DF101
+            """,
+            after="""
+                x = 1  # type: ignore
+            """,
+        ),
+        Example(
+            "a comment on its own line",
+            before="""
+                if x:
+                    # noqa: DF101
+                    pass
+            """,
+            after="""
+                if x:
+                    pass
+            """,
+        ),
+        Example(
+            "a code that no rule has",
+            before="""
+                x = 1  # noqa: DF999
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "a prefix of which nothing is found",
+            before="""
+                x = 1  # noqa: DF1
+            """,
+            after="""
+                x = 1
+            """,
+        ),
+        Example(
+            "behind a string over several lines",
+            before='''
+                x = """
+                """  # noqa: DF101
+            ''',
+            after='''
+                x = """
+                """
+            ''',
+        ),
+        Example(
+            "one of two codes is found",
+            before="""
+                x = x.cuda()  # noqa: DF101, DF102
+            """,
+            after="""
+                x = x.cuda()  # noqa: DF101
+            """,
+        ),
     )
-    LEAVES = (
-        "x = 1  # noqa\n",
-        "x = 1  # noqa: F401, ACME1\n",
-        "x = 1  # noqa: DF101, DF001\n",
-        "x = x.cuda()  # noqa: DF101\n",
-        "x = x.cuda(\n)  # noqa: DF101\n",
-        "x = x.cuda() + \\\n    1  # noqa: DF101\n",
-        'x = x.cuda() + """\n"""  # noqa: DF101\n',
-        'x = "# noqa: DF101"\n',
-        '"""\nx = 1  # noqa: DF101\n"""\n',
+    VALID = (
+        Example(
+            "a noqa without codes",
+            """
+                x = 1  # noqa
+            """,
+        ),
+        Example(
+            "codes of other tools",
+            """
+                x = 1  # noqa: F401, ACME1
+            """,
+        ),
+        Example(
+            "a comment that silences this rule as well",
+            """
+                x = 1  # noqa: DF101, DF001
+            """,
+        ),
+        Example(
+            "a code that is found",
+            """
+                x = x.cuda()  # noqa: DF101
+            """,
+        ),
+        Example(
+            "at the end of a call over two lines",
+            """
+                x = x.cuda(
+                )  # noqa: DF101
+            """,
+        ),
+        Example(
+            "at the end of a continued line",
+            """
+                x = x.cuda() + \\
+                    1  # noqa: DF101
+            """,
+        ),
+        Example(
+            "behind a string that a found expression ends with",
+            '''
+                x = x.cuda() + """
+                """  # noqa: DF101
+            ''',
+        ),
+        Example(
+            "inside a string",
+            """
+                x = "# noqa: DF101"
+            """,
+        ),
+        Example(
+            "inside a docstring",
+            '''
+                """
+                x = 1  # noqa: DF101
+                """
+            ''',
+        ),
     )

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 from devicefix.devices.tensors import expressions, is_variable
 from devicefix.model import Finding
-from devicefix.rules.base import Changed, Rule
+from devicefix.rules.base import Example, Rule
 
 
 class Volatile(Rule):
     """
     ## What it does
-    Finds `volatile=True` and `x.volatile = True`. Off by default: select it to have it.
+    Finds `volatile=True` and `x.volatile = True`. This rule is off by default.
 
     ## Why it matters
-    Since PyTorch 0.4 it does nothing but warn. Code that relied on it now keeps the graph of every step of its
-    evaluation, and may run out of memory.
+    Since PyTorch 0.4 it only warns. Code that relied on it now keeps the graph of every evaluation step, and may run
+    out of memory.
 
     ## Example
     ```python
@@ -30,47 +30,74 @@ class Volatile(Rule):
     ```
 
     ## Fix safety
-    There is no fix: which statements belong under `torch.no_grad()` is for you to say.
+    There is no fix: you have to decide which statements belong under `torch.no_grad()`.
     """
 
     code = "DF812"
     name = "volatile"
-    summary = "`volatile=True` has done nothing since PyTorch 0.4"
+    summary = "`volatile=True` has had no effect since PyTorch 0.4"
     default = False
     words = (b"volatile",)
-    MATCHES = (
-        Changed("from torch.autograd import Variable\n\nx = Variable(cuda_tensor, volatile=True)\n", None),
-        Changed(
-            "from torch.autograd import Variable\n\nx = Variable(cuda_tensor, volatile=not training)\n", None
+    common_words = (b"variable(",)
+    INVALID = (
+        Example(
+            "the keyword",
+            before="""
+                from torch.autograd import Variable
+
+                x = Variable(cuda_tensor, volatile=True)
+            """,
         ),
-        Changed("import torch\n\ncuda_tensor.volatile = True\n", None),
+        Example(
+            "the keyword with a condition",
+            before="""
+                from torch.autograd import Variable
+
+                x = Variable(cuda_tensor, volatile=not training)
+            """,
+        ),
+        Example(
+            "the attribute",
+            before="""
+                import torch
+
+                cuda_tensor.volatile = True
+            """,
+        ),
     )
-    LEAVES = (
-        "from torch.autograd import Variable\n\nx = Variable(cuda_tensor, volatile=False)\n",
-        "stock = Stock(cuda, volatile=True)\n",
+    VALID = (
+        Example(
+            "the keyword with False",
+            """
+                from torch.autograd import Variable
+
+                x = Variable(cuda_tensor, volatile=False)
+            """,
+        ),
+        Example(
+            "a function that is not Variable",
+            """
+                stock = Stock(cuda, volatile=True)
+            """,
+        ),
     )
 
-    def _look(self, node: ast.stmt) -> Iterator[Finding]:
+    def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
         for each in expressions(node):
             if isinstance(each, ast.Call) and is_variable(self.facts, each):
                 for keyword in each.keywords:
                     if keyword.arg == "volatile" and not _false(keyword.value):
                         yield self._found(keyword.value)
 
-    visit_AnnAssign = visit_AugAssign = visit_Expr = visit_Return = _look
-    visit_For = visit_While = visit_If = visit_With = visit_Assert = visit_Raise = _look
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _look
-
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "volatile" and not _false(node.value):
             if self.facts.torch_name(node) is not None:
                 yield self._found(target)
-        yield from self._look(node)
 
     def _found(self, node: ast.expr) -> Finding:
         return self.finding(
-            node, "`volatile` does nothing since PyTorch 0.4: compute under `with torch.no_grad():`"
+            node, "`volatile` has had no effect since PyTorch 0.4; use `with torch.no_grad():`"
         )
 
 

@@ -6,12 +6,12 @@ from devicefix.rules.base import Rule
 class ConfigFile(Rule):
     """
     ## What it does
-    With `--config-files`, reports what ties a program to CUDA in the files beside its code: devices, numbers
-    of GPUs and the nccl backend in YAML, JSON and TOML, and `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda`
-    and their kin in shell scripts and makefiles.
+    With `--config-files`, reports settings that need CUDA in the files next to the code: devices, GPU counts and the
+    nccl backend in YAML, JSON and TOML, and `CUDA_VISIBLE_DEVICES`, `--gpu`, `--device cuda` and similar options in
+    shell scripts and makefiles.
 
     ## Why it matters
-    The code may run anywhere, and yet the setting that it reads sends it to a GPU that is not there.
+    Even if the code runs on any device, such a setting selects a GPU, which may not exist.
 
     ## Example
     ```yaml
@@ -25,20 +25,19 @@ class ConfigFile(Rule):
     ```
 
     ## Use instead
-    Leave the choice to the program: `device: auto`, or no setting at all, where it understands that; or give
-    the files for a GPU and for a CPU different names. A value that a program reads as a device can be made
-    safe where it is read:
+    Let the program choose: use `device: auto` or no setting if the program supports that, or separate files for GPU
+    and CPU. The program can also check the value when it reads it:
 
     ```python
     device = torch.device(config["device"] if torch.cuda.is_available() else "cpu")
     ```
 
     ## Fix safety
-    There is no fix: what a setting means is for the program that reads it to say. A line is silenced with
-    `# noqa: DF905`, as in code. Comments, templates' own syntax, and what a script only prints are passed over,
-    and so are files of more than a megabyte, which hold data.
+    There is no fix: the meaning of a setting depends on the program that reads it. Suppress a line with
+    `# noqa: DF905`, as in code. Comments, template syntax, text that a script only prints, and files larger than one
+    megabyte are not checked.
     """
 
     code = "DF905"
     name = "config-file"
-    summary = "A configuration file or script asks for CUDA"
+    summary = "A configuration file or script needs CUDA"

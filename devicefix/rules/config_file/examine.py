@@ -1,4 +1,4 @@
-"""A configuration file or shell script in, its findings out. Pure."""
+"""The check of configuration files and shell scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devicefix.rules.config_file.ties import tie
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
 
-LARGEST = 1_000_000  # bytes; what is larger holds data
+LARGEST = 1_000_000  # bytes; larger files contain data
 _WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
 _SHOWN = 60
 
@@ -33,15 +33,18 @@ _READERS: dict[str, Reader] = {
 
 
 def check(data: bytes, path: str, settings: Settings) -> Result:
-    """Find the ties to CUDA in a configuration file or script; nothing is ever changed.
+    """Check a configuration file or script for settings that need CUDA.
 
-    The file is read leniently, since templates and comments make many of them something else than
-    their name says. What is binary, or larger than `LARGEST`, is left alone.
+    Parsing is lenient, since templates and comments make many files invalid. Binary files, and those larger than
+    `LARGEST`, are not checked.
 
     Args:
-        data: the file's bytes.
-        path: its name says how it is read.
-        settings: those for the file.
+        data: the bytes of the file.
+        path: the path, whose name determines the language.
+        settings: the settings for the file.
+
+    Returns:
+        The findings; nothing is ever rewritten.
     """
     from devicefix.rules.config_file import ConfigFile
 
@@ -54,7 +57,7 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
     try:
         source = Source(data)
     except DecodeError:
-        # Bytes that are not what they say: read what can be, and believe no `coding:`.
+        # The declared encoding is wrong: ignore it, and replace what cannot be decoded.
         source = Source(data.decode(errors="replace").replace("coding", "c-ding").encode())
     for pair in _READERS[language](source.text):
         message = tie(pair.key, pair.values, pair.several, pair.shell)

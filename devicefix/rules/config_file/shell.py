@@ -1,4 +1,4 @@
-"""Options and variables in shell scripts and makefiles, each with its place."""
+"""A scanner for options and variables in shell scripts and makefiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"(?:export[ \t]+)?(\w+)[ \t]*[:?+]?=[ \t]*((?:[^\n#\\]|\
 _RECIPE = re.compile(r"[ \t]*[@+-]*")
 _DEFAULT = re.compile(r"\$\{\w+:?[-=](.*)\}")
 _STRING = re.compile(r"\"((?:\\.|[^\"\\])*)\"|'([^']*)'", re.S)
-# These say something about an option, and give it to nobody.
+# These print an option instead of passing it.
 _TALK = re.compile(
     r"(?:\w*_)?(?:echo|printf|print|log|info|warn|warning|error|die|fail|usage|help|banner)(?:_\w*)?"
     r"|cat|grep|sed|awk|tee|logger"
@@ -43,12 +43,12 @@ class _Word:
 
 
 def shell_pairs(text: str) -> Iterator[Pair]:
-    """The options and variables of a shell script, with their values."""
+    """Yield the options and variables of a shell script with their values."""
     yield from _scan(text, 0, len(text))
 
 
 def makefile_pairs(text: str) -> Iterator[Pair]:
-    """The options and variables of a makefile, with their values."""
+    """Yield the options and variables of a makefile with their values."""
     for line in re.finditer(r"(?:[^\n\\]|\\.)+", text, re.S):
         variable = _VARIABLE.match(text, line.start(), line.end())
         if variable is None:
@@ -62,7 +62,7 @@ def makefile_pairs(text: str) -> Iterator[Pair]:
 
 
 def _scan(text: str, start: int, end: int, inside: bool = False) -> Iterator[Pair]:
-    """The pairs of one command after the other; inside a string there may be options without one."""
+    """Yield the pairs of each command; in a string there may be options without a command."""
     words: list[_Word] = []
     marks: list[str] = []
     array = False
@@ -88,7 +88,7 @@ def _scan(text: str, start: int, end: int, inside: bool = False) -> Iterator[Pai
 
 
 def _behind(text: str, at: int, end: int, marks: list[str]) -> int:
-    """Behind the texts that end with these marks."""
+    """Return the end of the here-documents with these delimiters."""
     for mark in marks:
         closing = re.compile(rf"^[ \t]*{re.escape(mark)}[ \t\r]*$", re.M).search(text, at, end)
         at = closing.end() if closing else end
@@ -96,7 +96,7 @@ def _behind(text: str, at: int, end: int, marks: list[str]) -> int:
 
 
 def _command(text: str, words: list[_Word], begun: bool) -> Iterator[Pair]:
-    """The pairs of one command. What looks like an option before it may be an arm of a `case`."""
+    """Yield the pairs of one command; an option before it may be an arm of a `case`."""
     for index, word in enumerate(words):
         option = _OPTION.fullmatch(word.value)
         setting = _SETTING.fullmatch(word.value)
@@ -118,7 +118,7 @@ def _command(text: str, words: list[_Word], begun: bool) -> Iterator[Pair]:
 
 
 def _option(words: list[_Word], index: int, option: re.Match[str]) -> Iterator[Pair]:
-    """An option with its value: behind `=`, in the next word, or in several if they are numbers."""
+    """Yield an option with its value: after `=`, in the next word, or in several words if they are numbers."""
     word, key = words[index], option[1]
     if option[2] is not None:
         yield Pair(key, (option[2],), word.start, word.end, shell=True)

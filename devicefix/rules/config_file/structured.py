@@ -1,8 +1,7 @@
-"""Keys and values of YAML, JSON and TOML, each with its place.
+"""A scanner for keys and values of YAML, JSON and TOML, with their positions.
 
-No parser of these in the standard library tells where a value stands, and one that is broken by a
-template, a comment or a tab says nothing at all. So the text is scanned: strings, comments and block
-texts are told from keys, and whatever makes no sense is passed over.
+The parsers of the standard library give no positions, and reject a file because of a template, a comment or a tab.
+This scanner distinguishes keys from strings, comments and block texts, and skips anything else.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A key and its value, or values; `start` and `end` are where both stand in the text."""
+    """A key with its value or values; `start` and `end` are their offsets in the text."""
 
     key: str
     values: tuple[str, ...]
     start: int
     end: int
-    several: bool = False  # a list, also of one
+    several: bool = False  # a list, even of one value
     shell: bool = False
 
 
@@ -41,24 +40,24 @@ _TOML = re.compile(
     rf'(?P<skip>\#[^\n]*|"""(?:\\.|.)*?"""|\'\'\'.*?\'\'\')|(?P<word>{_STRING}|[^\s{{}}\[\](),=\"\'#]+)|[{{}}\[\](),=\n]',
     re.S,
 )
-# Between the brackets of YAML, a word may hold spaces and colons; `''` is a quote in single quotes.
+# In the brackets of YAML, a word may contain spaces and colons; `''` is a quote in single quotes.
 _FLOW = re.compile(
     r'(?P<skip>(?:^|(?<=\s))\#[^\n]*|[&!]\S+)|(?P<word>"(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\''
     r"|(?:[^\s,\[\]{}:#\"']|:(?=[^\s,\[\]{}]))(?:[^,\[\]{}:\n#]|:(?=[^\s,\[\]{}])|(?<=\S)\#)*)|[{}\[\],:]",
     re.M,
 )
 _OPENING, _CLOSING = "[({", "])}"
-_MANY = 1000  # items of a list, and brackets that are not closed: more than that is data, or no YAML
-_FAR = 20_000  # characters: what is not closed by then never is, and no line that matters is as long
+_MANY = 1000  # list items, and unclosed brackets; a file with more contains data, or is not YAML
+_FAR = 20_000  # characters in which brackets and quotes must be closed; longer lines are skipped
 
 
 def json_pairs(text: str) -> Iterator[Pair]:
-    """The pairs of JSON, with or without comments."""
+    """Yield the pairs of JSON, with or without comments."""
     yield from _pairs(list(_tokens(_JSON, text)), ":")
 
 
 def toml_pairs(text: str) -> Iterator[Pair]:
-    """The pairs of TOML."""
+    """Yield the pairs of TOML."""
     yield from _pairs(list(_tokens(_TOML, text)), "=")
 
 
@@ -85,7 +84,7 @@ def _pairs(tokens: list[_Token], separator: str) -> Iterator[Pair]:
 
 
 def _items(tokens: list[_Token], index: int) -> tuple[tuple[str, ...], int]:
-    """The words of a list that begins at a token, and where it ends; none if it holds more than words."""
+    """Return the words of a list and its end; no words if it contains anything else."""
     items = []
     for token in tokens[index : index + _MANY]:
         if token.kind == "word":
@@ -98,7 +97,7 @@ def _items(tokens: list[_Token], index: int) -> tuple[tuple[str, ...], int]:
 
 
 def plain(word: str) -> str:
-    """A word without its quotes."""
+    """Return a word without its quotes."""
     return word[1:-1] if len(word) > 1 and word[0] in "'\"" and word[-1] == word[0] else word
 
 
@@ -116,7 +115,7 @@ _PLAIN = re.compile(r"(?:[^\s#]|(?<=\S)\#|[ \t]+(?![\s#]|\Z))+")
 
 
 def yaml_pairs(text: str) -> Iterator[Pair]:
-    """The pairs of YAML."""
+    """Yield the pairs of YAML."""
     yield from _Yaml(text).pairs()
 
 
@@ -124,7 +123,7 @@ class _Yaml:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.block: int | None = None  # how far the key of a block text is indented
+        self.block: int | None = None  # the indentation of the key of a block text
         self.listed: tuple[str, int, int] | None = None  # a key without a value: text, column, offset
         self.items: list[str] = []
         self.items_end = 0
@@ -176,7 +175,7 @@ class _Yaml:
             yield from self.flow(inner)
 
     def value(self, key: str, start: int, at: int, end: int, column: int) -> Iterator[Pair]:
-        """What stands behind a key."""
+        """Yield the pair of a key and the value after it."""
         properties = _PROPERTIES.match(self.text, at, end)
         at = properties.end() if properties else at
         if at >= end or self.text[at] == "#":
@@ -194,7 +193,7 @@ class _Yaml:
         return _BLOCK.match(self.text[at:end]) is not None
 
     def scalar(self, at: int, end: int) -> tuple[str | None, int]:
-        """A scalar and where it ends; in quotes it may go on over several lines."""
+        """Return a scalar and its end; in quotes it may span lines."""
         if self.text[at : at + 1] in ("'", '"'):
             match = _QUOTED.match(self.text, at, at + _FAR)
             if match is None:
@@ -207,7 +206,7 @@ class _Yaml:
         return (match.group(), match.end()) if match else (None, end)
 
     def flow(self, at: int, key: str | None = None, start: int = 0) -> Iterator[Pair]:
-        """The pairs between brackets, which may go on over several lines."""
+        """Yield the pairs in brackets, which may span lines."""
         depth, tokens = 0, list[_Token]()
         if self.unclosed > _MANY // 50:
             return
@@ -228,7 +227,7 @@ class _Yaml:
         yield from _pairs(tokens, ":")
 
     def collected(self) -> Iterator[Pair]:
-        """The list that a key has got in the lines since."""
+        """Yield the pair of a key and the list items below it."""
         if self.listed and self.items:
             key, _, start = self.listed
             yield Pair(plain(key), tuple(self.items), start, self.items_end, several=True)

@@ -1,4 +1,4 @@
-"""Which keys and values say that there is CUDA, and how many GPUs."""
+"""The keys and values that need CUDA or a number of GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLAG = re.compile(
     r"(?:(?:use|using|with|enable|run_on|on|to|is|require|need|multi|use_multi)_?)?(?:cuda|gpus?)(?:_enabled)?"
 )
 _VISIBLE = re.compile(r"(?:cuda|nvidia)_visible_devices")
-# Here a device's name is a word and no more.
+# The values of these keys are plain words, even if they name a device.
 _WORDS = re.compile(
     r"(?:\w+_)?(?:names?|ids?|titles?|tags?|labels?|topics?|keywords?|groups?|extras?|packages?|markers?|words?|text"
     r"|description|include|exclude|ignore|channels?|dependencies|needs)"
@@ -28,65 +28,65 @@ _NONE = ("", "-1", "none", "void", "nodevfiles", "null", "~", "''", '""')
 
 
 def tie(key: str, values: Sequence[str], several: bool = False, shell: bool = False) -> str | None:
-    """What is wrong with a key and its values; None if nothing is.
+    """Return what is wrong with a key and its values, or None.
 
     Args:
-        key: as it is written: `gpu-ids`, `useCuda`, `trainer.gpus`.
-        values: one, or those of a list.
-        several: whether it is a list.
-        shell: whether it is an option or variable of a script.
+        key: the key as written: `gpu-ids`, `useCuda`, `trainer.gpus`.
+        values: the value, or the values of a list.
+        several: whether the value is a list.
+        shell: whether the key is an option or variable of a script.
     """
     name = _normal(key)
     value = values[0].strip().lower() if len(values) == 1 else ""
     if re.fullmatch(r"gpu(:\w+)*", value) and name == "gres":
-        return _ASKED
+        return _REQUESTED
     if _VISIBLE.fullmatch(name):
-        return None if value in _NONE and not several else _CHOSEN
+        return None if value in _NONE and not several else _SELECTED
     if _names_cuda(name, values, several):
-        return "names CUDA, which may not be there: say `cpu`, or let the program choose"
+        return "selects CUDA, which may not be available; use `cpu`, or let the program choose"
     if value == "nccl" and not _WORDS.fullmatch(name):
-        return "needs CUDA: say `gloo` where there is none"
+        return "needs CUDA; use `gloo` without it"
     if value == "gpu" and not several and _DEVICE.fullmatch(name):
-        return "asks for a GPU, which may not be there: say `cpu` or `auto`, or let the program choose"
+        return "selects a GPU, which may not exist; use `cpu` or `auto`, or let the program choose"
     if value == "multi_gpu":
-        return _ASKED
+        return _REQUESTED
     return _numbers(name, values, several, shell) or (
-        "switches the GPU on, whether or not there is one"
+        "enables the GPU, which may not exist; let the program choose"
         if _FLAG.fullmatch(name) and not several and _TRUE.fullmatch(value)
         else None
     )
 
 
-_ASKED = "asks for GPUs that may not be there"
-_CHOSEN = "chooses GPUs by number: there may be fewer of them, or none"
+_REQUESTED = "requests GPUs, which may not exist; let the program choose"
+_SELECTED = "selects GPUs by number, which may not exist; let the program choose"
 
 
 def _names_cuda(name: str, values: Sequence[str], several: bool) -> bool:
     cuda = [bool(re.fullmatch(r"cuda(:\d+)?", value.strip().lower())) for value in values]
     if several:
-        # A list of choices that has a CPU among them is no tie.
+        # A list of choices that includes the CPU is fine.
         return bool(cuda) and all(cuda) and bool(_DEVICE.fullmatch(name))
     return cuda == [True] and not _WORDS.fullmatch(name)
 
 
 def _numbers(name: str, values: Sequence[str], several: bool, shell: bool) -> str | None:
-    """Numbers of GPUs, and how many there should be: 0 is a GPU's number, and no count of them."""
+    """Return what is wrong with GPU numbers or a GPU count, where 0 is a number but not a count."""
     text = ",".join(value.strip() for value in values)
     match = _NUMBERS.fullmatch(text) if len(text) < 100 else None
     if _COUNT.fullmatch(name):
         many = match is not None and not several and int(match[1]) > 0
-        return _ASKED if many else None
+        return _REQUESTED if many else None
     if not _IDS.fullmatch(name):
         return None
     if text.lower() == "all" and name != "device":
-        return _ASKED
-    # `gpus: 0` is none of them in one program, and the first in another.
+        return _REQUESTED
+    # `gpus: 0` means no GPU in one program, and the first GPU in another.
     if match is None or (text == "0" and name == "gpus" and not shell and not several):
         return None
-    return _ASKED if "gpus" in name else _CHOSEN
+    return _REQUESTED if "gpus" in name else _SELECTED
 
 
 def _normal(key: str) -> str:
-    """`useCuda`, `use-cuda`, `trainer.use_cuda` and `nvidia.com/use_cuda` as `use_cuda`."""
+    """Return `use_cuda` for `useCuda`, `use-cuda`, `trainer.use_cuda` and `nvidia.com/use_cuda`."""
     last = re.split(r"[./@]", key.strip())[-1]
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", last).replace("-", "_").lower()

@@ -1,1 +1,1 @@
-"""A rule for devicefix, as an example."""
+"""An example of a rule for devicefix."""

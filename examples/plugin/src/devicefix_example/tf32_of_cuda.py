@@ -1,11 +1,11 @@
-"""The rule EX101; copy this file to begin one of your own."""
+"""The rule EX101. Copy this file to start your own."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from devicefix.plugins import Changed, Edit, Finding, Fix, Rule, Safety
+from devicefix.plugins import Edit, Example, Finding, Fix, Rule, Safety
 
 
 class Tf32OfCuda(Rule):
@@ -14,8 +14,8 @@ class Tf32OfCuda(Rule):
     Finds `torch.backends.cuda.matmul.allow_tf32 = True`.
 
     ## Why it matters
-    It speeds up CUDA alone. `torch.set_float32_matmul_precision("high")` does the same there, and asks for
-    the fast product of matrices on other devices as well.
+    It only speeds up CUDA. `torch.set_float32_matmul_precision("high")` has the same effect there, and also allows
+    fast matrix products on other devices.
 
     ## Example
     ```python
@@ -28,24 +28,54 @@ class Tf32OfCuda(Rule):
     ```
 
     ## Fix safety
-    Unsafe: on devices other than CUDA, products of matrices may become less precise.
+    Unsafe: on other devices, matrix products may become less precise.
     """
 
     code = "EX101"
     name = "tf32-of-cuda"
-    summary = "TensorFloat-32 that is asked for on CUDA alone"
+    summary = "TensorFloat-32 is enabled for CUDA only"
     words = (b"allow_tf32",)
-    MATCHES = (
-        Changed(
-            "import torch\n\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
-            'import torch\n\ntorch.set_float32_matmul_precision("high")\n',
+    INVALID = (
+        Example(
+            "switched on",
+            before="""
+                import torch
+
+                torch.backends.cuda.matmul.allow_tf32 = True
+            """,
+            after="""
+                import torch
+
+                torch.set_float32_matmul_precision("high")
+            """,
             unsafe=True,
         ),
-        Changed("import torch as th\n\nth.backends.cuda.matmul.allow_tf32 = fast\n", None),
+        Example(
+            "by a variable",
+            before="""
+                import torch as th
+
+                th.backends.cuda.matmul.allow_tf32 = fast
+            """,
+        ),
     )
-    LEAVES = (
-        "import torch\n\ntorch.backends.cuda.matmul.allow_tf32 = False\n",
-        "import settings\n\nsettings.backends.cuda.matmul.allow_tf32 = True\n",
+    VALID = (
+        Example(
+            "switched off",
+            """
+                import torch
+
+                torch.backends.cuda.matmul.allow_tf32 = False
+            """,
+        ),
+        Example(
+            "another module",
+            """
+                import settings
+
+                settings.backends.cuda.matmul.allow_tf32 = True
+            """,
+        ),
     )
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
@@ -57,7 +87,9 @@ class Tf32OfCuda(Rule):
         if _is(node.value, True) and torch is not None:
             call = self.context.source.quoted(f'{torch}.set_float32_matmul_precision("high")')
             fix = Fix((Edit(*self.context.source.span(node), call),), Safety.UNSAFE)
-        yield self.finding(node, 'TF32 for CUDA alone: use `torch.set_float32_matmul_precision("high")`', fix)
+        yield self.finding(
+            node, 'enables TF32 for CUDA only; use `torch.set_float32_matmul_precision("high")`', fix
+        )
 
 
 def _is(node: ast.expr, value: bool) -> bool:

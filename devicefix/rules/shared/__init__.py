@@ -1,0 +1,1 @@
+"""Questions and fixes that several rules share."""

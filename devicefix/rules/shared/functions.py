@@ -1,0 +1,180 @@
+"""Functions of torch.cuda that raise an error without CUDA, and the fixes of their calls."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import cached_property
+
+from devicefix.devices.context import Context
+from devicefix.facts import Scope
+from devicefix.facts.values import device_name, index_name, last_name
+from devicefix.model import Fix, Safety
+
+# These raise an error on torch 2.13 without CUDA (measured). All others are harmless: they return 0, None or an
+# empty list, or do nothing.
+RAISING = frozenset((
+    "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
+    "get_device_capability", "CUDAGraph", "graph", "graph_pool_handle", "get_rng_state", "initial_seed", "mem_get_info", "memory_summary",
+    "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "init", "ipc_collect", "cudart",
+    "check_error", "can_device_access_peer", "current_blas_handle", "get_sync_debug_mode", "set_sync_debug_mode",
+    "is_current_stream_capturing", "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend",
+    "utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used",
+    "nvtx.range_push", "nvtx.range_pop", "nvtx.mark", "nvtx.range", "nvtx.range_start", "nvtx.range_end",
+    "profiler.start", "profiler.stop", "profiler.init", "profiler.profile", "memory._record_memory_history",
+    "memory._snapshot", "memory._dump_snapshot", "nccl.version", "nccl.unique_id", "nccl.all_reduce",
+    "nccl.reduce", "nccl.broadcast", "nccl.all_gather", "comm.broadcast", "comm.broadcast_coalesced",
+    "comm.reduce_add", "comm.scatter", "comm.gather", "random.get_rng_state", "random.initial_seed",
+))  # fmt: skip
+# What a CPU returns instead, where the value is only printed or compared.
+_INSTEAD = {
+    "get_device_name": '"cpu"',
+    "get_device_capability": "(0, 0)",
+    "memory_summary": '""',
+    "mem_get_info": "(0, 0)",
+    "utilization": "0",
+    "memory_usage": "0",
+}
+# Context managers.
+NVTX = "torch.autograd.profiler.emit_nvtx"
+_CONTEXTS = ("nvtx.range", "profiler.profile", NVTX)
+_PRINTING = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
+
+
+class Functions:
+    """The calls of torch.cuda's functions in a module.
+
+    Args:
+        context: the context of the module.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.facts = context.facts
+        self.devices = context.devices
+
+    def raises(self, short: str) -> bool:
+        """Return whether a function of torch.cuda raises an error without CUDA.
+
+        Args:
+            short: its name behind `torch.cuda.`, or the full name of `emit_nvtx`.
+        """
+        return short in (*RAISING, NVTX) or (short.endswith("set_rng_state") and self._saves_state)
+
+    def fix(self, node: ast.Call, short: str) -> Fix | None:
+        """Return the fix of a call, or None if a person has to decide what to do on a CPU.
+
+        Args:
+            node: the call.
+            short: as for `raises`.
+        """
+        if self._inside_another(node):
+            return Fix(())  # the fix of the outer call is enough
+        parent = self.facts.tree.parents.get(node)
+        statement = self._statement(node)
+        if statement is not None and not (
+            short in _INSTEAD and self._prints(statement) and not self._quoted(node)
+        ):
+            return self.context.put_under_guard(statement)
+        if short == "current_device":
+            return self._current(node, parent)
+        if short.endswith("get_rng_state"):
+            # A stored state may be used by code that is not known.
+            safety = Safety.SAFE if self._restored(node, parent) else Safety.UNSAFE
+            return self.context.when_cuda(node, "None", safety)
+        if short in _INSTEAD:
+            return self.context.when_cuda(node, _INSTEAD[short])
+        if short == "initial_seed":
+            return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
+        if short in _CONTEXTS and isinstance(parent, ast.withitem):
+            fix = self.context.when_cuda(node, "contextlib.nullcontext()")
+            return replace(fix, needs=fix.needs | self.devices.imports("contextlib"))
+        return None
+
+    def _inside_another(self, node: ast.Call) -> bool:
+        """Return whether a call is an argument of another function that raises an error."""
+        return any(
+            isinstance(parent, ast.Call)
+            and (self.facts.resolve(parent.func) or "").removeprefix("torch.cuda.") in RAISING
+            for _, parent in self.facts.tree.ancestors(node)
+            if isinstance(parent, (ast.expr, ast.keyword))
+        )
+
+    def _statement(self, node: ast.expr) -> ast.Expr | None:
+        """Return the statement to guard if it only calls the function, or prints its result."""
+        statement = self.facts.tree.statement(node)
+        if not isinstance(statement, ast.Expr):
+            return None
+        if self._prints(statement):
+            return statement
+        chain: ast.expr = statement.value
+        while isinstance(chain, (ast.Call, ast.Attribute)) and chain is not node:
+            chain = chain.func if isinstance(chain, ast.Call) else chain.value
+        return statement if chain is node else None
+
+    def _prints(self, statement: ast.Expr) -> bool:
+        call = statement.value
+        return isinstance(call, ast.Call) and last_name(call.func) in _PRINTING
+
+    def _quoted(self, node: ast.expr) -> bool:
+        return any(isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node))
+
+    def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
+        """Return the fix of the index of the current GPU, used as a device or stored as a number."""
+        moves = (
+            isinstance(parent, ast.Call)
+            and isinstance(parent.func, ast.Attribute)
+            and parent.func.attr in ("to", "cuda")
+        )
+        if moves:
+            return Fix(())  # the fix of the move is enough
+        place = self._place_of(node)
+        if device_name(place) or place == "map_location":
+            return self.context.when_cuda(node, '"cpu"')
+        if parent is not None and self.facts.call(parent, "torch.device"):
+            return self.context.when_cuda(node, '"cpu"')
+        return self.context.when_cuda(node, "0") if index_name(place) else None
+
+    def _place_of(self, node: ast.expr) -> str:
+        """Return the name of the variable, argument or key that a value is assigned to."""
+        for child, parent in self.facts.tree.ancestors(node):
+            match parent:
+                case ast.BoolOp() | ast.IfExp():
+                    continue
+                case ast.keyword(arg=str(name)):
+                    return name
+                case ast.Assign(targets=[target, *_]):
+                    return last_name(target)
+                case ast.Dict(keys=keys, values=values) if child in values:
+                    key = keys[values.index(child)]
+                    return str(key.value) if isinstance(key, ast.Constant) else ""
+            return ""
+        return ""
+
+    def _restored(self, node: ast.Call, parent: ast.AST | None) -> bool:
+        """Return whether the same function restores the random state."""
+        if not (isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)):
+            return False
+        return self.facts.tree.scope(node) in self._restoring
+
+    @cached_property
+    def _restoring(self) -> set[Scope]:
+        """The scopes that restore a random state."""
+        return {
+            self.facts.tree.scope(each)
+            for each in self.facts.tree.nodes
+            if isinstance(each, ast.Call)
+            and last_name(each.func) == "set_rng_state"
+            and (self.facts.resolve(each.func) or "").startswith("torch.cuda.")
+        }
+
+    @cached_property
+    def _saves_state(self) -> bool:
+        """Whether the module reads the random state: rewritten, it is None on a CPU, and cannot be restored."""
+        return any(
+            isinstance(node, ast.Call)
+            and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
+            and (self.facts.resolve(node.func) or "").endswith("get_rng_state")
+            for node in self.facts.tree.nodes
+        )
