@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import may_matter
+from devicefix.facts.prefilter import lines_that_matter, may_matter
 from devicefix.model import Finding, Import
 
 if TYPE_CHECKING:
@@ -41,20 +40,6 @@ def _holds_words(data: bytes, settings: Settings) -> bool:
     return any(word in data for word in words(settings))
 
 
-@cache
-def _words_of_plugins() -> re.Pattern[str] | None:
-    """What the rules that plugins bring look for; the facts know the words of ours."""
-    from devicefix.rules.registry import PLUGINS
-
-    words = {
-        word.decode()
-        for plugin in PLUGINS
-        for rule in plugin.rules
-        for word in (*rule.words, *rule.common_words)
-    }
-    return re.compile("|".join(map(re.escape, sorted(words)))) if words else None
-
-
 def check_module(
     facts: Facts, path: str, settings: Settings, project: Project
 ) -> tuple[list[Finding], Devices | None]:
@@ -82,9 +67,17 @@ def check_module(
     if settings.enabled(UNUSED, default=False):
         from devicefix.rules.registry import by_position
 
-        findings += unused(source, module, found, settings)
+        findings += unused(source, module, found, _rules(settings))
         findings.sort(key=by_position)
     return findings, devices
+
+
+def _rules(settings: Settings) -> dict[str, bool]:
+    """Return the codes of all rules, true for those that are on."""
+    from devicefix.rules.registry import RULES
+
+    enabled = _rule_options(settings).enabled
+    return {code: code in enabled for code in RULES}
 
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
@@ -93,8 +86,6 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
     facts = facts.informed(project.is_integer_option, project.is_flag)
-    if (words := _words_of_plugins()) is not None:
-        facts.tree.look_for(words)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
@@ -118,11 +109,14 @@ def _rule_options(settings: Settings) -> RuleOptions:
 def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
     from devicefix.rules.dispatch import visit
+    from devicefix.rules.registry import WORDS
 
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
-    for node, finding in visit(tuple(tree.nodes), tables, context.handled):
-        string = tree.strings.get(node)
+    lines = lines_that_matter(tree.text, WORDS)
+    nodes = tree.nodes_at([0, *lines])  # 0: the module itself
+    for node, finding in visit(nodes, tables, context.handled):
+        string = tree.f_string(node)
         sound = _in_data(finding) if only_data else finding
         yield sound if string is None else _in_string(context, string, sound)
 

@@ -240,7 +240,7 @@ class CreatedThenMoved(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if isinstance(node.func, ast.Attribute) and node not in self.facts.tree.strings:
+        if isinstance(node.func, ast.Attribute) and self.facts.tree.f_string(node) is None:
             made = self._made(node.func.value)
             if made is not None and not self._commented(node, made):
                 yield from self._moved(node)

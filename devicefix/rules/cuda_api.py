@@ -559,8 +559,7 @@ class CudaApi(Rule):
         if found is None or len(found[1]) != 1:
             return None
         regions = list(before)
-        self.facts.tree.look_everywhere()
-        for node in tuple(self.facts.tree.reads(name.id)):
+        for node in self.facts.tree.reads(name.id):
             if self.facts.tree.scope(node).lookup(name.id) == found:
                 more = self._regions(node, depth - 1, counts)
                 if more is None:
