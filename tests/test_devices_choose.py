@@ -191,6 +191,24 @@ def test_a_second_flag_gets_no_device_of_the_same_name() -> None:
     assert current(context) == "default_device"
 
 
+def test_a_new_device_without_a_flag_leaves_none_to_a_flag() -> None:
+    code = "use = f()\nany_gpu = torch.cuda.is_available()\nx.cuda()\nif use and any_gpu:\n    y.cuda()\n"
+    context = context_of(f"import torch\n\n{code}")
+    site, use, any_gpu = (expression(context, each) for each in ("y.cuda()", "use", "any_gpu"))
+    assert current(context) == "device"
+    assert context.devices.flagged(site, use) is None
+    available = context.devices.flagged(site, any_gpu)
+    assert available is not None and available.text == "device"
+
+
+def test_a_device_of_one_flag_is_not_that_of_availability() -> None:
+    code = "use = f()\nany_gpu = torch.cuda.is_available()\nif use and any_gpu:\n    y.cuda()\n"
+    context = context_of(f"import torch\n\n{code}")
+    site, use, any_gpu = (expression(context, each) for each in ("y.cuda()", "use", "any_gpu"))
+    assert context.devices.flagged(site, use) is not None
+    assert context.devices.flagged(site, any_gpu) is None
+
+
 def test_safety_is_that_of_the_place() -> None:
     context = context_of('import os\nimport torch\n\nx.cuda()\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
     assert context.devices.safety(expression(context, "x.cuda()")) is Safety.UNSAFE
