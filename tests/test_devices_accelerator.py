@@ -148,6 +148,15 @@ def test_the_translation_of_a_call_keeps_the_rest_of_it() -> None:
     assert change(code.replace("i )", "index )")) == f'torch.device( {DEVICE}.type + ":%d" % index )'
 
 
+def test_the_translation_of_a_call_keeps_its_second_argument() -> None:
+    code = 'torch.device( "cuda", i)'
+    found = accelerator(f"import torch\n\nx.to({code})\n")
+    change = found.translation(expression(found, code), "torch")
+    assert change is not None
+    # An inner edit may have changed it.
+    assert change(code.replace("i)", "index)")) == f"torch.device( {DEVICE}.type, index)"
+
+
 MADE = "import torch\n\ns = torch.cuda.Stream()\n"
 
 

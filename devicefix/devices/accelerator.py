@@ -249,10 +249,11 @@ class Accelerator:
         """Return a change of a call's first argument as a change of the call."""
         source = self.facts.source
         (start, end), (first, last) = source.span(call), source.span(call.args[0])
-        head, tail = first - start, end - last  # the argument between them may have changed its length
+        head, tail = first - start, end - last
 
         def new(text: str) -> str:
-            middle = len(text) - tail
+            # Inner edits may have changed the length of the only argument, or of those behind a literal.
+            middle = len(text) - tail if len(call.args) == 1 else last - start
             return text[:head] + change(text[head:middle]) + text[middle:]
 
         return new
