@@ -104,6 +104,13 @@ def test_a_statement_is_put_under_a_guard() -> None:
     assert (fix.safety, fix.needs) == (Safety.UNSAFE, frozenset({Import("torch")}))
 
 
+def test_an_import_that_a_fix_leaves_unused_is_removed() -> None:
+    context = context_of("from a import b, c\n\nx = b(c)  # cuda\n")
+    edits = context.without_import("b", expression(context, "b"))
+    assert apply(context.source.text, edits) == "from a import c\n\nx = b(c)  # cuda\n"
+    assert context.without_import("c") == ()
+
+
 def test_handled_expressions_are_handled_with_what_is_inside_them() -> None:
     context = context_of("if f(x):\n    g(y)\n")
     context.mark_handled(context.facts.tree.module.body[0], expression(context, "f(x)"))

@@ -112,14 +112,14 @@ class Context:
         return Fix((blocks.put_under_guard(self.facts, statement, question.text),), safety, question.needs)
 
     def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:
-        """Return the edits that remove the import of a name which a fix leaves unused.
+        """Return the edits that remove the import of a name that a fix leaves unused.
 
-        Add them to the edits of the fix that removes the last use. There are none where the import has to stay:
-        the name is used elsewhere, or the module is an `__init__.py`, whose imports others may use.
+        Add them to the edits of the fix that removes the last use. There are none if the name is used
+        elsewhere, or if the module is an `__init__.py`, whose imports other modules may use.
 
         Args:
-            name: the name that the import binds, such as `Variable`.
-            gone: nodes that the fix removes or replaces.
+            name: The name that the import binds, such as `Variable`.
+            gone: The nodes that the fix removes or replaces.
         """
         if self.devices.path.replace("\\", "/").endswith("__init__.py"):
             return ()
