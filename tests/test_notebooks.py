@@ -16,8 +16,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from devicefix.files.notebook.cells import Joined, as_python, is_masked
 from devicefix.files.notebook.json_text import Value, with_lines
-from devicefix.model import Outcome
-from devicefix.rewrite.selfcheck import SelfCheckError
+from devicefix.model import Outcome, SelfCheckError
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 IMPORT = "import torch"
