@@ -12,12 +12,12 @@ from running import ProgramFolder
 
 from devicefix.config.settings import KEYS
 
-# What the extra `test` does not install, by the names of modules.
+# Modules that the extra `test` does not install. A module of tests that imports one of them at its top is
+# skipped without it; tests that need one in another process have the mark `needs`.
 OPTIONAL = frozenset(
     {
-        "IPython", "check_jsonschema", "distributed", "flake8", "jinja2", "jsonschema", "junitparser",
-        "lsprotocol", "markdown_it", "mkdocs", "nbformat", "numpy", "playwright", "psutil", "pygls",
-        "pytest_lsp", "torch",
+        "IPython", "distributed", "jinja2", "jsonschema", "junitparser", "lsprotocol", "markdown_it",
+        "nbformat", "numpy", "playwright", "psutil", "pygls", "pytest_lsp", "torch",
     }
 )  # fmt: skip
 
@@ -26,6 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the option of pytest-asyncio where that is not installed, so that it is not an unknown one."""
     if find_spec("pytest_asyncio") is None:
         parser.addini("asyncio_default_fixture_loop_scope", "for pytest-asyncio, which is not installed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests marked with `needs` where one of the modules that it names is missing."""
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            if find_spec(name) is None:
+                pytest.skip(f"needs {name}: pip install -e '.[dev]'")
 
 
 class OptionalModule(pytest.Module):

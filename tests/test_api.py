@@ -240,6 +240,7 @@ def test_the_import_is_cheap() -> None:
     assert done.stdout == "['devicefix', 'devicefix.config', 'devicefix.config.version']\n"
 
 
+@pytest.mark.needs("mypy")
 def test_a_users_program_is_typed(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
