@@ -70,7 +70,7 @@ TIES = (
 
 
 def program(lines: int, every: int) -> str:
-    """A module of so many lines, with a tie to CUDA in every so many."""
+    """Return a module of the given length, with a tie to CUDA at regular distances."""
     found = ["import torch", "from torch import nn", ""]
     ties = 0
     while len(found) < lines:
@@ -120,7 +120,7 @@ class Client:
             yield json.loads(self.server.stdout.read(length))
 
     def processor_time(self) -> float:
-        """The seconds that processors have worked for the server."""
+        """Return the processor time of the server, in seconds."""
         times = psutil.Process(self.server.pid).cpu_times()
         return float(times.user + times.system)
 

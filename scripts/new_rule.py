@@ -90,8 +90,8 @@ NEXT_STEPS = """\
 wrote {path}
 
 Next:
-  1. Write the examples: INVALID is what the rule reports, with the rewritten code in `after`; VALID is what looks
-     similar and must be left alone.
+  1. Write the examples: INVALID is what the rule reports, with the rewritten code in `after`; VALID is what
+     looks similar and must be left alone.
   2. Find it: set `references`, or replace `visit_reference` by `visit_Call`, `visit_Attribute` and so on.
   3. Fix it: pass a fix of `self.context`, such as `self.context.when_cuda(...)`, to `self.finding`.
   4. Describe it: fill in the docstring (the page of the rule) and `summary`.
