@@ -3,6 +3,7 @@
     python benchmarks/corpus.py fetch [DIR]
     python benchmarks/corpus.py report [DIR]
     python benchmarks/corpus.py compare BASE [DIR ...]
+    python benchmarks/corpus.py walks [DIR ...]
     python benchmarks/corpus.py comments [DIR ...]
 
 The packages, `corpus.toml` beside this file, are unpacked to DIR/<name>-<version>/ and read as text: nothing
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import corpus_comments
@@ -33,6 +34,13 @@ else:
 
 ROOT = Path(__file__).parents[1]
 PINS = Path(__file__).with_name("corpus.toml")
+WALK_EVERYTHING = """
+from devicefix.cli import main
+from devicefix.facts.tree import Tree
+
+Tree.LAZY = False
+main()
+"""
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "devicefix-corpus"
 
 
@@ -58,7 +66,7 @@ class Package:
 
 
 def read_pins(path: Path = PINS) -> list[Package]:
-    """The packages of `corpus.toml`."""
+    """Return the packages of `corpus.toml`."""
     return [Package(**entry) for entry in tomllib.loads(path.read_text("utf-8"))["package"]]
 
 
@@ -94,7 +102,7 @@ def download(packages: list[Package], into: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The hexadecimal sha256 of a file."""
+    """Return the hexadecimal sha256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -141,6 +149,14 @@ def compare(arguments: argparse.Namespace) -> int:
         return corpus_compare.compare(old, new, arguments.dirs or [CACHE], messages=arguments.messages)
 
 
+def walks(arguments: argparse.Namespace) -> int:
+    """Print what differs if expressions are walked before anything asks for them."""
+    arguments.jobs = 1  # other processes would not know the setting
+    lazy = version(arguments, ROOT)
+    full = replace(lazy, program=("-c", WALK_EVERYTHING))
+    return corpus_compare.compare(lazy, full, arguments.dirs or [CACHE], messages=True)
+
+
 def comments(arguments: argparse.Namespace) -> int:
     """Print the comments that rewriting loses."""
     return corpus_comments.report(version(arguments, ROOT), arguments.dirs or [CACHE])
@@ -182,6 +198,10 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("dirs", nargs="*", type=Path, help="folders of packages (default: the corpus)")
     command.add_argument("--messages", action="store_true", help="compare the messages too")
     command.set_defaults(call=compare)
+    command = commands.add_parser(
+        "walks", parents=[folders, options], help="compare the lazy walk of expressions with the full one"
+    )
+    command.set_defaults(call=walks)
     command = commands.add_parser(
         "comments", parents=[folders, options], help="print the comments that rewriting loses"
     )

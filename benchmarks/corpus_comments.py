@@ -135,8 +135,10 @@ def lost_comments(before: bytes, after: bytes) -> list[Loss]:
 def comments(source: bytes) -> list[Comment]:
     """Return the comments of a file, in order; none if it cannot be split into tokens."""
     try:
-        tokens = list(tokenize.tokenize(io.BytesIO(source).readline))
-    except (tokenize.TokenError, SyntaxError):
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        text = io.StringIO(source.decode(encoding), newline=None)  # tokenize does not know "\r" as a line end
+        tokens = list(tokenize.generate_tokens(text.readline))
+    except (tokenize.TokenError, SyntaxError, UnicodeDecodeError):
         return []
     return [
         Comment(token.string.rstrip(), *token.start, not token.line[: token.start[1]].strip())

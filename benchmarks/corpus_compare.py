@@ -36,12 +36,14 @@ class Version:
         options: options for both `devicefix check` and `devicefix rewrite`.
         rewrite_options: more options for `devicefix rewrite`.
         environment: environment variables to set.
+        program: the arguments of Python that start devicefix.
     """
 
     tree: Path
     options: tuple[str, ...] = ()
     rewrite_options: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    program: tuple[str, str] = ("-m", "devicefix")
 
     def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of devicefix from an empty folder: nothing there can shadow a module.
@@ -57,7 +59,7 @@ class Version:
         common = ("--no-cache", "--exit-zero", "--quiet", *self.options)
         with tempfile.TemporaryDirectory() as folder:
             return subprocess.run(
-                [sys.executable, "-m", "devicefix", command, *common, *arguments],
+                [sys.executable, *self.program, command, *common, *arguments],
                 cwd=folder,
                 env={**os.environ, **own, **dict(self.environment)},
                 capture_output=True,

@@ -136,18 +136,18 @@ def examine(package: Path, settings: Settings, pool: ProcessPoolExecutor) -> Rep
 
 
 def content(file: File) -> bytes:
-    """What a file holds."""
+    """Return the content of a file."""
     path, data = file
     return Path(path).read_bytes() if data is None else data
 
 
 def facts(files: list[File], pool: ProcessPoolExecutor) -> bytes:
-    """The pickled project of these files. A crash is left for the run that comes next to report."""
+    """Return the pickled project of these files. The next run reports a crash."""
     return pickle.dumps(Project.of([s for s in pool.map(summary, files, chunksize=CHUNK) if s]))
 
 
 def summary(file: File) -> Summary | None:
-    """The facts of one file."""
+    """Return the facts of one file."""
     try:
         return summarize(content(file), file[0])
     except Exception:
@@ -156,7 +156,7 @@ def summary(file: File) -> Summary | None:
 
 @lru_cache(maxsize=1)
 def unpickled(project: bytes) -> Project:
-    """The project, read once by each process."""
+    """Return the project, read once by each process."""
     loaded: Project = pickle.loads(project)
     return loaded
 
@@ -190,13 +190,13 @@ def second_run(settings: Settings, project: bytes, file: File) -> list[tuple[str
 
 
 def told(problem: Exception) -> str:
-    """An exception and where it was raised, in one line."""
+    """Return an exception and where it was raised, in one line."""
     frame = extract_tb(problem.__traceback__)[-1]
     return f"{type(problem).__name__}: {problem} ({Path(frame.filename).name}:{frame.lineno})"
 
 
 def unified(path: str, before: bytes, after: bytes) -> str:
-    """A unified diff."""
+    """Return a unified diff."""
     old, new = (data.decode("utf-8", "replace").splitlines() for data in (before, after))
     return "".join(line.rstrip("\n") + "\n" for line in difflib.unified_diff(old, new, path, path, n=1))
 
@@ -205,7 +205,7 @@ def unified(path: str, before: bytes, after: bytes) -> str:
 
 
 def faults_of(before: bytes, result: Result) -> Iterator[tuple[str, str]]:
-    """The faults of one rewritten file."""
+    """Yield the faults of one rewritten file."""
     after = result.output or b""
     if compiled(before) is None and (error := compiled(after)):
         yield BROKEN, f"{result.path}: {error}"
@@ -229,7 +229,7 @@ def compiled(data: bytes) -> str | None:
 
 
 def edited_lines(before: bytes, fixed: Iterable[Finding]) -> set[int]:
-    """The numbers of the lines of the statements that were edited."""
+    """Return the numbers of the lines of the statements that were edited."""
     source = Source(before)
     statements = [node for node in ast.walk(parsed(before)) if isinstance(node, ast.stmt)]
     edited: set[int] = set()
@@ -249,12 +249,12 @@ def edited_lines(before: bytes, fixed: Iterable[Finding]) -> set[int]:
 
 
 def lines_of(edit: Edit, source: Source) -> range:
-    """The lines that an edit replaces something of."""
+    """Return the lines that an edit touches."""
     return range(source.position(edit.start)[0], source.position(max(edit.start, edit.end - 1))[0] + 1)
 
 
 def parsed(source: bytes) -> ast.Module:
-    """The syntax tree; an empty one where there is none."""
+    """Return the syntax tree, or an empty one if the source does not parse."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -264,12 +264,12 @@ def parsed(source: bytes) -> ast.Module:
 
 
 def all_lines(statement: ast.stmt) -> range:
-    """The lines of a statement and all that is in it."""
+    """Return the lines of a statement with its blocks."""
     return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
 
 
 def own_lines(statement: ast.stmt) -> range:
-    """The lines of a statement, without its body."""
+    """Return the lines of a statement, without its body."""
     body = getattr(statement, "body", None)
     return (
         range(statement.lineno, max(body[0].lineno, statement.lineno + 1)) if body else all_lines(statement)
@@ -277,7 +277,7 @@ def own_lines(statement: ast.stmt) -> range:
 
 
 def stray_lines(before: bytes, after: bytes, edited: set[int]) -> Iterator[int]:
-    """The numbers of the lines at which something changed that had no reason to."""
+    """Yield the numbers of the lines that changed without a reason."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     for tag, start, end, new_start, new_end in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
         if tag == "equal":
@@ -302,7 +302,7 @@ def is_definition(lines: list[bytes]) -> bool:
 
 
 def comments(source: bytes) -> list[str]:
-    """The comments of a source, in order; none where it cannot be split into tokens."""
+    """Return the comments of a source, in order, or none if it cannot be split into tokens."""
     try:
         tokens = list(tokenize.tokenize(io.BytesIO(source).readline))
     except (tokenize.TokenError, SyntaxError):

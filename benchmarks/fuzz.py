@@ -39,7 +39,7 @@ SLOW = 5.0  # seconds for one input: a failure, too
 
 
 def seeds(folder: Path) -> list[bytes]:
-    """The small files below a folder that can matter."""
+    """Return the small files in a folder that can matter."""
     found = [path.read_bytes() for path in sorted(folder.rglob("*.py")) if path.is_file()]
     return [data for data in found if len(data) < LONGEST and may_matter(data)]
 
@@ -55,7 +55,7 @@ class Mutator:
         self.ways = (self.fresh, self.formed, self.with_statement, self.with_expression, self.shorter)
 
     def __call__(self, data: bytes, longest: int, seed: int) -> bytes:
-        """A mutation of the data, as libFuzzer asks for it."""
+        """Return a mutation of the data, as libFuzzer asks for it."""
         random = Random(seed)
         if random.random() < 0.1:
             return bytes(atheris.Mutate(data, longest))
@@ -69,16 +69,16 @@ class Mutator:
         return text.encode()[:longest]
 
     def fresh(self, random: Random, text: str) -> str:
-        """A new program; now and then the old one behind it."""
+        """Return a new program, sometimes with the old one after it."""
         new = patterns.program(random, self.pieces).decode()
         return new + text if random.random() < 0.2 else new
 
     def formed(self, random: Random, text: str) -> str:
-        """The same program in another form."""
+        """Return the same program in another form."""
         return patterns.formed(random, text)
 
     def with_statement(self, random: Random, text: str) -> str:
-        """A statement between two lines, indented as the next."""
+        """Insert a statement between two lines, indented as the next one."""
         lines = text.split("\n")
         at = random.randrange(len(lines))
         indentation = re.match(r"\s*", lines[at])
@@ -87,7 +87,7 @@ class Mutator:
         return "\n".join(lines)
 
     def with_expression(self, random: Random, text: str) -> str:
-        """An expression in the place of a name or of a call's arguments."""
+        """Replace a name or the arguments of a call by an expression."""
         places = list(re.finditer(r"(?<![\w.])[a-z]\w*(?![\w=])|(?<=\()[^()]*(?=\))", text))
         if not places:
             return text
@@ -95,7 +95,7 @@ class Mutator:
         return text[: place.start()] + random.choice(self.pieces.expressions) + text[place.end() :]
 
     def shorter(self, random: Random, text: str) -> str:
-        """The program without some of its lines."""
+        """Remove some lines of the program."""
         lines = text.split("\n")
         at = random.randrange(len(lines))
         del lines[at : at + random.choice((1, 2, 5, 20))]
@@ -103,7 +103,7 @@ class Mutator:
 
 
 def kind_of(problem: Exception) -> str:
-    """What failures of one cause have in common: the type, the place, and the first rule or words."""
+    """Return what failures of one cause have in common: type, place, and first rule or words."""
     frame = traceback.extract_tb(problem.__traceback__)[-1]
     code = re.search(r"DF\d+", str(problem))
     words = code.group() if code else re.sub(r"\d+|'[^']*'.*", "", str(problem))[:80]

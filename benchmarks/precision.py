@@ -35,7 +35,7 @@ ALLOWED = ("right", "wrong-finding", "wrong-message", "wrong-fix")
 
 
 def findings(root: Path, project: Project, path: Path, data: bytes) -> list[Entry]:
-    """The findings in one file, each with its message and the part of the rewrite that is its own."""
+    """Return the findings in one file, each with its message and its part of the rewrite."""
     result = check_file(data, str(path), Settings(fix=True, unsafe_fixes=True), project)
     fixed = {id(finding) for finding in result.fixed}
     return [
@@ -53,29 +53,32 @@ def findings(root: Path, project: Project, path: Path, data: bytes) -> list[Entr
 
 
 def changes(finding: Finding, data: bytes, result: Result) -> list[str]:
-    """The lines that a finding's fix takes away and adds, with the definitions that were added for it."""
+    """Return the lines that a fix removes and adds, with the definitions that it needs."""
     assert finding.fix is not None
     source = Source(data)
     own = {line for edit in finding.fix.edits for line in lines_of(edit, source)}
     before, after = data.splitlines(keepends=True), (result.output or data).splitlines(keepends=True)
-    told = []
+    shown = []
     for tag, start, end, new, new_end in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
         if tag == "equal":
             continue
-        parts = [(start, end, new, new_end)]
-        if end - start == new_end - new:  # line for line: the neighbours are other findings' affair
-            parts = [(start + i, start + i + 1, new + i, new + i + 1) for i in range(end - start)]
-        for start, end, new, new_end in parts:
-            inserted = start == end and bool(finding.fix.needs) and is_definition(after[new:new_end])
-            if inserted or not own.isdisjoint(range(start + (start < end), end + 1)):
-                told.append(f"@@ {start + 1}")
-                told += [f"-{line.decode('utf-8', 'replace').rstrip()}" for line in before[start:end]]
-                told += [f"+{line.decode('utf-8', 'replace').rstrip()}" for line in after[new:new_end]]
-    return told
+        parts = [(slice(start, end), slice(new, new_end))]
+        if end - start == new_end - new:  # line by line: the neighbours may belong to other findings
+            parts = [
+                (slice(start + i, start + i + 1), slice(new + i, new + i + 1)) for i in range(end - start)
+            ]
+        for old_lines, new_lines in parts:
+            first, last = old_lines.start, old_lines.stop
+            inserted = first == last and bool(finding.fix.needs) and is_definition(after[new_lines])
+            if inserted or not own.isdisjoint(range(first + (first < last), last + 1)):
+                shown.append(f"@@ {first + 1}")
+                shown += [f"-{line.decode('utf-8', 'replace').rstrip()}" for line in before[old_lines]]
+                shown += [f"+{line.decode('utf-8', 'replace').rstrip()}" for line in after[new_lines]]
+    return shown
 
 
 def score(verdicts: dict[str, Verdict], now: list[Entry] | None) -> list[str]:
-    """The figures, as lines to print."""
+    """Return the figures, as lines to print."""
     counts = Counter(each.verdict for each in verdicts.values())
     right, judged = counts["right"], len(verdicts)
     mended = sum(each.verdict != "right" and bool(each.mended) for each in verdicts.values())

@@ -72,8 +72,10 @@ _HARMLESS_CALLS = frozenset((
 _TESTS = (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Assert)
 
 
-def occurrences(facts: Facts, module: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Whatever in the code could be a tie, harmless or not, with its category.
+def occurrences(  # noqa: C901 - a table of cases
+    facts: Facts, module: ast.Module
+) -> Iterator[tuple[str, ast.AST]]:
+    """Yield whatever in the code could be a tie, harmless or not, with its category.
 
     Comments are not code, nor are docstrings. `function` is `torch.cuda.x`, `type` a tensor type of CUDA,
     `move` a call of `.cuda(...)`, `attribute` that name without a call (a method, or a flag), `string` a text
@@ -133,8 +135,10 @@ def _call(facts: Facts, node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
                 yield "index", each
 
 
-def harmless(facts: Facts, project: Project, path: str, category: str, node: ast.AST) -> bool:
-    """Whether an occurrence is known to do no harm without CUDA.
+def harmless(  # noqa: PLR0911 - a table of cases
+    facts: Facts, project: Project, path: str, category: str, node: ast.AST
+) -> bool:
+    """Return whether an occurrence is known to do no harm without CUDA.
 
     H1: functions of `torch.cuda` that answer truthfully or do nothing there.
     H2: names that hold the word: what is behind them is an occurrence itself. Not so where one is given
@@ -171,7 +175,7 @@ def _switches_off(facts: Facts, parent: ast.AST | None) -> bool:
 
 
 def _own_import(project: Project, path: str, module: str, names: list[str]) -> bool:
-    """Whether an import is one from torch (but its compiler), or of what a Python file of the package has."""
+    """Return whether an import is from torch, except its compiler, or from a Python file of the package."""
     if module.partition(".")[0] == "torch":
         return not module.endswith("cpp_extension")
     found = project.find(path, module)
@@ -185,14 +189,14 @@ def _on(value: ast.expr) -> bool:
 
 
 def reason(facts: Facts, project: Project, path: str, category: str, node: ast.AST) -> str:
-    """Why an occurrence is left off the list, empty if it is not."""
+    """Return why an occurrence is left off the list, or an empty text."""
     if harmless(facts, project, path, category, node):
         return "harmless"
     return "guarded" if facts.is_guarded(node) else ""
 
 
 def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes) -> list[Entry]:
-    """The lines of a file that could hold a missed tie, and, of the kind `found`, those with findings.
+    """Return the lines of a file that may hold a missed tie, and those with findings, of the kind `found`.
 
     With a reason in `left_out`, instead the lines that are left off the list for it.
     """
@@ -229,7 +233,7 @@ def span(facts: Facts, node: ast.AST) -> tuple[int, int]:
 
 
 def covered(source: Source, findings: list[Finding]) -> Iterator[tuple[int, int]]:
-    """The spans of findings, and those of what their fixes replace."""
+    """Return the spans of findings and of what their fixes replace."""
     starts = source.line_starts
     for found in findings:
         yield (
@@ -244,7 +248,7 @@ def covered(source: Source, findings: list[Finding]) -> Iterator[tuple[int, int]
 
 
 def show(listed: list[Entry]) -> Iterator[str]:
-    """The list: each line with its category and its source, and at the end how many there are of each."""
+    """Yield the list: each line with its category and source, then the counts by category."""
     for entry in listed:
         text = Path(entry.path).read_bytes().decode("utf-8", "replace").splitlines()[entry.line - 1]
         yield f"{entry.path}:{entry.line}: {entry.kind}: {text.strip()}"
@@ -255,7 +259,7 @@ def show(listed: list[Entry]) -> Iterator[str]:
 
 
 def score(verdicts: dict[str, Verdict], listed: list[Entry], found: int) -> list[str]:
-    """The figures, as lines to print."""
+    """Return the figures, as lines to print."""
     names = {entry.id for entry in listed}
     still = {name: each.verdict for name, each in verdicts.items() if name in names}
     counts = Counter(still.values())

@@ -70,7 +70,7 @@ Work = Callable[["Project", Path, bytes], list[Entry]]
 
 
 def entries(root: Path, work: Work, jobs: int) -> list[Entry]:
-    """What `work` makes of every file of every package in `root`, sorted, with ids that differ."""
+    """Apply `work` to every file of every package in `root`; return the entries sorted, with unique ids."""
     packages = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     found: list[Entry] = []
     with ProcessPoolExecutor(jobs) as pool:
@@ -88,7 +88,7 @@ def _in_file(work: Work, project: bytes, path: Path) -> list[Entry]:
 
 
 def distinct(found: Iterable[Entry]) -> list[Entry]:
-    """The same entries; the second with an id becomes `id#2`."""
+    """Return the entries with unique ids: the second with an id becomes `id#2`."""
     seen: dict[str, int] = {}
     result = []
     for entry in found:
@@ -105,7 +105,7 @@ def place(path: Path, root: Path) -> str:
 
 
 def draw(population: Iterable[Entry], size: int, seed: int) -> list[Entry]:
-    """A random sample, the same for the same population, size and seed, in the order of the ids."""
+    """Draw a random sample, which depends on population, size and seed only, sorted by id."""
     ordered = sorted(population)
     return sorted(random.Random(seed).sample(ordered, min(size, len(ordered))))
 
@@ -114,7 +114,7 @@ def draw(population: Iterable[Entry], size: int, seed: int) -> list[Entry]:
 
 
 def sheet(chosen: Sequence[Entry], known: dict[str, Verdict], allowed: Sequence[str]) -> Iterator[str]:
-    """The lines of a work sheet. Verdicts that are known, and still on the same, are filled in."""
+    """Yield the lines of a work sheet. Known verdicts on unchanged entries are filled in."""
     yield f"# verdict: {' | '.join(allowed)}. Keep the lines that begin with a quotation mark, no others."
     for number, entry in enumerate(chosen, 1):
         yield f"\n# ===== {number}/{len(chosen)}  {entry.path}:{entry.line}  {entry.kind}"
@@ -134,7 +134,7 @@ def commented(text: str) -> Iterator[str]:
 
 
 def excerpt(entry: Entry) -> str:
-    """The source lines of an entry and around it, those of the entry marked."""
+    """Return the source lines of an entry and around it, those of the entry marked."""
     lines = Path(entry.path).read_bytes().decode("utf-8", "replace").splitlines()
     first, last = max(1, entry.line - AROUND), min(len(lines), entry.end_line + AROUND)
     return "\n".join(
@@ -144,7 +144,7 @@ def excerpt(entry: Entry) -> str:
 
 
 def quoted(text: str) -> str:
-    """A basic string of TOML."""
+    """Return a basic string of TOML."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
 
 
@@ -152,7 +152,7 @@ def quoted(text: str) -> str:
 
 
 def read_verdicts(path: Path, allowed: Sequence[str]) -> dict[str, Verdict]:
-    """The verdicts kept in a file, by id; none where there is no file.
+    """Read the verdicts of a file, by id, or none if there is no file.
 
     Raises:
         ValueError: a verdict is none of those that are allowed.
@@ -181,7 +181,7 @@ def interval(hits: int, trials: int) -> tuple[float, float]:
 
 
 def parser(description: str | None) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """A parser for commands, and one with what all of them take."""
+    """Return a parser for commands, and one with what all of them take."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("dir", nargs="?", type=Path, default=corpus.CACHE, help="the corpus")
     common.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
@@ -193,7 +193,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_sample(commands: Commands, common: argparse.ArgumentParser) -> None:
-    """The command `sample`."""
+    """Run the command `sample`."""
     sample = commands.add_parser("sample", parents=[common], help="draw a sample and write a work sheet")
     sample.add_argument("--size", type=int, default=200, help="entries to draw")
     sample.add_argument("--seed", type=int, default=1, help="of the random numbers")

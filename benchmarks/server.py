@@ -70,7 +70,7 @@ TIES = (
 
 
 def program(lines: int, every: int) -> str:
-    """A module of so many lines, with a tie to CUDA in every so many."""
+    """Return a module of the given length, with a tie to CUDA at regular distances."""
     found = ["import torch", "from torch import nn", ""]
     ties = 0
     while len(found) < lines:
@@ -120,7 +120,7 @@ class Client:
             yield json.loads(self.server.stdout.read(length))
 
     def processor_time(self) -> float:
-        """The seconds that processors have worked for the server."""
+        """Return the processor time of the server, in seconds."""
         times = psutil.Process(self.server.pid).cpu_times()
         return float(times.user + times.system)
 
@@ -136,12 +136,11 @@ def measure(folder: Path, lines: int, every: int, changes: int) -> tuple[int, li
     file = folder / "program.py"
     file.write_text(program(lines, every), encoding="utf-8")
     client = Client(folder)
-    document = {"uri": file.as_uri(), "languageId": "python", "version": 0, "text": file.read_text()}
+    text = file.read_text()
+    document = {"uri": file.as_uri(), "languageId": "python", "version": 0, "text": text}
     client.send("textDocument/didOpen", {"textDocument": document})
     count = len(client.diagnostics(0))
-    middle = (
-        document["text"].count("\n", 0, document["text"].index("\nclass", len(document["text"]) // 2)) + 1
-    )
+    middle = text.count("\n", 0, text.index("\nclass", len(text) // 2)) + 1
     start, end = {"line": middle, "character": 0}, {"line": middle + 1, "character": 0}
     times = []
     used = client.processor_time()

@@ -46,7 +46,7 @@ class Row:
 
 
 def rows(corpus: Path, scratch: Path) -> list[Row]:
-    """What is measured. The ratios are against the first two."""
+    """Return what is measured. The ratios are to the first two rows."""
     python, ruff, folder = sys.executable, executable("ruff"), str(corpus)
     devicefix = executable("devicefix")
     check = [devicefix, "check", "--cache-dir", str(scratch / "devicefix"), folder]
@@ -98,7 +98,7 @@ def _parses(text: str) -> bool:
 
 
 def executable(name: str) -> str:
-    """A program of this Python's environment, or else of the PATH."""
+    """Find a program in the environment of this Python, or else on the PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return shutil.which(name, path=path) or name
 
@@ -122,7 +122,7 @@ def measure(row: Row, results: Path) -> None:
 
 
 def table(suite: pyperf.BenchmarkSuite) -> str:
-    """The results, in Markdown."""
+    """Return the results, in Markdown."""
     benchmarks = suite.get_benchmarks()
     base = benchmarks[:2]
     heads = ["", "median", "range", *(f"/ {each.get_name()}" for each in base), "memory"]
@@ -137,7 +137,7 @@ def table(suite: pyperf.BenchmarkSuite) -> str:
 
 
 def about(corpus: Path) -> str:
-    """The input and the machine, in one line."""
+    """Return the input and the machine, in one line."""
     sizes = [path.stat().st_size for path in corpus.rglob("*.py")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     tools = ", ".join(f"{name} {version(name)}" for name in ("ruff", "torchfix", "libcst"))

@@ -1,8 +1,9 @@
-"""Fixtures that many tests share."""
+"""Fixtures that many tests share, and the modules that are skipped without what they need."""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,51 @@ from helpers import Cli, Git, ProjectFolder
 from running import ProgramFolder
 
 from devicefix.config.settings import KEYS
+
+# Modules that the extra `test` does not install. A module of tests that imports one of them at its top is
+# skipped without it; tests that need one in another process have the mark `needs`.
+OPTIONAL = frozenset(
+    {
+        "IPython", "distributed", "jinja2", "jsonschema", "junitparser", "lsprotocol", "markdown_it",
+        "nbformat", "numpy", "playwright", "psutil", "pygls", "pytest_lsp", "torch",
+    }
+)  # fmt: skip
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the option of pytest-asyncio where that is not installed, so that it is not an unknown one."""
+    if find_spec("pytest_asyncio") is None:
+        parser.addini("asyncio_default_fixture_loop_scope", "for pytest-asyncio, which is not installed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests marked with `needs` where one of the modules that it names is missing."""
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            if find_spec(name) is None:
+                pytest.skip(f"needs {name}: pip install -e '.[dev]'")
+
+
+class OptionalModule(pytest.Module):
+    """A module of tests that is skipped if one of the optional packages is missing."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        """Collect the tests, or skip them all."""
+        try:
+            return list(super().collect())
+        except pytest.Collector.CollectError as problem:
+            cause = problem.__cause__
+            missing = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
+            if missing not in OPTIONAL:
+                raise
+        pytest.skip(f"needs {missing}: pip install -e '.[dev]'", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Let every module of tests be skipped without what it needs."""
+    module: OptionalModule = OptionalModule.from_parent(parent, path=module_path)
+    return module
 
 
 @pytest.fixture

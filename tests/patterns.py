@@ -204,7 +204,7 @@ class Fragments(NamedTuple):
 
 
 def parses(text: str) -> bool:
-    """Whether a text is a module."""
+    """Return whether a text is a module."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -216,14 +216,14 @@ def parses(text: str) -> bool:
 
 @lru_cache
 def fragments() -> Fragments:
-    """The imports, statements and expressions of all rules' examples."""
+    """Return the imports, statements and expressions of all rules' examples."""
     examples = [example.before for rule in RULES.values() for example in rule.INVALID]
     examples += [example.before for rule in RULES.values() for example in rule.VALID]
     return fragments_of(examples)
 
 
 def fragments_of(texts: list[str], longest: int = 400) -> Fragments:
-    """The imports, statements and expressions of programs, as far as they matter and are short."""
+    """Return the imports, statements and expressions of programs that matter and are short."""
     imports, statements, expressions = dict[str, None](), dict[str, None](), dict[str, None]()
     for text in texts:
         for node, code in _pieces(text):
@@ -252,7 +252,7 @@ def _pieces(text: str) -> Iterator[tuple[ast.AST, str]]:
 
 
 def program(random: Random, pieces: Fragments | None = None, size: int = 4) -> bytes:
-    """A program that parses.
+    """Return a program that parses.
 
     Args:
         random: where every choice comes from.
@@ -267,13 +267,13 @@ def program(random: Random, pieces: Fragments | None = None, size: int = 4) -> b
     text = random.choice(BEGINNINGS) + "\n".join([*imports, body, ""])
     if not parses(text):
         text = "import torch\n" + maker.simple(0) + "\nx.cuda()\n"
-    text = formed(random, text)
+    text = commented(random, formed(random, text))
     newline = random.choice(["\n", "\n", "\n", "\r\n", "\r"])
     return text.replace("\n", newline).encode() if parses(text) else b"import torch\n\nx.cuda()\n"
 
 
 def formed(random: Random, text: str) -> str:
-    """A program in another form."""
+    """Return a program in another form."""
     for _ in range(random.randint(0, 6)):
         pattern, new = random.choice(FORMS)
         places = list(re.finditer(pattern, text))
@@ -288,6 +288,19 @@ def formed(random: Random, text: str) -> str:
         if parses(other):
             text = other
     return text
+
+
+def commented(random: Random, text: str) -> str:
+    """Return a program with some comments, each with a number of its own."""
+    lines = text.split("\n")
+    for number in range(random.randint(0, 4)):
+        index = random.randrange(len(lines))
+        line, comment = lines[index], f"# comment {number}"
+        indent = line[: len(line) - len(line.lstrip())]
+        other = f"{line}  {comment}" if random.random() < 0.5 else f"{indent}{comment}\n{line}"
+        if parses("\n".join([*lines[:index], other, *lines[index + 1 :]])):
+            lines[index] = other
+    return "\n".join(lines)
 
 
 class _Maker:

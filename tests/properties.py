@@ -1,4 +1,4 @@
-"""What holds for every file that devicefix looks at, as a function that fails where it does not."""
+"""The properties that hold for every file, as a function that fails where one does not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
+
+from corpus_comments import lost_comments
 
 from devicefix.config.settings import Settings
 from devicefix.config.values import TARGETS
@@ -27,18 +29,18 @@ SETTINGS = tuple(
 
 
 def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
-    """Check one file, rewrite it as often as that changes something, and look at what came out each time.
+    """Check one file, rewrite it until nothing changes, and check the properties after each round.
 
     Args:
         data: the file.
-        settings: without `fix`, which is tried both ways.
+        settings: the settings; `fix` is tried both ways.
 
     Returns:
-        Whether anything was rewritten.
+        True if anything was rewritten.
 
     Raises:
         AssertionError: a property does not hold.
-        Exception: devicefix failed, which it must not whatever the file holds.
+        Exception: devicefix failed, which must not happen for any file.
     """
     first = result = _round(data, settings, first_round)
     for _ in range(ROUNDS):
@@ -48,16 +50,15 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
         _nothing_is_lost(data, result, after.findings)
         data, result = result.output, after
     else:
-        raise AssertionError(f"it does not settle: {list(map(_said, result.fixed))}")
+        raise AssertionError(f"the fixes are never done: {list(map(_said, result.fixed))}")
     new = Counter(each.code for each in result.findings) - Counter(each.code for each in first.remaining)
-    # `torch.cuda.is_available()` is our own, and may be a guard where none was; the word that excused the
-    # import of a library may be gone.
+    # A fix may write `torch.cuda.is_available()`, or remove the guard that excused the import of a library.
     assert not new.keys() - {"DF405", "DF703", "DF902"}, f"made by a fix: {new}"
     return first.output is not None
 
 
 def _round(data: bytes, settings: Settings, look: Look) -> Result:
-    """Check a file and make the fixes that there are for it as it stands."""
+    """Check a file, and fix it once."""
     checked = run_one(data, replace(settings, fix=False), look)
     assert checked.output is None and not checked.fixed
     _lie_in_the_file(data, checked.findings)
@@ -69,6 +70,7 @@ def _round(data: bytes, settings: Settings, look: Look) -> Result:
     if rewritten.output is not None:
         assert rewritten.output != data, "a fix that changes nothing"
         _untouched_lines_are_kept(data, rewritten)
+        _comments_survive(data, rewritten.output)
         if _compiles(data):
             assert _compiles(rewritten.output), "it compiled before"
     return rewritten
@@ -84,7 +86,7 @@ def first_round(data: bytes, path: str, settings: Settings, project: Project) ->
 
 
 def run_one(data: bytes, settings: Settings, look: Look = first_round) -> Result:
-    """What the engine makes of a file that is the whole project."""
+    """Check a module that is the whole project."""
     return look(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
 
 
@@ -110,9 +112,9 @@ def _lie_in_the_file(data: bytes, findings: list[Finding]) -> None:
 
 
 def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> None:
-    """What is not fixed is still reported, unless a fix has changed it or what makes it a fault.
+    """Check that what is not fixed is still reported.
 
-    That is a test that it depends on, and the line that its message tells of.
+    It may go if a fix changes it, the test that it depends on, or the line that its message names.
     """
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
@@ -126,8 +128,8 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     def touched(finding: Finding) -> bool:
         start = source.line_starts[finding.line - 1] + finding.column - 1
         end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
-        told = map(int, re.findall(r"\bline (\d+)", finding.message))
-        return any(first < end and start < last for first, last in spans) or not lines.isdisjoint(told)
+        named = map(int, re.findall(r"\bline (\d+)", finding.message))
+        return any(first < end and start < last for first, last in spans) or not lines.isdisjoint(named)
 
     left = Counter(each.code for each in rewritten.remaining if not touched(each))
     reported = Counter(each.code for each in after)
@@ -139,13 +141,19 @@ def _edits(result: Result) -> list[Edit]:
 
 
 def _untouched_lines_are_kept(data: bytes, result: Result) -> None:
-    """The lines that no edit touches are still there, in their order: insertions may stand between them."""
+    """Check that the lines without an edit are still there, in the same order."""
     assert result.output is not None
     before, after = Source(data), Source(result.output)
     edits = _edits(result)
     new = iter(after.text.splitlines())
     for line in _untouched(before, edits):
         assert any(line == other for other in new), f"lost: {line!r}"
+
+
+def _comments_survive(before: bytes, after: bytes) -> None:
+    """Check that a comment goes only with the statement that it belongs to."""
+    lost = [loss for loss in lost_comments(before, after) if not loss.with_statement]
+    assert not lost, f"comments lost: {', '.join(map(str, lost))}"
 
 
 def _untouched(source: Source, edits: list[Edit]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from devicefix.config.settings import Settings
 from devicefix.rules.registry import RULES
 from devicefix.runner import cache
 from devicefix.runner import run as runner
+from devicefix.runner.first_pass import FirstPass
 from devicefix.runner.run import check_files
 
 FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
@@ -81,12 +82,13 @@ def test_only_what_has_changed_is_looked_at(
     found(tree, settings)
     (tree / "m1.py").write_text("import torch\n\nx = x.cuda()\n")
     (tree / "m2.py").touch()  # another time, the same content
-    looked, look = [], runner._first_pass
-    monkeypatch.setattr(
-        runner,
-        "_first_pass",
-        lambda settings, among, path: (looked.append(path), look(settings, among, path))[1],
-    )
+    looked, first_pass = [], runner._first_pass
+
+    def counted(settings: Settings, among: int, path: str) -> FirstPass:
+        looked.append(path)
+        return first_pass(settings, among, path)
+
+    monkeypatch.setattr(runner, "_first_pass", counted)
     changed = found(tree, settings)
     assert looked == [str(tree / "m1.py")]
     assert changed == found(tree, Settings(quiet=True, jobs=1))

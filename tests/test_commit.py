@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from devicefix.files import commit
-from devicefix.files.commit import Change, CommitError, replace_all
+from devicefix.files.commit import CommitError, replace_all
+from devicefix.files.write import Change
 
 OLD, NEW = b"old\n", b"new\n" * 50_000
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from running import run_program
 
+pytestmark = pytest.mark.needs("numpy", "torch")
+
 HEAD = """
 import copy, io, os, pickle, sys, threading
 import numpy as np

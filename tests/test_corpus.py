@@ -188,6 +188,14 @@ def test_a_comment_that_there_are_two_of() -> None:
     assert losses("y = 2  # same\n", before) == [("# same", True)]
 
 
+@pytest.mark.parametrize("newline", [b"\r", b"\r\n"])
+def test_other_line_ends(newline: bytes) -> None:
+    before, after = (
+        text.replace(b"\n", newline) for text in (b"x = 1  # a\ny = 2  # b\n", b"x = 1  # a\ny = 3\n")
+    )
+    assert [str(loss) for loss in corpus_comments.lost_comments(before, after)] == ["2: # b"]
+
+
 def test_a_changed_comment_is_lost() -> None:
     assert losses("x = 1  # new\n", "x = 1  # old\n") == [("# old", False)]
 

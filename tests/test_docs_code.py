@@ -131,7 +131,7 @@ def test_unchanged_modules_leave_the_document_unchanged(lines: list[tuple[str, s
     assert output == (data if results else None)
 
 
-def test_folders_are_searched_with_the_option_only(tmp_path: Path, cli: Cli, git: Git) -> None:
+def test_documents_in_folders_need_the_option(tmp_path: Path, cli: Cli, git: Git) -> None:
     text = block("# Use\n\n```python", CODE, "```", "")
     (tmp_path / "a.md").write_text(text)
     assert cli("check", "--no-cache", ".").exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import pytest
 from helpers import analyze
@@ -16,7 +17,7 @@ from devicefix.model import Result
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
 
 
-def rewrite(data: bytes | str, others: dict[str, str] | None = None, **settings: object) -> Result:
+def rewrite(data: bytes | str, others: dict[str, str] | None = None, **settings: Any) -> Result:
     return analyze(data, path="m.py", others=others, fix=True, **settings)
 
 

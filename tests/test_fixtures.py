@@ -29,6 +29,8 @@ from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.verify.runtime.machine import Machine, Simulation
 
+pytestmark = pytest.mark.needs("torch")
+
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))
 

@@ -14,7 +14,10 @@ from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
 from devicefix.server.flake8 import Plugin
 
-pytestmark = pytest.mark.usefixtures("project")  # away from the configuration of this repository
+pytestmark = [
+    pytest.mark.needs("flake8"),
+    pytest.mark.usefixtures("project"),  # away from the configuration of this repository
+]
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 FIXTURES = ROOT / "fixtures"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from running import Ran, run_program
 
+pytestmark = pytest.mark.needs("numpy", "torch")
+
 PRELUDE = """\
 import copy, io, json, pickle, sys, threading, warnings
 import torch, torch.nn as nn, torch.nn.functional as F

@@ -33,6 +33,8 @@ from devicefix.rules.base import Rule
 from devicefix.rules.categories import family
 from devicefix.rules.registry import RULES
 
+pytestmark = pytest.mark.needs("jinja2", "markdown_it")
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 

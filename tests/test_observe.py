@@ -15,6 +15,8 @@ from running import Ran, run_program
 from devicefix.verify.runtime.observe import FULL, tensors
 from devicefix.verify.runtime.summary import summarize
 
+pytestmark = pytest.mark.needs("numpy", "torch")
+
 PROGRAM = """
     import copy, io, logging, os, random, sys, threading, warnings
     import numpy, torch

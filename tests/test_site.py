@@ -105,7 +105,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_work(page: Path, tied_project: Path) -> None:
-    """Those of a page, one after the other, end with 0, or with 1 for findings."""
+    """Run the commands of a page in order: each exits with 0, or with 1 for findings."""
     for command in commands(page):
         words = shlex.split(command, comments=True)
         if words[:2] == ["pip", "install"]:

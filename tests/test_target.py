@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from helpers import analyze
@@ -24,7 +25,7 @@ TYPE = 'torch.accelerator.current_accelerator().type if torch.accelerator.is_ava
 
 
 def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> Result:
-    options = {"unsafe_fixes": unsafe, "target": "accelerator", "torch_version": version}
+    options: dict[str, Any] = {"unsafe_fixes": unsafe, "target": "accelerator", "torch_version": version}
     return analyze(dedent(text), fix=True, **options)
 
 
