@@ -18,8 +18,7 @@ from devicefix.rules.registry import RULES
 ROOT = Path(__file__).parents[1]
 FIXTURES = sorted((ROOT / "fixtures").rglob("*.py"))
 SOURCES = sorted((ROOT / "devicefix").rglob("*.py"))
-EXAMPLES = [example.before for rule in RULES.values() for example in rule.MATCHES]
-EXAMPLES += [code for rule in RULES.values() for code in rule.LEAVES]
+EXAMPLES = [example.before for rule in RULES.values() for example in (*rule.INVALID, *rule.VALID)]
 
 
 def found(data: bytes, settings: Settings) -> list[Finding]:
