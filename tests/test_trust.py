@@ -233,7 +233,7 @@ def test_only_the_temporary_files_of_killed_runs_are_removed(run: Cli) -> None:
 
 def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         writing.stage(Change(str(tmp_path / "pipe.py"), b"", b""))
     assert os.listdir(tmp_path) == ["pipe.py"]
 

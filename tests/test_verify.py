@@ -514,7 +514,7 @@ def test_standard_input_reaches_the_program(folder: Folder) -> None:
     ("arguments", "message"),
     [
         (["missing.py"], "missing.py: no such file"),
-        (["--memory", "lots", "train.py"], "no size such as 8G"),
+        (["--memory", "lots", "train.py"], "not a size such as 8G"),
         (["-m", "-c", "train"], "cannot be used together"),
         ([], "Missing argument"),
     ],
@@ -611,4 +611,4 @@ def test_rewrite_takes_the_steps_asked_for_as_enough(folder: Folder) -> None:
 def test_rewrite_needs_in_place_to_verify(folder: Folder) -> None:
     command = [sys.executable, "-m", "devicefix", "rewrite", "--verify", "true"]
     done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True)
-    assert done.returncode == 2 and "--verify goes with --in-place" in done.stderr
+    assert done.returncode == 2 and "--verify needs --in-place" in done.stderr
