@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_lsp
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lsprotocol import types
 from pygls.workspace import PositionCodec
@@ -538,6 +538,8 @@ async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 TEXTS = st.lists(st.sampled_from(["a", "b", "\n", "\r\n", "\r", "é", "\N{GRINNING FACE}", "\f", "x = 1\n"]))
 
 
+# A busy machine is slow, and not the strategy.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TEXTS, TEXTS)
 def _edits(old: list[str], new: list[str]) -> None:
     before, after = "".join(old), "".join(new)
