@@ -104,7 +104,7 @@ def test_paths_and_arguments_are_words(run: Run, tmp_path: Path) -> None:
         ({"args": "--select NO1", "fail_on_findings": "false"}, "devicefix failed with exit status 2"),
     ],
 )  # fmt: skip
-def test_what_goes_wrong_fails_the_step(run: Run, inputs: dict[str, str], said: str) -> None:
+def test_errors_fail_the_step(run: Run, inputs: dict[str, str], said: str) -> None:
     step = run(**inputs)
     assert step.status == 2
     assert step.log.splitlines()[-1].startswith(f"::error title=devicefix::{said}")

@@ -72,7 +72,7 @@ def test_add_noqa(cli: Cli, tmp_path: Path, before: str, after: str, newline: st
 @pytest.mark.parametrize(
     "rule", [rule for code, rule in RULES.items() if code != "DF001"], ids=lambda r: r.code
 )
-def test_whatever_is_found_is_silenced_and_nothing_else_changes(rule: type[Rule]) -> None:
+def test_add_noqa_suppresses_every_finding_and_changes_no_code(rule: type[Rule]) -> None:
     for example in rule.INVALID:
         data = example.before.encode()
         settings = Settings(select=("DF",), ignore=("DF001",), target=rule.targets[0])
@@ -85,7 +85,7 @@ def test_whatever_is_found_is_silenced_and_nothing_else_changes(rule: type[Rule]
         assert [each for each in after if "is not found here" in each.message] == []
 
 
-def test_what_no_comment_silences_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_findings_that_no_comment_can_suppress_are_errors(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text('import torch\nprint "x", x.cuda()\n')
     (tmp_path / "run.sh").write_text("python train.py --device cuda\n")
     done = cli("check", "--add-noqa", "--config-files")
@@ -96,14 +96,14 @@ def test_what_no_comment_silences_is_told(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "run.sh").read_text() == "python train.py --device cuda\n"
 
 
-def test_a_change_that_is_more_than_comments_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_noqa_refuses_to_change_code(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b'import torch\nf(x.cuda(), """\n""")\n'
     findings = check_file(data, "module.py", Settings(), Project()).findings
     monkeypatch.setattr(noqa, "comment_line", lambda _source, _module, line: line)  # inside the string
     assert noqa.add(data, findings) == (data, 0, findings)
 
 
-def test_comments_of_ours_and_of_ruff_go_together(tmp_path: Path, cli: Cli) -> None:
+def test_our_codes_and_ruffs_share_a_comment(tmp_path: Path, cli: Cli) -> None:
     """The `external` of the documentation keeps ruff from taking our codes for mistakes."""
     (tmp_path / "tied.py").write_text("import os  # noqa: F401\nx.cuda()  # noqa: F821\n")
     assert "Added 1 noqa" in cli("check", "--add-noqa").stdout
@@ -113,7 +113,7 @@ def test_comments_of_ours_and_of_ruff_go_together(tmp_path: Path, cli: Cli) -> N
     assert ruff(*options, "--config", 'lint.external = ["DF"]', folder=tmp_path) == "All checks passed!\n"
 
 
-def test_add_noqa_writes_no_standard_input(cli: Cli) -> None:
+def test_add_noqa_refuses_the_standard_input(cli: Cli) -> None:
     assert cli("check", "--add-noqa", "-").exit_code == 2
     assert cli("check", "--add-noqa", "--write-baseline").exit_code == 2
 
@@ -121,7 +121,7 @@ def test_add_noqa_writes_no_standard_input(cli: Cli) -> None:
 # -- unused noqa ---------------------------------------------------------------------------------------
 
 
-def test_unused_comments_are_reported_and_removed_where_asked(cli: Cli, tmp_path: Path) -> None:
+def test_unused_comments_are_reported_and_removed_if_selected(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "free.py"  # in which nothing but the comment is for us
     file.write_text("x = 1  # noqa: DF101, F401\ny = 2  # noqa: DF1O1\nz = 3  # noqa: DF909\n")
     assert cli("check").exit_code == 0
@@ -132,14 +132,14 @@ def test_unused_comments_are_reported_and_removed_where_asked(cli: Cli, tmp_path
     assert file.read_text() == "x = 1  # noqa: F401\ny = 2  # noqa: DF1O1\nz = 3\n"
 
 
-def test_a_comment_that_does_nothing_is_not_silenced_by_one(cli: Cli, tmp_path: Path) -> None:
+def test_an_unused_comment_cannot_be_suppressed(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text("x = 1  # noqa: DF101\n")
     done = cli("check", "--add-noqa", "--extend-select", "DF001")
     assert (done.exit_code, done.stdout) == (1, "Added 0 noqa directives.\n")
     assert done.stderr.startswith("free.py:1:8: error: no comment can suppress DF001 ")
 
 
-def test_of_rules_that_are_off_nothing_is_unused(cli: Cli, tmp_path: Path) -> None:
+def test_comments_for_disabled_rules_are_not_unused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text("x = 1  # noqa: DF101\ny = 1  # noqa: DF405\n")
     select = ("check", "--extend-select", "DF001")
     assert cli(*select, "--ignore", "DF101").exit_code == 0
@@ -148,7 +148,7 @@ def test_of_rules_that_are_off_nothing_is_unused(cli: Cli, tmp_path: Path) -> No
     assert cli(*select, "--target", "accelerator").stdout.count("DF001") == 2
 
 
-def test_a_rewrite_takes_its_comment_along(cli: Cli, tmp_path: Path) -> None:
+def test_a_rewrite_removes_the_comment_of_a_fixed_finding(cli: Cli, tmp_path: Path) -> None:
     """What was silenced has gone with another fix, in a later round."""
     file = tmp_path / "tied.py"
     file.write_text("import torch\n\nx = torch.ones(2).cuda()  # noqa: DF102\n")
@@ -164,7 +164,7 @@ def write(folder: Path, **files: str) -> None:
         (folder / f"{name}.py").write_text(text)
 
 
-def test_a_baseline_hides_what_is_known_wherever_it_moves(cli: Cli, tmp_path: Path) -> None:
+def test_a_baseline_hides_known_findings_that_move(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED, b=TIED)
     done = cli("check", *BASELINE, "--write-baseline")
     assert (done.exit_code, done.output) == (0, "Wrote 2 findings to known.json.\n")
@@ -175,7 +175,7 @@ def test_a_baseline_hides_what_is_known_wherever_it_moves(cli: Cli, tmp_path: Pa
     assert cli("check", "-q", *BASELINE).output == ""
 
 
-def test_what_stands_more_often_is_new(cli: Cli, tmp_path: Path) -> None:
+def test_a_repeated_finding_is_new(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED)
     cli("check", *BASELINE, "--write-baseline")
     write(tmp_path, a=f"{TIED}x = torch.ones(2).cuda()\n", b=TIED)
@@ -186,7 +186,7 @@ def test_what_stands_more_often_is_new(cli: Cli, tmp_path: Path) -> None:
     assert "a.py:3:5" in cli("check", *BASELINE).stdout
 
 
-def test_what_is_gone_is_told_and_an_update_forgets_it(cli: Cli, tmp_path: Path) -> None:
+def test_fixed_findings_are_mentioned_until_the_baseline_is_updated(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED, b=TIED, c=TIED)
     cli("check", *BASELINE, "--write-baseline")
     write(tmp_path, a="")
@@ -281,7 +281,7 @@ def test_a_broken_baseline_exits_2(cli: Cli, tmp_path: Path, content: str | None
     assert words in done.stderr
 
 
-def test_a_baseline_needs_a_place(cli: Cli, tmp_path: Path) -> None:
+def test_write_baseline_needs_a_file(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED)
     assert "--baseline FILE" in cli("check", "--write-baseline").stderr
     done = cli("check", "--baseline", "nowhere/known.json", "--write-baseline")

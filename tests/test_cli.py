@@ -58,7 +58,7 @@ def test_verbose_tells_the_configuration_and_the_files(cli: Cli, tmp_path: Path)
     assert shown == [f"configuration: {tmp_path / 'pyproject.toml'}", "free.py"]
 
 
-def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(cli: Cli, tmp_path: Path) -> None:
+def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "tied.py").write_text(TIED)
     done = cli("check")
@@ -86,7 +86,7 @@ def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(cli: Cli, 
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
     ],
 )
-def test_what_cannot_be_done_exits_2(cli: Cli, arguments: list[str], words: str) -> None:
+def test_invalid_usage_exits_2(cli: Cli, arguments: list[str], words: str) -> None:
     done = cli(*arguments)
     assert done.exit_code == 2
     assert words in done.stderr
@@ -108,7 +108,7 @@ def test_no_files_is_a_warning(cli: Cli) -> None:
     assert (done.exit_code, done.stderr) == (0, "Warning: no Python files found\n")
 
 
-def test_an_unreadable_file_is_told_and_the_rest_goes_on(
+def test_an_unreadable_file_is_an_error_and_the_others_are_checked(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "locked.py").write_text(TIED)
@@ -128,7 +128,7 @@ def test_an_unreadable_file_is_told_and_the_rest_goes_on(
     assert "Found 1 finding in 1 of 1 file; 1 file failed, see the errors.\n" in done.stdout
 
 
-def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
+def test_an_internal_error_has_no_traceback_and_the_others_are_checked(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("odd.py", "tied.py"):
@@ -143,14 +143,14 @@ def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
     monkeypatch.setattr(engine, "check_module", failing)
     done = cli("rewrite", "--in-place")
     assert done.exit_code == 2
-    told = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
-    assert done.stderr.startswith(told)
+    expected = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
+    assert done.stderr.startswith(expected)
     assert done.stderr.count("\n") == 1
     assert (tmp_path / "odd.py").read_text() == TIED
     assert (tmp_path / "tied.py").read_text() != TIED
 
 
-def test_an_error_outside_of_the_engine_has_no_traceback_either(
+def test_an_internal_error_outside_the_engine_has_no_traceback(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> None:
@@ -187,7 +187,7 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk that is always full")
-def test_a_full_disk_is_no_error_of_ours(tmp_path: Path) -> None:
+def test_a_full_disk_is_not_an_internal_error(tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     with open("/dev/full", "wb") as full:
         done = devicefix("check", cwd=tmp_path, capture_output=False, stdout=full, stderr=subprocess.PIPE)
@@ -210,7 +210,7 @@ def test_rewrite_exits_0_when_there_is_nothing_to_write(cli: Cli, tmp_path: Path
     assert (done.exit_code, done.stdout) == (0, "")
 
 
-def test_rewrite_in_place_tells_what_was_fixed_and_what_remains(cli: Cli, tmp_path: Path) -> None:
+def test_rewrite_in_place_prints_fixed_and_remaining_findings(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     (tmp_path / "broken.py").write_text(BROKEN)
     done = cli("rewrite", "--in-place")
@@ -225,7 +225,7 @@ def test_rewrite_in_place_tells_what_was_fixed_and_what_remains(cli: Cli, tmp_pa
     assert (again.exit_code, again.stdout) == (0, "Nothing found in 1 file.\n")
 
 
-def test_what_remains_stands_where_it_is_in_the_new_source(cli: Cli, tmp_path: Path) -> None:
+def test_remaining_findings_have_their_new_positions(cli: Cli, tmp_path: Path) -> None:
     tied = tmp_path / "tied.py"
     left = 'print(f"{x.cuda()}")'  # no fix inside an f-string
     tied.write_text(f"{TIED}{left}\n")
@@ -257,7 +257,7 @@ def test_in_place_keeps_permissions_and_links(cli: Cli, tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o751
 
 
-def test_a_file_that_cannot_be_written_is_told_and_the_rest_goes_on(
+def test_an_unwritable_file_is_an_error_and_the_others_are_written(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("full.py", "tied.py"):
@@ -285,11 +285,11 @@ def test_standard_input_goes_to_standard_output(cli: Cli, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("data", [b"", b"x = 1\r\n\xef\xbb", b"\xef\xbb\xbfx = 1", FREE.encode()])
-def test_standard_input_without_findings_comes_back_as_it_was(cli: Cli, data: bytes) -> None:
+def test_standard_input_without_findings_is_unchanged(cli: Cli, data: bytes) -> None:
     assert cli("rewrite", "-", input=data).stdout_bytes == data
 
 
-def test_standard_input_has_the_name_that_it_is_given(cli: Cli, tmp_path: Path) -> None:
+def test_stdin_filename_names_the_standard_input(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "pyproject.toml").write_text('[tool.devicefix]\nignore = ["DF9"]\n')
     done = cli("check", "-", "--stdin-filename", "pack/a.py", input=TIED)
@@ -315,7 +315,7 @@ def test_select_and_ignore(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "tied.py").read_text() == TIED
 
 
-def test_exclude_is_relative_to_where_it_is_said(cli: Cli, tmp_path: Path) -> None:
+def test_exclude_is_relative_to_its_origin(cli: Cli, tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / "sub" / folder).mkdir(parents=True)
         (tmp_path / "sub" / folder / "a.py").write_text(TIED)
@@ -327,7 +327,7 @@ def test_exclude_is_relative_to_where_it_is_said(cli: Cli, tmp_path: Path) -> No
     assert "sub/two" in shown
 
 
-def test_many_files_in_processes_give_what_one_gives(cli: Cli, tmp_path: Path) -> None:
+def test_several_processes_give_the_same_output_as_one(cli: Cli, tmp_path: Path) -> None:
     for number in range(2 * POOL_FROM):
         (tmp_path / f"{number:03}.py").write_text((TIED, FREE, BROKEN)[number % 3])
     alone, together = (cli("check", "--jobs", jobs) for jobs in ("1", "2"))
@@ -377,7 +377,7 @@ def test_the_shell_completes_codes() -> None:
     assert f"plain,{code}" in done.stdout.splitlines()
 
 
-def test_neither_torch_nor_anything_slow_is_imported(tmp_path: Path) -> None:
+def test_slow_modules_are_imported_only_when_needed(tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     program = (
         "import sys, devicefix.cli\n"
@@ -393,7 +393,7 @@ def test_neither_torch_nor_anything_slow_is_imported(tmp_path: Path) -> None:
     assert (done.returncode, "Would fix" in done.stderr) == (0, True), done.stderr
 
 
-def test_target_accelerator_reports_what_does_no_harm_on_a_cpu(cli: Cli, tmp_path: Path) -> None:
+def test_target_accelerator_reports_harmless_cuda_calls(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.empty_cache()\n")
     assert cli("check", "tied.py").exit_code == 0
     done = cli("check", "--target", "accelerator", "tied.py")
@@ -424,7 +424,7 @@ def test_target_and_version_come_from_the_configuration_too(cli: Cli, tmp_path: 
         (("--target", "tpu"), "tpu"),
     ],
 )
-def test_a_target_that_can_not_be_is_an_error(
+def test_an_invalid_target_is_an_error(
     cli: Cli, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     (tmp_path / "tied.py").write_text(TIED)
@@ -433,7 +433,7 @@ def test_a_target_that_can_not_be_is_an_error(
     assert complaint in done.stderr
 
 
-def test_an_older_torch_is_no_error_with_cuda(cli: Cli, tmp_path: Path) -> None:
+def test_an_older_torch_is_valid_with_target_cuda(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
     assert cli("check", "--torch-version", "1.4", "free.py").exit_code == 0
 

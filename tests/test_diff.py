@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {os.fspath(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.py")}
 
 
-def test_git_apply_makes_what_in_place_makes(tmp_path: Path) -> None:
+def test_git_apply_gives_the_same_result_as_in_place(tmp_path: Path) -> None:
     patched, written = tmp_path / "patched", tmp_path / "written"
     for folder in (patched, written):
         folder.mkdir()
@@ -63,7 +63,9 @@ def test_git_apply_makes_what_in_place_makes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["pack"], ["."], ["pack/a.py"]])
 @pytest.mark.parametrize("under_git", [False, True])
-def test_made_and_applied_in_the_same_folder(tmp_path: Path, arguments: list[str], under_git: bool) -> None:
+def test_a_patch_applies_in_the_folder_where_it_was_made(
+    tmp_path: Path, arguments: list[str], under_git: bool
+) -> None:
     if under_git:
         Git(tmp_path)("init", "-q")
     here = tmp_path / "pack"
@@ -75,7 +77,7 @@ def test_made_and_applied_in_the_same_folder(tmp_path: Path, arguments: list[str
 
 
 @pytest.mark.parametrize("under_git", [False, True])
-def test_made_elsewhere(tmp_path: Path, under_git: bool) -> None:
+def test_a_patch_of_another_folder_applies_there(tmp_path: Path, under_git: bool) -> None:
     tree, elsewhere = tmp_path / "tree", tmp_path / "elsewhere"
     (tree / "sub").mkdir(parents=True)
     elsewhere.mkdir()
@@ -102,7 +104,7 @@ ENDS = st.sampled_from([b"", b"\n", b"\r\n"])
 @given(LINES, ENDS, LINES, ENDS)
 @example([b"a"], b"\n", [b"a"], b"")
 @example([b"a"], b"", [b"a"], b"\n")
-def test_any_change_of_any_bytes(
+def test_patches_of_arbitrary_bytes_apply(
     tmp_path_factory: pytest.TempPathFactory,
     old: list[bytes],
     old_end: bytes,
@@ -118,7 +120,7 @@ def test_any_change_of_any_bytes(
     assert (folder / "a.py").read_bytes() == after
 
 
-def test_colours_change_nothing_but_the_look() -> None:
+def test_colours_only_add_escape_sequences() -> None:
     patch = diff.unified("a.py", b"a\nb\r\nc", b"a\nd\r\nc\n")
     coloured = diff.coloured(patch)
     for code in (b"\x1b[1m", b"\x1b[31m", b"\x1b[32m", b"\x1b[36m", b"\x1b[m"):

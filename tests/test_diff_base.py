@@ -54,7 +54,7 @@ def lines(check: Check) -> Lines:
     return lines
 
 
-def test_only_what_has_changed(repository: Git, lines: Lines, tmp_path: Path) -> None:
+def test_only_findings_on_changed_lines(repository: Git, lines: Lines, tmp_path: Path) -> None:
     assert lines("main") == []
     (tmp_path / "old.py").write_text(TIED + "# new\nz = x.cuda()\ny = x.cuda()\n")  # in the work tree
     assert lines("main") == ["old.py:5"]
@@ -70,9 +70,7 @@ def test_only_what_has_changed(repository: Git, lines: Lines, tmp_path: Path) ->
     assert lines("main") == ["new.py:3"]
 
 
-def test_what_the_other_branch_has_done_since_is_no_change(
-    repository: Git, lines: Lines, tmp_path: Path
-) -> None:
+def test_commits_on_the_other_branch_are_not_changes(repository: Git, lines: Lines, tmp_path: Path) -> None:
     repository("checkout", "-q", "main")
     (tmp_path / "old.py").write_text(TIED.replace("ones", "zeros"))
     repository("commit", "-qam", "on main")
@@ -107,7 +105,7 @@ def test_findings_of_several_lines(repository: Git, lines: Lines, tmp_path: Path
         assert bool(lines("HEAD")) is found, new
 
 
-def test_the_project_is_all_files(repository: Git, lines: Lines, tmp_path: Path) -> None:
+def test_unchanged_files_belong_to_the_project(repository: Git, lines: Lines, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("class Net:\n    def cuda(self):\n        return self\n")
     repository("add", ".")
     repository("commit", "-qm", "second")
@@ -139,7 +137,7 @@ def test_standard_input(check: Check, lines: Lines) -> None:
     assert result.exit_code == 2 and "needs --stdin-filename" in result.stderr
 
 
-def test_a_work_tree_in_the_work_tree(repository: Git, lines: Lines, tmp_path: Path) -> None:
+def test_a_nested_work_tree(repository: Git, lines: Lines, tmp_path: Path) -> None:
     repository("clone", "-q", ".", "inner")
     repository("checkout", "-q", "main", folder=tmp_path / "inner")
     (tmp_path / "inner" / "old.py").write_text(TIED + "x.cuda()\n")
@@ -165,7 +163,7 @@ def test_bad_revisions_end_the_run_in_one_line(
     assert result.stderr.startswith(f"Error: --diff-base: {said}") and result.stderr.count("\n") == 1
 
 
-def test_short_history_is_told(
+def test_a_shallow_clone_is_an_error_with_a_hint(
     repository: Git, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository("commit", "-qam", "second", "--allow-empty")
@@ -187,7 +185,9 @@ def test_without_git(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (result.exit_code, result.stderr) == (2, "Error: --diff-base: git is not installed\n")
 
 
-def test_nothing_that_the_repository_names_runs(repository: Git, lines: Lines, tmp_path: Path) -> None:
+def test_no_program_that_the_repository_configures_runs(
+    repository: Git, lines: Lines, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     program = tmp_path / "program.sh"
     program.write_text(f"#!/bin/sh\ntouch '{ran}'\ncat\n")
@@ -211,6 +211,6 @@ def test_nothing_that_the_repository_names_runs(repository: Git, lines: Lines, t
     assert ran.exists()
 
 
-def test_does_not_go_with_a_new_baseline(check: Check) -> None:
+def test_write_baseline_is_refused(check: Check) -> None:
     result = check("main", "--baseline=known.json", "--write-baseline")
     assert result.exit_code == 2 and "cannot be used with --diff-base" in result.stderr

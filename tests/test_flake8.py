@@ -95,7 +95,7 @@ def test_settings_are_devicefixs(tmp_path: Path) -> None:
     assert [line.split()[:2] for line in flake8(".")[1]] == [["./one.py:4:1:", "DF401"]]
 
 
-def test_trouble_is_a_line_and_flake8_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_a_finding_and_flake8_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.py").write_text(TIED)
     (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\nselekt = []\n")
     status, (line,) = flake8("one.py")

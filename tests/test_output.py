@@ -133,7 +133,7 @@ def test_full_says_which_fix_is_unsafe(check: Check, tmp_path: Path) -> None:
     assert "\nnote: This is an unsafe fix and may change what happens with CUDA\n" in shown
 
 
-def test_full_escapes_what_plays_with_the_terminal(check: Check, tmp_path: Path) -> None:
+def test_full_escapes_control_characters(check: Check, tmp_path: Path) -> None:
     line = f'x = torch.ones(2).cuda(), "{"a" * 300}\x1b[2J", torch.ones(1).cuda()\n'
     (tmp_path / "odd.py").write_text(f"import torch\n{line}")
     shown = check("--output-format", "full", "--color", "always").stdout
@@ -148,7 +148,7 @@ def test_full_escapes_what_plays_with_the_terminal(check: Check, tmp_path: Path)
     )
 
 
-def test_full_leaves_out_the_middle_of_what_is_long(check: Check, tmp_path: Path) -> None:
+def test_full_leaves_out_the_middle_of_long_findings(check: Check, tmp_path: Path) -> None:
     arguments = "".join(f"    nn.Linear({number}, 1),\n" for number in range(50))
     (tmp_path / "long.py").write_text(f"from torch import nn\n\nnet = nn.Sequential(\n{arguments}).cuda()\n")
     shown = check("--output-format", "full").stdout
@@ -214,7 +214,7 @@ def test_the_documentation_shows_what_is_printed(check: Check, tmp_path: Path) -
 # -- JSON ------------------------------------------------------------------------------------------------
 
 
-def test_json_has_the_names_of_ruffs(check: Check, tmp_path: Path) -> None:
+def test_json_has_ruffs_field_names(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED + "import os\n")
     ruff = subprocess.run(
         ["ruff", "check", "--isolated", "--no-cache", "--select", "F401", "--output-format", "json", "."],
@@ -234,7 +234,7 @@ def shape(value: Any) -> Any:
     return [shape(value[0])] if isinstance(value, list) else type(value)
 
 
-def test_json_lines_holds_the_same(check: Check, hard: Path) -> None:
+def test_json_lines_holds_the_same_objects_as_json(check: Check, hard: Path) -> None:
     whole = json.loads(check("--output-format", "json").stdout)
     assert len(whole) == 4
     for name in ("json-lines", "jsonl"):
@@ -242,9 +242,7 @@ def test_json_lines_holds_the_same(check: Check, hard: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["DF101", "DF301", "DF401", "DF501"])
-def test_the_edits_of_json_and_sarif_are_what_a_rewrite_makes(
-    cli: Cli, check: Check, hard: Path, code: str
-) -> None:
+def test_the_edits_of_json_and_sarif_equal_the_rewrite(cli: Cli, check: Check, hard: Path, code: str) -> None:
     (finding,) = json.loads(check("--select", code, "--output-format", "json").stdout)
     (log,) = json.loads(check("--select", code, "--output-format", "sarif").stdout)["runs"]
     (change,) = log["results"][0]["fixes"][0]["artifactChanges"]
@@ -420,7 +418,9 @@ def test_github_annotations(check: Check, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="such names can't be had")
-def test_odd_names_come_through(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_special_characters_in_paths_are_kept(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ODD:
         (tmp_path / name).write_text(TIED)
     paths = {str(tmp_path / name).replace("\udcff", "\ufffd") for name in ODD}
@@ -480,7 +480,7 @@ def test_html_shows_code_as_text(check: Check, tmp_path: Path) -> None:
     assert "torch.ones(2, '<script>{{ x }}').to(device)" in page.text
 
 
-def test_html_says_what_is_missing_before_it_looks(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_html_names_a_missing_package_before_checking(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     for module in ("environment", "html"):
         monkeypatch.delitem(sys.modules, f"devicefix.report.{module}", raising=False)
@@ -493,7 +493,7 @@ def test_html_says_what_is_missing_before_it_looks(check: Check, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", FOR_PROGRAMS)
-def test_nothing_found_is_a_whole_document(check: Check, tmp_path: Path, name: str) -> None:
+def test_no_findings_are_a_complete_document(check: Check, tmp_path: Path, name: str) -> None:
     (tmp_path / "free.py").write_text(FREE)
     done = check("--output-format", name)
     assert done.exit_code == 0 and done.stderr == ""
@@ -532,7 +532,7 @@ def test_a_file_gets_the_output_and_the_terminal_the_summary(check: Check, tmp_p
 
 
 def test_a_file_in_a_missing_folder(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "check_files", lambda *_: pytest.fail("it has looked at files first"))
+    monkeypatch.setattr(runner, "check_files", lambda *_: pytest.fail("files were checked first"))
     done = check("-o", "missing/out.json")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"Error: {Path('missing/out.json')}: the folder 'missing' does not exist\n"
@@ -546,7 +546,7 @@ def test_a_file_that_cannot_be_written(check: Check, tmp_path: Path) -> None:
     assert (done.exit_code, done.stderr) == (2, "Error: out: Permission denied\n")
 
 
-def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+def test_a_closed_output_is_quiet(tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED + "x = x.cuda()\n" * 1000)
     program = [sys.executable, "-m", "devicefix", "check", "--no-cache", "--output-format", "json"]
     with subprocess.Popen(program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -582,7 +582,7 @@ def test_the_configuration_and_the_environment_choose_the_format(check: Check, t
     assert "did you mean 'json'?" in done.stderr
 
 
-def test_a_file_that_has_changed_since_is_shown_as_far_as_it_goes() -> None:
+def test_a_file_that_was_removed_since_the_check_has_no_lines() -> None:
     gone = File(Outcome("gone.py", Found("gone.py", [Finding("DF101", "m", 7, 3, 8, 4)])))
     assert gone.lines() == [""] and len(gone.fingerprints("gone.py")) == 1
     assert list(hunks(["x"], [Replacement(7, 1, 7, 2, "y")])) == []

@@ -67,7 +67,7 @@ def names(folder: str = ".") -> set[str]:
 # Writing
 
 
-def test_what_is_fixed(run: Cli) -> None:
+def test_rewrite_in_place(run: Cli) -> None:
     [file] = tied("a.py")
     assert run("rewrite", "-i").exit_code == 0
     assert file.read_text() == FIXED
@@ -105,7 +105,7 @@ def test_an_owner_that_cannot_be_kept_is_an_error(monkeypatch: pytest.MonkeyPatc
         writing._be_like(file, other, opened.fileno())
 
 
-def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Cli) -> None:
+def test_other_hard_links_keep_the_old_content_with_a_warning(run: Cli) -> None:
     tied("a.py")
     os.link("a.py", "../other")
     done = run("rewrite", "-i")
@@ -115,7 +115,7 @@ def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Cli) ->
     assert Path("../other").read_text() == TIED
 
 
-def test_a_file_that_is_changed_meanwhile_is_left_alone(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_during_the_run_is_not_written(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     tied("a.py", "b.py")
     write_each = writing.write_each
 
@@ -132,9 +132,7 @@ def test_a_file_that_is_changed_meanwhile_is_left_alone(run: Cli, monkeypatch: p
     assert names() == {"a.py", "b.py"}
 
 
-def test_a_file_that_is_changed_while_the_disk_is_waited_for_is_left_alone(
-    run: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_during_fsync_is_not_written(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     tied("a.py")
     fsync = os.fsync
 
@@ -148,7 +146,7 @@ def test_a_file_that_is_changed_while_the_disk_is_waited_for_is_left_alone(
     assert names() == {"a.py"}
 
 
-def test_the_file_is_on_the_disk_before_it_is_in_place_and_the_folder_after(
+def test_the_file_is_synced_before_it_is_replaced_and_the_folder_after(
     run: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tied("a.py")
@@ -220,7 +218,7 @@ def test_read_only_files_and_folders(tmp_path: Path) -> None:
     assert not [name for name in names() | names("inside") if name.endswith(".tmp")]
 
 
-def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Cli) -> None:
+def test_only_the_temporary_files_of_killed_runs_are_removed(run: Cli) -> None:
     tied("a.py")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -233,9 +231,9 @@ def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Cli) -> None:
     assert names() == {"a.py"} | others
 
 
-def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         writing.stage(Change(str(tmp_path / "pipe.py"), b"", b""))
     assert os.listdir(tmp_path) == ["pipe.py"]
 
@@ -332,7 +330,7 @@ def test_killed_at_any_moment_every_file_is_the_old_or_the_new_one(tmp_path: Pat
 # git
 
 
-def test_uncommitted_changes_are_warned_of(run: Cli, git: Git) -> None:
+def test_uncommitted_changes_give_a_warning(run: Cli, git: Git) -> None:
     tied("clean.py", "changed.py", "staged.py")
     Path("free.py").write_text("x = 1\n")
     git("init", "-q")
@@ -346,11 +344,11 @@ def test_uncommitted_changes_are_warned_of(run: Cli, git: Git) -> None:
     tied("new file.py")
     git("add", "staged.py")
     done = run("rewrite", "-i", "-q", "--require-clean")
-    told = "3 files (changed.py, new file.py, staged.py) are not committed in git"
-    assert (done.exit_code, done.stderr) == (2, f"Error: nothing was written: {told} (--require-clean)\n")
+    expected = "3 files (changed.py, new file.py, staged.py) are not committed in git"
+    assert (done.exit_code, done.stderr) == (2, f"Error: nothing was written: {expected} (--require-clean)\n")
     assert Path("clean.py").read_text() == TIED
     done = run("rewrite", "-i", "-q")
-    assert (done.exit_code, done.stderr) == (0, f"Warning: {told}\n")
+    assert (done.exit_code, done.stderr) == (0, f"Warning: {expected}\n")
     assert Path("clean.py").read_text() == FIXED
 
 
@@ -377,7 +375,7 @@ def test_nothing_is_clean_without_git_or_a_commit(run: Cli, git: Git) -> None:
     assert file.read_text() == TIED
 
 
-def test_require_clean_goes_with_in_place(run: Cli) -> None:
+def test_require_clean_needs_in_place(run: Cli) -> None:
     assert "--require-clean needs --in-place" in run("rewrite", "--require-clean").stderr
 
 
@@ -390,7 +388,7 @@ multiprocessing concurrent tempfile tokenize difflib inspect hashlib codecs
 
 
 @pytest.mark.parametrize("program", [["-m", "devicefix"], ["-c", "script"]], ids=["module", "script"])
-def test_nothing_of_the_tree_runs(git: Git, tmp_path: Path, program: list[str]) -> None:
+def test_no_code_of_the_checked_folder_runs(git: Git, tmp_path: Path, program: list[str]) -> None:
     mark = tmp_path / "mark"
     trap = f"open({str(mark)!r}, 'a').write(__file__ + ' ')\n"
     for name in TRAPS.split():
@@ -441,7 +439,7 @@ def test_the_process_that_commits_imports_nothing_of_the_current_folder(tmp_path
     assert not (tmp_path / "mark").exists()
 
 
-def test_links_out_of_the_tree_are_not_followed_unless_named(run: Cli) -> None:
+def test_links_out_of_the_folder_are_followed_only_if_named(run: Cli) -> None:
     tied("../outside/a.py", "inside.py")
     Path("link.py").symlink_to("../outside/a.py")
     Path("folder").symlink_to("../outside")
@@ -453,7 +451,7 @@ def test_links_out_of_the_tree_are_not_followed_unless_named(run: Cli) -> None:
     assert Path("../outside/a.py").read_text() == FIXED
 
 
-def test_a_folder_that_git_knows_and_that_is_a_link_now_leads_nowhere(run: Cli, git: Git) -> None:
+def test_a_tracked_folder_that_became_a_link_is_not_followed(run: Cli, git: Git) -> None:
     tied("../outside/a.py", "folder/a.py", "b.py")
     git("init", "-q")
     git("add", ".")
@@ -465,7 +463,7 @@ def test_a_folder_that_git_knows_and_that_is_a_link_now_leads_nowhere(run: Cli, 
 
 
 @pytest.mark.parametrize("in_git", [False, True])
-def test_odd_names_are_names(run: Cli, git: Git, in_git: bool) -> None:
+def test_special_characters_in_names(run: Cli, git: Git, in_git: bool) -> None:
     odd = [
         "new\nline.py",
         "\x1b[31mred.py",
@@ -494,7 +492,7 @@ def test_odd_names_are_names(run: Cli, git: Git, in_git: bool) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_the_patch_of_odd_names_applies(git: Git) -> None:
+def test_a_patch_of_special_names_applies(git: Git) -> None:
     made = tied("new\nline.py", '"quoted".py', "-i.py", "tab\t.py")
     git("init", "-q")
     git("apply", "-", data=devicefix("rewrite", ".", text=False).stdout)
@@ -502,14 +500,14 @@ def test_the_patch_of_odd_names_applies(git: Git) -> None:
 
 
 @pytest.mark.parametrize("exclude", ["!../outside", "../outside", "/", "!*", "**/../.."])
-def test_a_configuration_leads_nowhere_else(run: Cli, exclude: str) -> None:
+def test_a_configuration_cannot_reach_other_folders(run: Cli, exclude: str) -> None:
     tied("../outside/a.py", "b.py")
     Path("pyproject.toml").write_text(f'[tool.devicefix]\nexclude = ["{exclude}"]\n')
     run("rewrite", "-i", ".")
     assert Path("../outside/a.py").read_text() == TIED
 
 
-def test_no_key_of_the_configuration_names_what_is_written() -> None:
+def test_no_key_names_an_output_file() -> None:
     """But for the cache, and the baseline, which only --write-baseline writes, and over no other file."""
     from devicefix.config.settings import KEYS
 
@@ -518,7 +516,7 @@ def test_no_key_of_the_configuration_names_what_is_written() -> None:
 
 
 @pytest.mark.parametrize("folder", ["../outside", "/outside", "link/cache"])
-def test_a_configuration_puts_the_cache_nowhere_else(run: Cli, tmp_path: Path, folder: str) -> None:
+def test_a_configuration_cannot_put_the_cache_elsewhere(run: Cli, tmp_path: Path, folder: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     Path("link").symlink_to(tmp_path / "elsewhere")
     tied("a.py")

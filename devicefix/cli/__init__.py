@@ -13,6 +13,7 @@ import click
 from devicefix.cli.errors import INTERRUPTED, CommandError
 from devicefix.cli.options import color_option, colour_of_environment
 from devicefix.config.settings import ConfigError
+from devicefix.config.values import nearest
 from devicefix.config.version import __version__
 
 # The module of each command, imported when the command is called.
@@ -61,8 +62,6 @@ class Program(click.Group):
         """Return the command that the first argument names, or suggest one with a similar name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from devicefix.config.values import nearest
-
             ctx.fail(f"unknown command {name!r}{nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devicefix.cli.errors import os_error
+from devicefix.files import write as files
 from devicefix.report.wording import count
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ def write(checked: Checked, paths: tuple[Path, ...]) -> None:
         ConfigError: the file exists and is not a baseline.
         CommandError: the file cannot be written.
     """
-    from devicefix.files import write as files
     from devicefix.runner import baseline
 
     file = checked.settings.baseline

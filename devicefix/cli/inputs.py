@@ -11,6 +11,8 @@ import click
 from devicefix.cli.errors import print_error
 from devicefix.cli.options import STDIN
 from devicefix.config.settings import Settings
+from devicefix.model import Outcome, Result
+from devicefix.report.wording import printable
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
@@ -27,7 +29,6 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, settings: S
     Raises:
         UsageError: the standard input is combined with other paths.
     """
-    from devicefix.model import Outcome, Result
     from devicefix.report.checked import Checked
     from devicefix.runner import pool
     from devicefix.runner.run import check_files, check_text
@@ -53,7 +54,6 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, settings: S
 
 def list_files(paths: tuple[Path, ...], settings: Settings, unread: list[OSError]) -> list[Path]:
     """Return the files that the paths name; errors of reading folders are added to `unread`."""
-    from devicefix.report.wording import printable
     from devicefix.runner.run import find_files
 
     found = find_files(paths, settings, unread.append)

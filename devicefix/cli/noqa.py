@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devicefix.cli.errors import print_error
+from devicefix.files import write as files
 from devicefix.report.wording import count, place
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ def add(checked: Checked) -> bool:
     Returns:
         Whether findings remain.
     """
-    from devicefix.files.write import Change, write_each
-
-    changes: list[Change] = []
+    changes: list[files.Change] = []
     lines: dict[str, int] = {}
     remaining = False
 
@@ -46,13 +45,13 @@ def add(checked: Checked) -> bool:
             continue
         added = _with_comments(path, before, findings)
         if added.lines:
-            changes.append(Change(path, before, added.data))
+            changes.append(files.Change(path, before, added.data))
             lines[path] = added.lines
         for finding in added.left:
             remaining = True
             message = f"no comment can suppress {finding.code} here; use a baseline or per-file-ignores"
             print_error(f"{path}:{place(finding)}", message)
-    write_each(changes, onerror)
+    files.write_each(changes, onerror)
     if not checked.settings.quiet:
         click.echo(f"Added {count(sum(lines.values()), 'noqa directive')}.")
     return remaining

@@ -12,7 +12,8 @@ import click
 from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.options import STDIN
 from devicefix.config.settings import Settings
-from devicefix.report import FORMATS, Format, Renderer
+from devicefix.files import write as files
+from devicefix.report import FORMATS, Format, Renderer, totals
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
@@ -68,8 +69,6 @@ class Output(NamedTuple):
         Raises:
             CommandError: the file cannot be written.
         """
-        from devicefix.report import totals
-
         if self.file is not None:
             text = click.unstyle("".join(self.render(checked)))
             write_file(self.file, text.encode(errors="replace"))
@@ -104,9 +103,7 @@ def write_file(file: Path, data: bytes) -> None:
     Raises:
         CommandError: the file cannot be written.
     """
-    from devicefix.files.write import put
-
     try:
-        put(os.fspath(file), data)
+        files.put(os.fspath(file), data)
     except OSError as error:
         raise os_error(file, error) from None

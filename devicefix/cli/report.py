@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from devicefix.cli.errors import exit_status, missing_package
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, settings_for
 from devicefix.cli.output import check_folder, write_file
+from devicefix.files.write import Change
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
@@ -78,7 +80,6 @@ def report(
 def _revision(folder: Path, checked: Checked) -> str:
     """Return the commit of the checked code, and whether files with findings differ from it."""
     from devicefix.files.discover import git
-    from devicefix.files.write import Change
     from devicefix.runner import worktree
 
     head = git(os.fspath(folder), "rev-parse", "--short=12", "HEAD")
@@ -92,6 +93,4 @@ def _revision(folder: Path, checked: Checked) -> str:
 
 
 def _now() -> str:
-    from datetime import datetime, timezone
-
     return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

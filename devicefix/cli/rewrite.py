@@ -15,10 +15,13 @@ from devicefix.cli.errors import CommandError, exit_status, print_error, print_w
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, settings_for, unsafe_option
 from devicefix.cli.verify import Limits, limit_options
+from devicefix.files import write as files
+from devicefix.report import concise, totals
+from devicefix.report.diff import coloured, unified
+from devicefix.report.wording import count, printable
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
-    from devicefix.files.write import Change
     from devicefix.model import Outcome
 
 UNCHANGED = "Nothing was written; all files are unchanged."
@@ -62,8 +65,6 @@ def rewrite(
     Prints a patch for `git apply`, unless --in-place is given. The rewritten standard input goes to the
     standard output.
     """
-    from devicefix.report import totals
-
     _check_usage(paths, in_place, {"--verify": command is not None, "--require-clean": require_clean})
     settings = replace(settings_for(paths, config_file, stdin_filename, given), fix=True)
     checked = check_paths(paths, stdin_filename, settings)
@@ -112,18 +113,16 @@ def _check_usage(paths: tuple[Path, ...], in_place: bool, needing: dict[str, boo
             raise click.UsageError(f"{option} needs --in-place")
 
 
-def changes_of(outcomes: Iterable[Outcome]) -> list[Change]:
+def changes_of(outcomes: Iterable[Outcome]) -> list[files.Change]:
     """Return the changes to write."""
-    from devicefix.files.write import Change
-
     return [
-        Change(outcome.path, outcome.before, outcome.result.output)
+        files.Change(outcome.path, outcome.before, outcome.result.output)
         for outcome in outcomes
         if outcome.result.output is not None
     ]
 
 
-def check_changes(changes: list[Change], require_clean: bool) -> None:
+def check_changes(changes: list[files.Change], require_clean: bool) -> None:
     """Warn about files that git cannot restore, and about hard links.
 
     Args:
@@ -133,7 +132,6 @@ def check_changes(changes: list[Change], require_clean: bool) -> None:
     Raises:
         CommandError: git cannot restore a file, and `require_clean` is set.
     """
-    from devicefix.files.write import other_names
     from devicefix.runner import worktree
 
     uncommitted, outside = worktree.uncommitted(changes)
@@ -142,34 +140,30 @@ def check_changes(changes: list[Change], require_clean: bool) -> None:
     if uncommitted:
         click.echo(f"Warning: {_subject(uncommitted)} not committed in git", err=True)
     for change in changes:
-        if other_names(change.path):
+        if files.other_names(change.path):
             print_warning(change.path, "other hard links to this file keep the old content")
 
 
 def _subject(paths: list[str]) -> str:
     """Return the number of paths and the first ones, as the beginning of a sentence."""
-    from devicefix.report.wording import count, printable
-
     names = ", ".join(map(printable, paths[:3])) + (", …" if len(paths) > 3 else "")
     return f"{count(len(paths), 'file')} ({names}) {'is' if len(paths) == 1 else 'are'}"
 
 
-def write_changes(changes: list[Change]) -> set[str]:
+def write_changes(changes: list[files.Change]) -> set[str]:
     """Write the changes, print an error for each file that cannot be written, and return those files."""
-    from devicefix.files.write import write_each
-
     unwritten: set[str] = set()
 
     def onerror(path: str, error: OSError) -> None:
         print_error(path, error.strerror or str(error))
         unwritten.add(path)
 
-    write_each(changes, onerror)
+    files.write_each(changes, onerror)
     return unwritten
 
 
 def write_if_verified(
-    outcomes: list[Outcome], changes: list[Change], command: str, settings: Settings, limits: Limits
+    outcomes: list[Outcome], changes: list[files.Change], command: str, settings: Settings, limits: Limits
 ) -> None:
     """Write all changes if a command passes with them; otherwise write none and end the program.
 
@@ -216,7 +210,6 @@ def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
         folder: the folder that holds them all.
     """
     from devicefix.files.discover import work_tree
-    from devicefix.report.diff import coloured, unified
 
     here = Path.cwd()
     folder = folder.resolve()
@@ -237,8 +230,6 @@ def print_findings(outcomes: Iterable[Outcome], quiet: bool, err: bool) -> None:
         quiet: whether to leave out the fixed findings.
         err: whether to print to the standard error.
     """
-    from devicefix.report import concise
-
     for outcome in outcomes:
         if not quiet:
             for finding in outcome.result.fixed:

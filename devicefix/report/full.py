@@ -14,6 +14,7 @@ from devicefix.report.concise import mark
 from devicefix.report.hunks import Row, hunks
 from devicefix.report.wording import place, printable
 from devicefix.rewrite.preview import title
+from devicefix.rules.registry import RULES
 
 CONTEXT = 2  # lines around a finding
 MAX_LINES = 8  # lines of a finding; the middle of a longer one is left out
@@ -24,8 +25,6 @@ UNSAFE = "This is an unsafe fix and may change what happens with CUDA"
 
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
-    from devicefix.rules.registry import RULES
-
     for file in checked.files:
         for finding in file.findings:
             name = RULES[finding.code].name if finding.code in RULES else ""

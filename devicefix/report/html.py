@@ -14,6 +14,8 @@ from devicefix.report.environment import environment
 from devicefix.report.hunks import Row, hunks
 from devicefix.report.wording import count, place, printable
 from devicefix.rewrite.preview import title
+from devicefix.rules.pages import url
+from devicefix.rules.registry import RULES
 
 CONTEXT = 1  # lines around a finding without a fix
 MAX_LINES = 20  # lines of such a finding
@@ -39,9 +41,6 @@ class Shown(NamedTuple):
 
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
-    from devicefix.rules.pages import url
-    from devicefix.rules.registry import RULES
-
     template = environment(printable=printable, shortened=shortened, count=count).get_template(
         "findings.html.jinja"
     )

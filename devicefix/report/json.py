@@ -12,6 +12,8 @@ from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding, Fix, Replacement
 from devicefix.report.checked import Checked, File, absolute
 from devicefix.rewrite.preview import title
+from devicefix.rules.pages import url
+from devicefix.rules.registry import RULES
 
 
 def render(checked: Checked) -> Iterator[str]:
@@ -25,9 +27,6 @@ def render(checked: Checked) -> Iterator[str]:
 
 def objects(checked: Checked) -> Iterator[dict[str, Any]]:
     """Yield an object for each finding; docs/output.md explains its fields."""
-    from devicefix.rules.pages import url
-    from devicefix.rules.registry import RULES
-
     for file in checked.files:
         rows = _NoqaRows(file)
         for finding in file.findings:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import cleandoc
 from itertools import accumulate, count
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from devicefix.report.checked import Checked
 from devicefix.report.side_by_side import Row
 from devicefix.report.wording import place
 from devicefix.rules.categories import Family, family
+from devicefix.rules.registry import RULES
 
 MAX_PACKAGES = 24  # more than that are hard to take in
 
@@ -141,7 +143,6 @@ class Migration(Ties):
     @property
     def rules(self) -> list[Group]:
         """The ties by rule."""
-        from devicefix.rules.registry import RULES
 
         def named(_: File, tie: Tie) -> tuple[str, str]:
             code = tie.finding.code
@@ -247,8 +248,6 @@ def _group(key: str, name: str) -> Group:
 
 def _rule(group: Group) -> Rule:
     """Return a rule with its messages and its page."""
-    from devicefix.rules.registry import RULES
-
     messages: dict[str, Group] = {}
     for tie in group.ties:
         text = tie.finding.message
@@ -262,7 +261,5 @@ def _rule(group: Group) -> Rule:
 
 def _sections(docstring: str) -> dict[str, str]:
     """Return the sections of a rule's page, as Markdown, by title."""
-    from inspect import cleandoc
-
     sections = f"\n{cleandoc(docstring)}".split("\n## ")[1:]
     return {title.strip(): text.strip() for title, _, text in (each.partition("\n") for each in sections)}

@@ -14,10 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 from devicefix.config.version import __version__
+from devicefix.files.discover import work_tree
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
 from devicefix.report.checked import STDIN, Checked, File
 from devicefix.rewrite.preview import title
 from devicefix.rules.categories import family
+from devicefix.rules.pages import page, url
+from devicefix.rules.registry import RULES
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"  # GitHub resolves it to the top of the repository
@@ -50,8 +53,6 @@ def render(checked: Checked) -> Iterator[str]:
 
 def _root() -> Path:
     """Return the folder that paths are relative to: the top of the work tree, or the current folder."""
-    from devicefix.files.discover import work_tree
-
     here = Path.cwd()
     return (work_tree(here) or here).resolve()
 
@@ -61,8 +62,6 @@ def _root() -> Path:
 
 def _rules(checked: Checked) -> list[dict[str, Any]]:
     """Return the rules that were enabled, and those with findings."""
-    from devicefix.rules.registry import RULES
-
     settings = checked.settings
     found = {finding.code for outcome in checked.outcomes for finding in outcome.result.findings}
     on = {
@@ -74,9 +73,6 @@ def _rules(checked: Checked) -> list[dict[str, Any]]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    from devicefix.rules.pages import page, url
-    from devicefix.rules.registry import RULES
-
     rule = RULES.get(code)
     if rule is None:
         return {"id": code}

@@ -18,10 +18,10 @@ from devicefix.report.checked import LINE_END
 
 CONTEXT = 2  # unchanged lines around a change
 MAX_ROWS = 40  # of one finding
-SEARCH_RANGE = 4  # lines of the new text among which to search for the one that a line has become
+SEARCH_RANGE = 4  # lines of the new text in which to search for a changed line
 MIN_SIMILARITY = 0.5  # of two lines that are the same line before and after, from 0 to 1
 
-# A row is told by its length: [number of rows left out], [number, line], [number before, number after,
+# The length of a row is its kind: [number of rows left out], [number, line], [number before, number after,
 # unchanged line], [number before, line, number after, line]. A missing line has the number 0.
 Row = list[int | Parts]
 # Returns the lines of a file, or of the notebook cell with a number.

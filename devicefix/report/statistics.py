@@ -11,6 +11,7 @@ import click
 
 from devicefix.model import Safety
 from devicefix.report.checked import Checked
+from devicefix.rules.registry import RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,6 @@ def as_json(checked: Checked) -> Iterator[str]:
 
 def counts(checked: Checked) -> list[Count]:
     """Return the count of each rule, highest first."""
-    from devicefix.rules.registry import RULES
-
     findings = [finding for outcome in checked.outcomes for finding in outcome.result.findings]
     fixable = Counter(finding.code for finding in findings if finding.safety is Safety.SAFE)
     found = [
