@@ -301,7 +301,7 @@ class CudaApi(Rule):
         name = f"torch.cuda.{short}" if short else "torch.cuda"
         counterpart = self.accelerator.counterpart(node)
         if counterpart is None:
-            yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(node, short)}")
+            yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(short)}")
         elif short in QUESTIONS:
             fix, reason = self._question(node, counterpart)
             advice = reason or f"use `torch.{counterpart.name}`"
@@ -313,7 +313,7 @@ class CudaApi(Rule):
                 node, f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}", fix
             )
 
-    def _advice(self, node: ast.AST, short: str) -> str:
+    def _advice(self, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
         if known and known[-1].since > self.accelerator.version:
             version = "{}.{}".format(*known[-1].since)
