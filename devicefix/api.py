@@ -34,7 +34,7 @@ class Location:
     """A place in a file.
 
     Attributes:
-        line: from 1. A line ends in `\\n`, `\\r\\n` or `\\r`.
+        line: from 1. A line ends in LF, CR LF or CR.
         column: from 1, in characters, that is in items of a `str`.
     """
 

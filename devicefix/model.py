@@ -1,4 +1,4 @@
-"""What the engine says about a file: findings, their fixes, and the result as a whole."""
+"""Findings, their fixes, and the result for a file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class SelfCheckError(Exception):
 
 
 class Safety(str, Enum):
-    """Whether a fix may be applied without being asked for.
+    """Whether a fix is applied without `--unsafe-fixes`.
 
     A safe fix keeps the program's behaviour on CUDA and makes it run on a CPU. An unsafe one makes it
-    run on a CPU but may change what happens on CUDA.
+    run on a CPU but may change its behaviour on CUDA.
     """
 
     SAFE = "safe"
@@ -43,7 +43,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """New text for a part of a file: lines, columns and cells are counted as those of a finding."""
+    """New text for a part of a file; lines, columns and cells count as those of a finding."""
 
     line: int
     column: int
@@ -130,25 +130,28 @@ class Finding:
 
     @property
     def safety(self) -> Safety | None:
-        """How safe the fix is, None where there is no fix."""
+        """How safe the fix is; None if there is no fix."""
         return self.fix.safety if self.fix else None
 
     def unfixed(self, why: str) -> Finding:
-        """The same finding without its fix, and with the reason."""
+        """Return the finding without its fix, with the reason."""
         return replace(self, message=f"{self.message} (not fixed {why})", fix=None)
 
     def portable(self) -> Finding:
-        """The same finding to hand to another process: of the fix only what is plain is kept."""
+        """Return the finding for another process, without the functions in its fix."""
         fix = self.fix
         return replace(self, fix=Fix((), fix.safety, replacements=fix.replacements)) if fix else self
 
 
 @dataclass(slots=True)
 class Result:
-    """What the engine made of one file.
+    """The result for one file.
 
-    `findings` is everything found, in the order of the file. `fixed` is the part of it that the
-    fixes applied in `output` undo; `output` is the new content, None where nothing changes.
+    Attributes:
+        path: the file.
+        findings: all findings, in the order of the file; after fixes, the fixed ones first.
+        fixed: the findings that are fixed in `output`.
+        output: the new content; None if nothing changes.
     """
 
     path: str
@@ -158,16 +161,20 @@ class Result:
 
     @property
     def remaining(self) -> list[Finding]:
-        """The findings that are still there after the fixes."""
+        """The findings that are not fixed."""
         fixed = {id(finding) for finding in self.fixed}
         return [finding for finding in self.findings if id(finding) not in fixed]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one file: a result, or an error that says why there is none.
+    """A result, or the error that prevented it.
 
-    `before` is the file's content, kept where the result holds a new one.
+    Attributes:
+        path: the file.
+        result: its result; empty after an error.
+        before: the file's content, kept if the result has a new one.
+        error: why the file could not be checked.
     """
 
     path: str

@@ -34,7 +34,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def index() -> str:
-    """Return the page that lists the rules by family."""
+    """Return the page that lists the rules by category."""
     lines = ["# Rules", "", "`devicefix explain DF101` prints the page of a rule.", ""]
     previous = None
     for code, rule in RULES.items():
@@ -62,7 +62,7 @@ def when(rule: type[Rule]) -> str:
 
 def page(rule: type[Rule]) -> str:
     """Return the page of a rule: its documentation and its examples."""
-    notes = [f"Family: {family(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
+    notes = [f"Category: {family(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
     text = f"# {rule.name} ({rule.code})\n\n{rule.summary}.\n\n{' · '.join(filter(None, notes))}\n\n"
     text += f"{cleandoc(rule.__doc__ or '')}\n\n## Examples\n\n"
     text += "".join(reported(each) for each in invalid(rule))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from helpers import Cli
 
-from devicefix.cli import main
 from devicefix.config.globs import matches
 from devicefix.config.load import with_options
 from devicefix.config.settings import Settings
@@ -24,19 +23,10 @@ from devicefix.rules.registry import RULES
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 BASELINE = ("--baseline", "known.json")
 
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The program, in an empty folder. Any exception but the exit itself is an error of the test."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner(catch_exceptions=False).invoke(main, arguments)
-
 
 def ruff(*arguments: str, folder: Path) -> str:
     command = ["ruff", "check", "--no-cache", "--output-format", "concise", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
 
 
 # -- --add-noqa ----------------------------------------------------------------------------------------
@@ -64,18 +54,18 @@ def ruff(*arguments: str, folder: Path) -> str:
 )
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("end", [True, False])
-def test_add_noqa(run: Run, tmp_path: Path, before: str, after: str, newline: str, end: bool) -> None:
+def test_add_noqa(cli: Cli, tmp_path: Path, before: str, after: str, newline: str, end: bool) -> None:
     def data(text: str) -> bytes:
         text = f"# coding: latin-1\nimport torch  # \xe9\n{text}" + "\n" * end
         return text.replace("\n", newline).encode("latin-1")
 
     file = tmp_path / "tied.py"
     file.write_bytes(data(before))
-    done = run("check", "--add-noqa")
+    done = cli("check", "--add-noqa")
     assert (done.exit_code, done.output) == (0, "Added 1 noqa directive.\n")
     assert file.read_bytes() == data(after)
-    assert run("check").exit_code == 0
-    assert run("check", "--add-noqa").output == "Added 0 noqa directives.\n"
+    assert cli("check").exit_code == 0
+    assert cli("check", "--add-noqa").output == "Added 0 noqa directives.\n"
     assert file.read_bytes() == data(after)
 
 
@@ -95,10 +85,10 @@ def test_whatever_is_found_is_silenced_and_nothing_else_changes(rule: type[Rule]
         assert [each for each in after if "is not found here" in each.message] == []
 
 
-def test_what_no_comment_silences_is_told(run: Run, tmp_path: Path) -> None:
+def test_what_no_comment_silences_is_told(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text('import torch\nprint "x", x.cuda()\n')
     (tmp_path / "run.sh").write_text("python train.py --device cuda\n")
-    done = run("check", "--add-noqa", "--config-files")
+    done = cli("check", "--add-noqa", "--config-files")
     assert (done.exit_code, done.stdout) == (1, "Added 0 noqa directives.\n")
     hint = "here; use a baseline or per-file-ignores"
     assert f"broken.py:2:1: error: no comment can suppress DF901 {hint}\n" in done.stderr
@@ -109,60 +99,60 @@ def test_what_no_comment_silences_is_told(run: Run, tmp_path: Path) -> None:
 def test_a_change_that_is_more_than_comments_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b'import torch\nf(x.cuda(), """\n""")\n'
     findings = check_file(data, "module.py", Settings(), Project()).findings
-    monkeypatch.setattr(noqa, "comment_line", lambda source, module, line: line)  # inside the string
+    monkeypatch.setattr(noqa, "comment_line", lambda _source, _module, line: line)  # inside the string
     assert noqa.add(data, findings) == (data, 0, findings)
 
 
-def test_comments_of_ours_and_of_ruff_go_together(tmp_path: Path, run: Run) -> None:
+def test_comments_of_ours_and_of_ruff_go_together(tmp_path: Path, cli: Cli) -> None:
     """The `external` of the documentation keeps ruff from taking our codes for mistakes."""
     (tmp_path / "tied.py").write_text("import os  # noqa: F401\nx.cuda()  # noqa: F821\n")
-    assert "Added 1 noqa" in run("check", "--add-noqa").stdout
+    assert "Added 1 noqa" in cli("check", "--add-noqa").stdout
     assert (tmp_path / "tied.py").read_text().endswith("x.cuda()  # noqa: DF101, F821\n")
     options = ("--isolated", "--select", "F,RUF")
     assert "`# noqa`: DF101" in ruff(*options, folder=tmp_path)
     assert ruff(*options, "--config", 'lint.external = ["DF"]', folder=tmp_path) == "All checks passed!\n"
 
 
-def test_add_noqa_writes_no_standard_input(run: Run) -> None:
-    assert run("check", "--add-noqa", "-").exit_code == 2
-    assert run("check", "--add-noqa", "--write-baseline").exit_code == 2
+def test_add_noqa_writes_no_standard_input(cli: Cli) -> None:
+    assert cli("check", "--add-noqa", "-").exit_code == 2
+    assert cli("check", "--add-noqa", "--write-baseline").exit_code == 2
 
 
 # -- unused noqa ---------------------------------------------------------------------------------------
 
 
-def test_unused_comments_are_reported_and_removed_where_asked(run: Run, tmp_path: Path) -> None:
+def test_unused_comments_are_reported_and_removed_where_asked(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "free.py"  # in which nothing but the comment is for us
     file.write_text("x = 1  # noqa: DF101, F401\ny = 2  # noqa: DF1O1\nz = 3  # noqa: DF909\n")
-    assert run("check").exit_code == 0
-    shown = run("check", "--extend-select", "DF001").stdout
+    assert cli("check").exit_code == 0
+    shown = cli("check", "--extend-select", "DF001").stdout
     assert "Unused `noqa`: DF101 is not found here" in shown
     assert "Unused `noqa`: no rule has the code 'DF909'; did you mean 'DF90" in shown
-    assert run("rewrite", "--in-place", "--extend-select", "DF001").exit_code == 0
+    assert cli("rewrite", "--in-place", "--extend-select", "DF001").exit_code == 0
     assert file.read_text() == "x = 1  # noqa: F401\ny = 2  # noqa: DF1O1\nz = 3\n"
 
 
-def test_a_comment_that_does_nothing_is_not_silenced_by_one(run: Run, tmp_path: Path) -> None:
+def test_a_comment_that_does_nothing_is_not_silenced_by_one(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text("x = 1  # noqa: DF101\n")
-    done = run("check", "--add-noqa", "--extend-select", "DF001")
+    done = cli("check", "--add-noqa", "--extend-select", "DF001")
     assert (done.exit_code, done.stdout) == (1, "Added 0 noqa directives.\n")
     assert done.stderr.startswith("free.py:1:8: error: no comment can suppress DF001 ")
 
 
-def test_of_rules_that_are_off_nothing_is_unused(run: Run, tmp_path: Path) -> None:
+def test_of_rules_that_are_off_nothing_is_unused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text("x = 1  # noqa: DF101\ny = 1  # noqa: DF405\n")
     select = ("check", "--extend-select", "DF001")
-    assert run(*select, "--ignore", "DF101").exit_code == 0
-    assert run(*select, "--per-file-ignores", "free.py:DF101").exit_code == 0
-    assert run(*select).stdout.count("DF001") == 1
-    assert run(*select, "--target", "accelerator").stdout.count("DF001") == 2
+    assert cli(*select, "--ignore", "DF101").exit_code == 0
+    assert cli(*select, "--per-file-ignores", "free.py:DF101").exit_code == 0
+    assert cli(*select).stdout.count("DF001") == 1
+    assert cli(*select, "--target", "accelerator").stdout.count("DF001") == 2
 
 
-def test_a_rewrite_takes_its_comment_along(run: Run, tmp_path: Path) -> None:
+def test_a_rewrite_takes_its_comment_along(cli: Cli, tmp_path: Path) -> None:
     """What was silenced has gone with another fix, in a later round."""
     file = tmp_path / "tied.py"
     file.write_text("import torch\n\nx = torch.ones(2).cuda()  # noqa: DF102\n")
-    run("rewrite", "--in-place", "--extend-select", "DF001")
+    cli("rewrite", "--in-place", "--extend-select", "DF001")
     assert file.read_text().endswith("x = torch.ones(2).to(device)\n")
 
 
@@ -174,57 +164,57 @@ def write(folder: Path, **files: str) -> None:
         (folder / f"{name}.py").write_text(text)
 
 
-def test_a_baseline_hides_what_is_known_wherever_it_moves(run: Run, tmp_path: Path) -> None:
+def test_a_baseline_hides_what_is_known_wherever_it_moves(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED, b=TIED)
-    done = run("check", *BASELINE, "--write-baseline")
+    done = cli("check", *BASELINE, "--write-baseline")
     assert (done.exit_code, done.output) == (0, "Wrote 2 findings to known.json.\n")
     write(tmp_path, a=f"import os\n\nif os:\n    pass\n{TIED}", b=TIED.replace("x =", "if 1:\n    x ="))
-    done = run("check", *BASELINE)
+    done = cli("check", *BASELINE)
     assert (done.exit_code, done.stdout) == (0, "Nothing found in 2 files.\n")
     assert done.stderr == "2 known findings not shown (--baseline known.json).\n"
-    assert run("check", "-q", *BASELINE).output == ""
+    assert cli("check", "-q", *BASELINE).output == ""
 
 
-def test_what_stands_more_often_is_new(run: Run, tmp_path: Path) -> None:
+def test_what_stands_more_often_is_new(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED)
-    run("check", *BASELINE, "--write-baseline")
+    cli("check", *BASELINE, "--write-baseline")
     write(tmp_path, a=f"{TIED}x = torch.ones(2).cuda()\n", b=TIED)
-    done = run("check", *BASELINE)
+    done = cli("check", *BASELINE)
     assert done.exit_code == 1
     assert [line.split(" ")[0] for line in done.stdout.splitlines()[:2]] == ["a.py:4:5:", "b.py:3:5:"]
     write(tmp_path, a=TIED.replace("x", "y"))
-    assert "a.py:3:5" in run("check", *BASELINE).stdout
+    assert "a.py:3:5" in cli("check", *BASELINE).stdout
 
 
-def test_what_is_gone_is_told_and_an_update_forgets_it(run: Run, tmp_path: Path) -> None:
+def test_what_is_gone_is_told_and_an_update_forgets_it(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED, b=TIED, c=TIED)
-    run("check", *BASELINE, "--write-baseline")
+    cli("check", *BASELINE, "--write-baseline")
     write(tmp_path, a="")
     (tmp_path / "b.py").unlink()
     gone = "2 known findings no longer there: update known.json with --write-baseline.\n"
-    done = run("check", *BASELINE)
+    done = cli("check", *BASELINE)
     assert done.exit_code == 0
     assert done.stderr.endswith(gone)
     # A run that leaves files or rules out says nothing of them, and forgets nothing:
-    assert "no longer" not in run("check", "c.py", *BASELINE).stderr
-    assert "no longer" not in run("check", *BASELINE, "--select", "DF2").stderr
-    assert "no longer" not in run("check", *BASELINE, "--per-file-ignores", "*:DF1").stderr
+    assert "no longer" not in cli("check", "c.py", *BASELINE).stderr
+    assert "no longer" not in cli("check", *BASELINE, "--select", "DF2").stderr
+    assert "no longer" not in cli("check", *BASELINE, "--per-file-ignores", "*:DF1").stderr
     before = (tmp_path / "known.json").read_bytes()
-    run("check", "c.py", *BASELINE, "--write-baseline")
-    run("check", *BASELINE, "--select", "DF2", "--write-baseline")
+    cli("check", "c.py", *BASELINE, "--write-baseline")
+    cli("check", *BASELINE, "--select", "DF2", "--write-baseline")
     assert (tmp_path / "known.json").read_bytes() == before
-    run("check", *BASELINE, "--write-baseline")
+    cli("check", *BASELINE, "--write-baseline")
     assert list(json.loads((tmp_path / "known.json").read_text())["findings"]) == ["c.py"]
-    assert "no longer" not in run("check", *BASELINE).stderr
+    assert "no longer" not in cli("check", *BASELINE).stderr
 
 
-def test_a_baseline_is_readable_sorted_and_relative_to_its_own_folder(run: Run, tmp_path: Path) -> None:
+def test_a_baseline_is_readable_sorted_and_relative_to_its_own_folder(cli: Cli, tmp_path: Path) -> None:
     for name in ("b", "a"):
         folder = tmp_path / "src" / name
         folder.mkdir(parents=True)
         (folder / "m.py").write_text(f'{TIED}y = x.to("cuda")  # é\n{TIED}', encoding="utf-8")
     (tmp_path / "lists").mkdir()
-    run("check", "--baseline", "lists/known.json", "--write-baseline")
+    cli("check", "--baseline", "lists/known.json", "--write-baseline")
     text = (tmp_path / "lists" / "known.json").read_text(encoding="utf-8")
     lines = [
         '      "DF101": [',
@@ -251,50 +241,50 @@ def test_a_baseline_is_readable_sorted_and_relative_to_its_own_folder(run: Run, 
 
 
 def test_the_baseline_of_the_configuration_is_found_from_any_folder(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.devicefix]\nbaseline = "known.json"\n')
     (tmp_path / "src").mkdir()
     write(tmp_path / "src", a=TIED)
-    assert run("check").exit_code == 2  # it is not there yet
-    run("check", "--write-baseline")
-    assert run("check").exit_code == 0
+    assert cli("check").exit_code == 2  # it is not there yet
+    cli("check", "--write-baseline")
+    assert cli("check").exit_code == 0
     monkeypatch.chdir(tmp_path / "src")
-    assert run("check").exit_code == 0
-    assert run("check", "a.py").exit_code == 0
+    assert cli("check").exit_code == 0
+    assert cli("check", "a.py").exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "known.json: No such file or directory; --write-baseline makes it"),
-        ('{\n  "version": 1,\n<<<<<<< HEAD\n', "known.json:3:1: no baseline: "),
-        ("", "known.json:1:1: no baseline: "),
-        ("\xff", "known.json: no baseline: "),
+        (None, "known.json: No such file or directory; create it with --write-baseline"),
+        ('{\n  "version": 1,\n<<<<<<< HEAD\n', "known.json:3:1: not a baseline: "),
+        ("", "known.json:1:1: not a baseline: "),
+        ("\xff", "known.json: not a baseline: "),
         ("[" * 100_000, "known.json"),
-        ("[]", 'known.json: no baseline: there is no "version" in it'),
+        ("[]", 'known.json: not a baseline: it has no "version"'),
         ('{"version": 2}', "its version is 2, and this devicefix knows 1"),
         ('{"version": 1}', '"findings" must be an object'),
         ('{"version": 1, "findings": {"a.py": []}}', "\"findings\", 'a.py' must be an object"),
         ('{"version": 1, "findings": {"a.py": {"DF101": [1]}}}', "'a.py', 'DF101' must be a list of strings"),
     ],
 )
-def test_a_broken_baseline_exits_2(run: Run, tmp_path: Path, content: str | None, words: str) -> None:
+def test_a_broken_baseline_exits_2(cli: Cli, tmp_path: Path, content: str | None, words: str) -> None:
     write(tmp_path, a=TIED)
     if content is not None:
         (tmp_path / "known.json").write_bytes(content.encode("latin-1"))
-        assert run("check", *BASELINE, "--write-baseline").exit_code == 2  # it may be something else of value
+        assert cli("check", *BASELINE, "--write-baseline").exit_code == 2  # it may be something else of value
         assert (tmp_path / "known.json").read_bytes() == content.encode("latin-1")
-    done = run("check", *BASELINE)
+    done = cli("check", *BASELINE)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
     assert words in done.stderr
 
 
-def test_a_baseline_needs_a_place(run: Run, tmp_path: Path) -> None:
+def test_a_baseline_needs_a_place(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, a=TIED)
-    assert "--baseline FILE" in run("check", "--write-baseline").stderr
-    done = run("check", "--baseline", "nowhere/known.json", "--write-baseline")
+    assert "--baseline FILE" in cli("check", "--write-baseline").stderr
+    done = cli("check", "--baseline", "nowhere/known.json", "--write-baseline")
     assert (done.exit_code, done.stderr) == (2, "Error: nowhere/known.json: No such file or directory\n")
 
 
@@ -325,10 +315,8 @@ def test_rules_are_selected_as_ruff_does(
     (tmp_path / "ruff.toml").write_text(f"[lint]\n{keys}")
     given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     output = ruff(*given, "m.py", folder=tmp_path)
-    settings = with_options(
-        Settings(**{name.replace("-", "_"): tuple(value) for name, value in file.items()}),
-        {name: (value,) for name, value in options.items()},
-    )
+    in_file: dict[str, Any] = {name.replace("-", "_"): tuple(value) for name, value in file.items()}
+    settings = with_options(Settings(**in_file), {name: (value,) for name, value in options.items()})
     assert [code for code in FOUND if settings.enabled(code)] == [
         code for code in FOUND if f" {code} " in output
     ]
@@ -354,14 +342,14 @@ def test_globs_are_those_of_ruff(tmp_path: Path, pattern: str) -> None:
     assert [name for name in TREE if matches(str(root / name), pattern, root)] == wanted
 
 
-def test_per_file_ignores_of_the_file_and_of_the_command_line(run: Run, tmp_path: Path) -> None:
+def test_per_file_ignores_of_the_file_and_of_the_command_line(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     write(tmp_path, a=TIED, b=TIED)
     write(tmp_path / "tests", a=TIED)
     (tmp_path / "pyproject.toml").write_text('[tool.devicefix.per-file-ignores]\n"tests/*" = ["DF1"]\n')
 
     def found(*options: str) -> list[str]:
-        lines = run("check", "-q", *options).stdout.splitlines()
+        lines = cli("check", "-q", *options).stdout.splitlines()
         return [line.partition(":")[0].replace("\\", "/") for line in lines]
 
     assert found() == ["a.py", "b.py"]
@@ -370,13 +358,13 @@ def test_per_file_ignores_of_the_file_and_of_the_command_line(run: Run, tmp_path
     assert found("--extend-per-file-ignores", "b.py:DF101") == ["a.py"]
     assert found("--per-file-ignores", "!b.py:DF101") == ["b.py"]
     assert found("--no-cache", "--extend-exclude", "/b.py") == ["a.py"]
-    done = run("check", "--per-file-ignores", "a.py:DF101,DF102")
+    done = cli("check", "--per-file-ignores", "a.py:DF101,DF102")
     assert done.exit_code == 2
     assert "'DF102' is not a pair of a pattern and a code" in done.stderr
 
 
 def test_extend_exclude_adds_to_exclude_from_its_own_folder(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "pyproject.toml").write_text(
@@ -386,7 +374,7 @@ def test_extend_exclude_adds_to_exclude_from_its_own_folder(
     monkeypatch.chdir(tmp_path / "src")
 
     def found(*options: str) -> list[str]:
-        return [line.partition(":")[0] for line in run("check", "-q", *options).stdout.splitlines()]
+        return [line.partition(":")[0] for line in cli("check", "-q", *options).stdout.splitlines()]
 
     assert found() == ["c.py", "d.py"]
     assert found("--extend-exclude", "/c.py") == ["d.py"]

@@ -7,15 +7,13 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from helpers import Cli, devicefix
 
 from devicefix import __version__
-from devicefix.cli import main
 from devicefix.engine import check as engine
 from devicefix.facts import Facts
 from devicefix.files import write as writing
@@ -28,20 +26,11 @@ FREE = "import torch\n\nx = torch.ones(2)\n"
 BROKEN = "import torch\nx = torch.ones(2.cuda()\n"
 LINE = re.compile(r"^tied\.py:3:\d+: DF\d{3} \[\*\] \S.*$", re.M)
 
-Run = Callable[..., Result]
 
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The program, in an empty folder. Any exception but the exit itself is an error of the test."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments, **options: CliRunner(catch_exceptions=False).invoke(main, arguments, **options)
-
-
-def test_check_prints_a_line_for_each_finding_and_a_summary(run: Run, tmp_path: Path) -> None:
+def test_check_prints_a_line_for_each_finding_and_a_summary(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     (tmp_path / "free.py").write_text(FREE)
-    done = run("check")
+    done = cli("check")
     assert done.exit_code == 1
     assert LINE.match(done.stdout)
     assert done.stdout.splitlines()[1:] == [
@@ -51,28 +40,28 @@ def test_check_prints_a_line_for_each_finding_and_a_summary(run: Run, tmp_path: 
     assert done.stderr == ""
 
 
-def test_check_exits_0_when_it_finds_nothing(run: Run, tmp_path: Path) -> None:
+def test_check_exits_0_when_it_finds_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
-    done = run("check", ".")
+    done = cli("check", ".")
     assert (done.exit_code, done.stdout) == (0, "Nothing found in 1 file.\n")
 
 
-def test_quiet_prints_only_findings(run: Run, tmp_path: Path) -> None:
+def test_quiet_prints_only_findings(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
-    assert LINE.fullmatch(run("check", "--quiet").stdout.rstrip("\n"))
+    assert LINE.fullmatch(cli("check", "--quiet").stdout.rstrip("\n"))
 
 
-def test_verbose_tells_the_configuration_and_the_files(run: Run, tmp_path: Path) -> None:
+def test_verbose_tells_the_configuration_and_the_files(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
     (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\n")
-    shown = run("check", "--verbose").stderr.splitlines()
+    shown = cli("check", "--verbose").stderr.splitlines()
     assert shown == [f"configuration: {tmp_path / 'pyproject.toml'}", "free.py"]
 
 
-def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "tied.py").write_text(TIED)
-    done = run("check")
+    done = cli("check")
     assert done.exit_code == 1
     assert re.match(r"broken\.py:2:\d+: DF901 ", done.stdout)
     assert LINE.search(done.stdout)
@@ -97,16 +86,16 @@ def test_a_file_that_does_not_parse_is_a_finding_and_the_rest_goes_on(run: Run, 
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
     ],
 )
-def test_what_cannot_be_done_exits_2(run: Run, arguments: list[str], words: str) -> None:
-    done = run(*arguments)
+def test_what_cannot_be_done_exits_2(cli: Cli, arguments: list[str], words: str) -> None:
+    done = cli(*arguments)
     assert done.exit_code == 2
     assert words in done.stderr
     assert done.stdout == ""
 
 
-def test_a_broken_configuration_exits_2(run: Run, tmp_path: Path) -> None:
+def test_a_broken_configuration_exits_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\nselct = []\n")
-    done = run("check")
+    done = cli("check")
     assert done.exit_code == 2
     assert done.stderr == (
         f"Error: {tmp_path / 'pyproject.toml'}:2:1: "
@@ -114,13 +103,13 @@ def test_a_broken_configuration_exits_2(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_no_files_is_a_warning(run: Run) -> None:
-    done = run("check")
+def test_no_files_is_a_warning(cli: Cli) -> None:
+    done = cli("check")
     assert (done.exit_code, done.stderr) == (0, "Warning: no Python files found\n")
 
 
 def test_an_unreadable_file_is_told_and_the_rest_goes_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "locked.py").write_text(TIED)
     (tmp_path / "tied.py").write_text(TIED)
@@ -132,7 +121,7 @@ def test_an_unreadable_file_is_told_and_the_rest_goes_on(
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", locked)
-    done = run("check", "--config", os.devnull)
+    done = cli("check", "--config", os.devnull)
     assert done.exit_code == 2
     assert done.stderr == "locked.py: error: Permission denied\n"
     assert LINE.match(done.stdout)
@@ -140,7 +129,7 @@ def test_an_unreadable_file_is_told_and_the_rest_goes_on(
 
 
 def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("odd.py", "tied.py"):
         (tmp_path / name).write_text(TIED)
@@ -152,7 +141,7 @@ def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
         return real(facts, path, *rest)
 
     monkeypatch.setattr(engine, "check_module", failing)
-    done = run("rewrite", "--in-place")
+    done = cli("rewrite", "--in-place")
     assert done.exit_code == 2
     told = "odd.py: error: internal error, please report it: ZeroDivisionError: by\\nzero (test_cli.py:"
     assert done.stderr.startswith(told)
@@ -162,25 +151,25 @@ def test_an_error_of_ours_is_told_without_a_traceback_and_the_rest_goes_on(
 
 
 def test_an_error_outside_of_the_engine_has_no_traceback_either(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> None:
         raise RuntimeError("odd")
 
     monkeypatch.setattr(runner, "check_files", failing)
-    done = run("check")
+    done = cli("check")
     assert done.exit_code == 2
     assert done.stderr.startswith(
         "Warning: no Python files found\nError: internal error, please report it: RuntimeError: odd"
     )
 
 
-def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_quiet(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "check_files", interrupted)
-    done = run("check", "--quiet")
+    done = cli("check", "--quiet")
     assert (done.exit_code, done.stdout) == (130, "")
     assert "Aborted" not in done.stderr
 
@@ -201,14 +190,13 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
 def test_a_full_disk_is_no_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     with open("/dev/full", "wb") as full:
-        program = [sys.executable, "-m", "devicefix", "check"]
-        done = subprocess.run(program, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+        done = devicefix("check", cwd=tmp_path, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (2, "Error: No space left on device\n")
 
 
-def test_rewrite_prints_a_patch_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+def test_rewrite_prints_a_patch_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
-    done = run("rewrite")
+    done = cli("rewrite")
     assert done.exit_code == 1
     assert done.stdout.startswith("diff --git a/tied.py b/tied.py\n--- a/tied.py\n+++ b/tied.py\n@@ ")
     assert "-x = torch.ones(2).cuda()\n" in done.stdout
@@ -216,16 +204,16 @@ def test_rewrite_prints_a_patch_and_writes_nothing(run: Run, tmp_path: Path) -> 
     assert (tmp_path / "tied.py").read_text() == TIED
 
 
-def test_rewrite_exits_0_when_there_is_nothing_to_write(run: Run, tmp_path: Path) -> None:
+def test_rewrite_exits_0_when_there_is_nothing_to_write(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
-    done = run("rewrite")
+    done = cli("rewrite")
     assert (done.exit_code, done.stdout) == (0, "")
 
 
-def test_rewrite_in_place_tells_what_was_fixed_and_what_remains(run: Run, tmp_path: Path) -> None:
+def test_rewrite_in_place_tells_what_was_fixed_and_what_remains(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     (tmp_path / "broken.py").write_text(BROKEN)
-    done = run("rewrite", "--in-place")
+    done = cli("rewrite", "--in-place")
     assert done.exit_code == 1
     remaining, fixed, summary = done.stdout.splitlines()
     assert re.match(r"broken\.py:2:\d+: DF901 \S", remaining)
@@ -233,44 +221,44 @@ def test_rewrite_in_place_tells_what_was_fixed_and_what_remains(run: Run, tmp_pa
     assert summary == "Fixed 1 finding in 1 file; 1 finding remains."
     assert ".cuda()" not in (tmp_path / "tied.py").read_text()
     (tmp_path / "broken.py").unlink()
-    again = run("rewrite", "--in-place")
+    again = cli("rewrite", "--in-place")
     assert (again.exit_code, again.stdout) == (0, "Nothing found in 1 file.\n")
 
 
-def test_what_remains_stands_where_it_is_in_the_new_source(run: Run, tmp_path: Path) -> None:
+def test_what_remains_stands_where_it_is_in_the_new_source(cli: Cli, tmp_path: Path) -> None:
     tied = tmp_path / "tied.py"
     left = 'print(f"{x.cuda()}")'  # no fix inside an f-string
     tied.write_text(f"{TIED}{left}\n")
-    first = run("rewrite", "--in-place").stdout
+    first = cli("rewrite", "--in-place").stdout
     lines = tied.read_text().splitlines()
     assert f"tied.py:{lines.index(left) + 1}:" in first
     assert lines.index(left) > TIED.count("\n")
-    assert first.splitlines()[-2] in run("check").stdout
+    assert first.splitlines()[-2] in cli("check").stdout
 
 
-def test_diff_with_in_place_shows_both(run: Run, tmp_path: Path) -> None:
+def test_diff_with_in_place_shows_both(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
-    done = run("rewrite", "--in-place", "--diff")
+    done = cli("rewrite", "--in-place", "--diff")
     assert done.exit_code == 0
     assert "-x = torch.ones(2).cuda()\n" in done.stdout
     assert " fixed: " in done.stdout
     assert (tmp_path / "tied.py").read_text() != TIED
 
 
-def test_in_place_keeps_permissions_and_links(run: Run, tmp_path: Path) -> None:
+def test_in_place_keeps_permissions_and_links(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     real = tmp_path / "elsewhere" / "real.py"
     real.write_text(TIED)
     real.chmod(0o751)
     (tmp_path / "link.py").symlink_to(real)
-    assert run("rewrite", "--in-place", "link.py").exit_code == 0
+    assert cli("rewrite", "--in-place", "link.py").exit_code == 0
     assert (tmp_path / "link.py").is_symlink()
     assert real.read_text() != TIED
     assert stat.S_IMODE(real.stat().st_mode) == 0o751
 
 
 def test_a_file_that_cannot_be_written_is_told_and_the_rest_goes_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("full.py", "tied.py"):
         (tmp_path / name).write_text(TIED)
@@ -282,98 +270,98 @@ def test_a_file_that_cannot_be_written_is_told_and_the_rest_goes_on(
         write(change)
 
     monkeypatch.setattr(writing, "write", full)
-    done = run("rewrite", "--in-place")
+    done = cli("rewrite", "--in-place")
     assert done.exit_code == 2
     assert done.stderr == "full.py: error: No space left on device\n"
     assert "Fixed 1 finding in 1 file; 0 findings remain; 1 file failed, see the errors.\n" in done.stdout
 
 
-def test_standard_input_goes_to_standard_output(run: Run, tmp_path: Path) -> None:
+def test_standard_input_goes_to_standard_output(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
-    done = run("rewrite", "-", input=TIED)
+    done = cli("rewrite", "-", input=TIED)
     assert done.exit_code == 0
-    run("rewrite", "--in-place")
+    cli("rewrite", "--in-place")
     assert done.stdout == (tmp_path / "tied.py").read_text()
 
 
 @pytest.mark.parametrize("data", [b"", b"x = 1\r\n\xef\xbb", b"\xef\xbb\xbfx = 1", FREE.encode()])
-def test_standard_input_without_findings_comes_back_as_it_was(run: Run, data: bytes) -> None:
-    assert run("rewrite", "-", input=data).stdout_bytes == data
+def test_standard_input_without_findings_comes_back_as_it_was(cli: Cli, data: bytes) -> None:
+    assert cli("rewrite", "-", input=data).stdout_bytes == data
 
 
-def test_standard_input_has_the_name_that_it_is_given(run: Run, tmp_path: Path) -> None:
+def test_standard_input_has_the_name_that_it_is_given(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "pyproject.toml").write_text('[tool.devicefix]\nignore = ["DF9"]\n')
-    done = run("check", "-", "--stdin-filename", "pack/a.py", input=TIED)
+    done = cli("check", "-", "--stdin-filename", "pack/a.py", input=TIED)
     assert done.stdout.startswith("pack/a.py:3:")
-    assert run("check", "-", input=BROKEN).exit_code == 1
-    assert run("check", "-", "--stdin-filename", "pack/a.py", input=BROKEN).exit_code == 0
-    patch = run("rewrite", "-", "--diff", "--stdin-filename", "pack/a.py", input=TIED)
+    assert cli("check", "-", input=BROKEN).exit_code == 1
+    assert cli("check", "-", "--stdin-filename", "pack/a.py", input=BROKEN).exit_code == 0
+    patch = cli("rewrite", "-", "--diff", "--stdin-filename", "pack/a.py", input=TIED)
     assert patch.exit_code == 1
     assert patch.stdout.startswith("diff --git a/pack/a.py b/pack/a.py\n")
 
 
-def test_select_and_ignore(run: Run, tmp_path: Path) -> None:
+def test_select_and_ignore(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
-    match = re.search(r"DF\d{3}", run("check").stdout)
+    match = re.search(r"DF\d{3}", cli("check").stdout)
     assert match
     code = match.group()
-    assert run("check", "--select", "DF901").exit_code == 0
-    assert run("check", "--select", f"DF901,{code}").exit_code == 1
-    assert run("check", "--select", "DF901", "--select", code.lower()).exit_code == 1
-    assert run("check", "--ignore", code[:3]).exit_code == 0
-    assert run("check", "--ignore", "DF9").exit_code == 1
-    assert run("rewrite", "--in-place", "--ignore", code).exit_code == 0
+    assert cli("check", "--select", "DF901").exit_code == 0
+    assert cli("check", "--select", f"DF901,{code}").exit_code == 1
+    assert cli("check", "--select", "DF901", "--select", code.lower()).exit_code == 1
+    assert cli("check", "--ignore", code[:3]).exit_code == 0
+    assert cli("check", "--ignore", "DF9").exit_code == 1
+    assert cli("rewrite", "--in-place", "--ignore", code).exit_code == 0
     assert (tmp_path / "tied.py").read_text() == TIED
 
 
-def test_exclude_is_relative_to_where_it_is_said(run: Run, tmp_path: Path) -> None:
+def test_exclude_is_relative_to_where_it_is_said(cli: Cli, tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / "sub" / folder).mkdir(parents=True)
         (tmp_path / "sub" / folder / "a.py").write_text(TIED)
-    assert "sub/one" not in run("check", "--exclude", "/sub/one/").stdout
-    assert "sub/one" in run("check", "--exclude", "/one/").stdout
+    assert "sub/one" not in cli("check", "--exclude", "/sub/one/").stdout
+    assert "sub/one" in cli("check", "--exclude", "/one/").stdout
     (tmp_path / "sub" / "pyproject.toml").write_text('[tool.devicefix]\nexclude = ["/one/"]\n')
-    shown = run("check", "sub").stdout
+    shown = cli("check", "sub").stdout
     assert "sub/one" not in shown
     assert "sub/two" in shown
 
 
-def test_many_files_in_processes_give_what_one_gives(run: Run, tmp_path: Path) -> None:
+def test_many_files_in_processes_give_what_one_gives(cli: Cli, tmp_path: Path) -> None:
     for number in range(2 * POOL_FROM):
         (tmp_path / f"{number:03}.py").write_text((TIED, FREE, BROKEN)[number % 3])
-    alone, together = (run("check", "--jobs", jobs) for jobs in ("1", "2"))
+    alone, together = (cli("check", "--jobs", jobs) for jobs in ("1", "2"))
     assert (alone.exit_code, alone.stderr) == (together.exit_code, together.stderr) == (1, "")
     assert alone.stdout == together.stdout
-    patches = [run("rewrite", "--jobs", jobs).stdout for jobs in ("1", "2")]
+    patches = [cli("rewrite", "--jobs", jobs).stdout for jobs in ("1", "2")]
     assert patches[0] == patches[1] != ""
 
 
-def test_names_and_messages_stay_on_their_line(run: Run, tmp_path: Path) -> None:
+def test_names_and_messages_stay_on_their_line(cli: Cli, tmp_path: Path) -> None:
     name = os.fsdecode(b"a\nb\x1b[31m\xff.py")
     (tmp_path / name).write_text(TIED)
-    first, *_ = run("check").stdout.splitlines()
+    first, *_ = cli("check").stdout.splitlines()
     assert first.startswith("a\\nb\\x1b[31m\\udcff.py:3:")
 
 
-def test_rules_lists_every_rule(run: Run) -> None:
-    lines = run("rules").stdout.splitlines()
+def test_rules_lists_every_rule(cli: Cli) -> None:
+    lines = cli("rules").stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [[code, RULES[code].name] for code in sorted(RULES)]
 
 
 @pytest.mark.parametrize("code", sorted(RULES))
-def test_explain_prints_the_documentation(run: Run, code: str) -> None:
-    by_code, by_name = (run("explain", word) for word in (code.lower(), RULES[code].name))
+def test_explain_prints_the_documentation(cli: Cli, code: str) -> None:
+    by_code, by_name = (cli("explain", word) for word in (code.lower(), RULES[code].name))
     assert by_code.exit_code == 0
     assert by_code.stdout == by_name.stdout
     assert by_code.stdout.startswith(f"# {RULES[code].name} ({code})\n\n")
     assert "\n## What it does\n" in by_code.stdout
 
 
-def test_version_and_help(run: Run) -> None:
-    assert run("--version").stdout == f"devicefix, version {__version__}\n"
+def test_version_and_help(cli: Cli) -> None:
+    assert cli("--version").stdout == f"devicefix, version {__version__}\n"
     for command in ((), ("check",), ("rewrite",), ("rules",), ("explain",)):
-        assert run(*command, "--help").stdout.startswith("Usage: ")
+        assert cli(*command, "--help").stdout.startswith("Usage: ")
 
 
 def test_the_shell_completes_codes() -> None:
@@ -405,23 +393,23 @@ def test_neither_torch_nor_anything_slow_is_imported(tmp_path: Path) -> None:
     assert (done.returncode, "Would fix" in done.stderr) == (0, True), done.stderr
 
 
-def test_target_accelerator_reports_what_does_no_harm_on_a_cpu(run: Run, tmp_path: Path) -> None:
+def test_target_accelerator_reports_what_does_no_harm_on_a_cpu(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.empty_cache()\n")
-    assert run("check", "tied.py").exit_code == 0
-    done = run("check", "--target", "accelerator", "tied.py")
+    assert cli("check", "tied.py").exit_code == 0
+    done = cli("check", "--target", "accelerator", "tied.py")
     assert done.exit_code == 1
     assert "DF405 [*]" in done.stdout
 
 
-def test_target_and_version_come_from_the_configuration_too(run: Run, tmp_path: Path) -> None:
+def test_target_and_version_come_from_the_configuration_too(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[tool.devicefix]\ntarget = "accelerator"\ntorch-version = "2.6"\n'
     )
     (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.set_device(0)\n")
-    run("rewrite", "-i", "tied.py")
+    cli("rewrite", "-i", "tied.py")
     assert "torch.accelerator.set_device_idx(0)" in (tmp_path / "tied.py").read_text()
     (tmp_path / "tied.py").write_text("import torch\n\ntorch.cuda.set_device(0)\n")
-    run("rewrite", "-i", "--target", "cuda", "tied.py")
+    cli("rewrite", "-i", "--target", "cuda", "tied.py")
     assert "torch.cuda.set_device(0)" in (tmp_path / "tied.py").read_text()
 
 
@@ -437,22 +425,22 @@ def test_target_and_version_come_from_the_configuration_too(run: Run, tmp_path: 
     ],
 )
 def test_a_target_that_can_not_be_is_an_error(
-    run: Run, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+    cli: Cli, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     (tmp_path / "tied.py").write_text(TIED)
-    done = run("check", *arguments, "tied.py")
+    done = cli("check", *arguments, "tied.py")
     assert done.exit_code == 2
     assert complaint in done.stderr
 
 
-def test_an_older_torch_is_no_error_with_cuda(run: Run, tmp_path: Path) -> None:
+def test_an_older_torch_is_no_error_with_cuda(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
-    assert run("check", "--torch-version", "1.4", "free.py").exit_code == 0
+    assert cli("check", "--torch-version", "1.4", "free.py").exit_code == 0
 
 
-def test_a_file_is_checked_with_what_it_imports(tmp_path: Path) -> None:
+def test_a_file_is_checked_with_what_it_imports(cli: Cli, tmp_path: Path) -> None:
     own = "class Own:\n    def cuda(self):\n        return self\n"
     (tmp_path / "own.py").write_text(own)
     (tmp_path / "main.py").write_text("import torch\nfrom own import Own\n\nthing = Own()\nthing.cuda()\n")
-    result = CliRunner().invoke(main, ["check", str(tmp_path / "main.py")])
-    assert result.exit_code == 0, result.output
+    done = cli("check", tmp_path / "main.py")
+    assert done.exit_code == 0, done.output

@@ -24,7 +24,7 @@ def accelerator(code: str, version: tuple[int, int] | None = None) -> Accelerato
         ("from torch import cuda\n\ncuda.synchronize()\n", "cuda.synchronize", "synchronize"),
         ("from torch.cuda import Event as E\n\nE()  # cuda\n", "E", "Event"),
         ("import torch\n\ntorch.cuda.streams.Event()\n", "torch.cuda.streams.Event", "Event"),
-        ("from torch.cuda.amp.autocast_mode import autocast\n\nautocast()  # cuda\n", "autocast", "amp.autocast"),
+        ("from torch.cuda.amp.autocast_mode import autocast as a\n\na()  # cuda\n", "a", "amp.autocast"),
         ("import torch\n\ntorch.cuda.nvtx.mark('a')\n", "torch.cuda.nvtx.mark", "nvtx.mark"),
         ("import torch\n\ntorch.cuda.synchronize()\n", "torch.cuda", None),
         ("import torch\n\ntorch.zeros(1).cuda()\n", "torch.zeros", None),

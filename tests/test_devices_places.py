@@ -66,6 +66,7 @@ def test_a_function_among_the_imports_can_use_the_modules_device() -> None:
         ("    y = 1; x.cuda()\n", "no place"),
         (f"    {SET}\n    x.cuda()\n", 5),
         (f"    if y:\n        {SET}\n    x.cuda()\n", 5),
+        (f"    {SET}\n    {SET}\n    x.cuda()\n", 6),
         (f"    x.cuda()\n    {SET}\n", "no place"),
     ],
 )
@@ -100,6 +101,7 @@ def test_a_function_defines_it_where_import_must_not_ask(code: str) -> None:
         ("import torch\n\nx.cuda()\n", Safety.SAFE),
         (f"{IMPORTS}x.cuda()\n{SET}\n", Safety.UNSAFE),
         (f"{IMPORTS}{SET}\nx.cuda()\n", Safety.SAFE),
+        (f"{IMPORTS}{SET}\nx.cuda()\n{SET}\n", Safety.UNSAFE),
         (f"{IMPORTS}def f(x):\n    x.cuda()\n{SET}\n", Safety.SAFE),
         (f"{IMPORTS}x.cuda()\n\n\ndef f():\n    {SET}\n", Safety.UNSAFE),
     ],

@@ -1,4 +1,4 @@
-"""The patch that `rewrite` prints, under the real `git apply`."""
+"""The patch of `devicefix rewrite`, applied by `git apply`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import Git
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -30,27 +31,21 @@ CONTENTS = {
 }
 
 
-def git(folder: Path, *arguments: str, data: bytes = b"") -> None:
-    """Run git there, whatever the user's own settings."""
-    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    subprocess.run(["git", *arguments], cwd=folder, input=data, env={**os.environ, **own}, check=True)
-
-
-def rewrite(folder: Path, *arguments: str) -> bytes:
-    """What `devicefix rewrite` prints, run in a folder."""
+def rewrite(folder: Path, *arguments: str | Path) -> bytes:
+    """Return the output of `devicefix rewrite` in a folder."""
     program = [sys.executable, "-m", "devicefix", "rewrite", *arguments]
     return subprocess.run(program, cwd=folder, stdout=subprocess.PIPE, check=False).stdout
 
 
 def fill(folder: Path) -> None:
-    """The files to rewrite."""
+    """Write the files to rewrite."""
     for name, data in CONTENTS.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files' content, by name."""
+    """Return the content of all files, by name."""
     return {os.fspath(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.py")}
 
 
@@ -59,8 +54,8 @@ def test_git_apply_makes_what_in_place_makes(tmp_path: Path) -> None:
     for folder in (patched, written):
         folder.mkdir()
         fill(folder)
-    git(patched, "init", "-q")
-    git(patched, "apply", data=rewrite(patched))
+    Git(patched)("init", "-q")
+    Git(patched)("apply", data=rewrite(patched))
     rewrite(written, "--in-place")
     assert contents(patched) == contents(written)
     assert all(b".cuda()" not in data for data in contents(patched).values())
@@ -70,12 +65,12 @@ def test_git_apply_makes_what_in_place_makes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("under_git", [False, True])
 def test_made_and_applied_in_the_same_folder(tmp_path: Path, arguments: list[str], under_git: bool) -> None:
     if under_git:
-        git(tmp_path, "init", "-q")
+        Git(tmp_path)("init", "-q")
     here = tmp_path / "pack"
     (here / "pack").mkdir(parents=True)
     (here / "pack" / "a.py").write_bytes(TIED)
     (here / "a.py").write_bytes(b"# another\n" + TIED)
-    git(here, "apply", data=rewrite(here, *arguments))
+    Git(here)("apply", data=rewrite(here, *arguments))
     assert b".cuda()" not in (here / "pack" / "a.py").read_bytes()
 
 
@@ -85,17 +80,17 @@ def test_made_elsewhere(tmp_path: Path, under_git: bool) -> None:
     (tree / "sub").mkdir(parents=True)
     elsewhere.mkdir()
     if under_git:
-        git(tree, "init", "-q")
+        Git(tree)("init", "-q")
     (tree / "sub" / "a.py").write_bytes(TIED)
-    git(tree, "apply", data=rewrite(elsewhere, str(tree)))
+    Git(tree)("apply", data=rewrite(elsewhere, str(tree)))
     assert b".cuda()" not in (tree / "sub" / "a.py").read_bytes()
 
 
 def test_a_link_is_followed_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(TIED)
     (tmp_path / "link.py").symlink_to("real")
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "apply", data=rewrite(tmp_path, "link.py"))
+    Git(tmp_path)("init", "-q")
+    Git(tmp_path)("apply", data=rewrite(tmp_path, "link.py"))
     assert b".cuda()" not in (tmp_path / "real").read_bytes()
 
 
@@ -119,7 +114,7 @@ def test_any_change_of_any_bytes(
         return
     folder = tmp_path_factory.mktemp("patch")
     (folder / "a.py").write_bytes(before)
-    git(folder, "apply", "--whitespace=nowarn", data=diff.unified("a.py", before, after))
+    Git(folder)("apply", "--whitespace=nowarn", data=diff.unified("a.py", before, after))
     assert (folder / "a.py").read_bytes() == after
 
 

@@ -1,4 +1,4 @@
-"""devicefix under the real flake8."""
+"""The plugin, run by flake8."""
 
 from __future__ import annotations
 
@@ -8,32 +8,30 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
 from devicefix.server.flake8 import Plugin
 
+pytestmark = pytest.mark.usefixtures("project")  # away from the configuration of this repository
+
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
-FIXTURES = Path(__file__).parent.parent / "fixtures"
-
-
-@pytest.fixture(autouse=True)
-def no_configuration_of_this_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+FIXTURES = ROOT / "fixtures"
 
 
 def flake8(*arguments: str, data: bytes = b"") -> tuple[int, list[str]]:
-    """What flake8 says, and its exit status."""
+    """Return the exit status and the lines of flake8."""
     done = subprocess.run(
         [sys.executable, "-m", "flake8", "--isolated", "--select=DF", "-j1", *arguments],
-        input=data, capture_output=True, timeout=120,
+        input=data, capture_output=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.stderr == b""
     return done.returncode, done.stdout.decode(errors="surrogateescape").splitlines()
 
 
 def checked(*paths: str) -> list[str]:
-    """What `devicefix check` finds in the same files, each by itself."""
+    """Return the findings of `devicefix check`, each file checked alone, as flake8 prints them."""
     return [
         f"{path}:{each.line}:{each.column}: {each.code} {each.message}"
         for path in paths

@@ -308,7 +308,7 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
     [
         (b"{x.cuda()}", "1:2 DF901 a notebook is JSON, and this is not"),
         (b"[1, 'torch.cuda']", "1:5 DF901 a notebook is JSON"),
-        (b'["torch.cuda"]', "1:1 DF901 it is not what Jupyter writes"),
+        (b'["torch.cuda"]', "1:1 DF901 it is not a Jupyter notebook"),
         (b'{"cells": "torch.cuda", "nbformat": 4}', "1:1 DF901 it has no list of cells"),
         (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
         (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is UTF-8"),

@@ -1,4 +1,4 @@
-"""The output formats of `devicefix check`, read back by what reads them elsewhere."""
+"""The output formats of `devicefix check`, read by the libraries that other programs use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from urllib.request import urlopen
 
 import jsonschema
 import pytest
-from click.testing import CliRunner, Result
+from helpers import Cli, CliResult
 from junitparser import Error, JUnitXml
 
-from devicefix.cli import main
 from devicefix.model import Finding, Outcome, Replacement
 from devicefix.model import Result as Found
 from devicefix.report import FORMATS
@@ -34,24 +33,20 @@ TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 FREE = "import torch\n\nx = torch.ones(2)\n"
 # What is hard to count: a byte order mark, line ends of two bytes, tabs, letters of several bytes and widths.
 HARD = (
-    "\ufeffimport torch\r\n\r\n\r\ndef run(net, path):\r\n"
+    "\ufeffimport torch\r\n\r\n\r\ndef check(net, path):\r\n"
     '\tx = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)\r\n'
     "\ttorch.cuda.synchronize()\r\n\treturn x, torch.load(\r\n\t\tpath\r\n\t)\r\n"
 )
 ODD = ["a b.py", "new\nline.py", "100%25,a:b.py", "<b>&\"'.py", "esc\x1b[31m.py", os.fsdecode(b"\xff.py")]
 FOR_PROGRAMS = [name for name, each in FORMATS.items() if not each.for_people]
 
-Run = Callable[..., Result]
+Check = Callable[..., CliResult]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`devicefix check` in an empty folder. Any exception but the exit itself is an error of the test."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("NO_COLOR", "FORCE_COLOR", "CI_PROJECT_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    check = ("check", "--no-cache")
-    return lambda *given, **how: CliRunner(catch_exceptions=False).invoke(main, (*check, *given), **how)
+def check(cli: Cli) -> Check:
+    """Return `devicefix check`, in an empty folder."""
+    return lambda *arguments, **options: cli("check", "--no-cache", *arguments, **options)
 
 
 @pytest.fixture
@@ -61,15 +56,15 @@ def hard(tmp_path: Path) -> Path:
     return file
 
 
-def test_full_shows_the_place_and_the_fix_as_ruff_does(run: Run, hard: Path) -> None:
-    done = run("--output-format", "full", "--select", "DF1,DF4,DF5", "--ignore", "DF301")
+def test_full_shows_the_place_and_the_fix_as_ruff_does(check: Check, hard: Path) -> None:
+    done = check("--output-format", "full", "--select", "DF1,DF4,DF5", "--ignore", "DF301")
     assert (
         done.stdout
         == """\
 DF101 [*] `.cuda()` needs CUDA; use `.to(device)` (cuda-call)
  --> hard.py:5:13
   |
-4 | def run(net, path):
+4 | def check(net, path):
 5 |     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
   |                  ^^^^^^^^^^
 6 |     torch.cuda.synchronize()
@@ -81,7 +76,7 @@ help: Replace with `net.to(device)`
 3 + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 4 +
 --------------------------------------------------------------------------------
-6 | def run(net, path):
+6 | def check(net, path):
   -     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
 7 +     x = "漢字é", net.to(device), torch.cuda.FloatTensor(3)
 8 |     torch.cuda.synchronize()
@@ -90,7 +85,7 @@ help: Replace with `net.to(device)`
 DF401 [*] `torch.cuda.synchronize` raises an error without CUDA (cuda-function)
  --> hard.py:6:2
   |
-4 | def run(net, path):
+4 | def check(net, path):
 5 |     x = "漢字é", net.cuda(), torch.cuda.FloatTensor(3)
 6 |     torch.cuda.synchronize()
   |     ^^^^^^^^^^^^^^^^^^^^^^^^
@@ -131,17 +126,17 @@ Found 3 findings in 1 of 1 file.
     )
 
 
-def test_full_says_which_fix_is_unsafe(run: Run, tmp_path: Path) -> None:
+def test_full_says_which_fix_is_unsafe(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text("import torch\n\nself.state = torch.cuda.get_rng_state()\n")
-    shown = run("--output-format", "full").stdout
+    shown = check("--output-format", "full").stdout
     assert shown.startswith("DF401 `torch.cuda.get_rng_state`")
     assert "\nnote: This is an unsafe fix and may change what happens with CUDA\n" in shown
 
 
-def test_full_escapes_what_plays_with_the_terminal(run: Run, tmp_path: Path) -> None:
+def test_full_escapes_what_plays_with_the_terminal(check: Check, tmp_path: Path) -> None:
     line = f'x = torch.ones(2).cuda(), "{"a" * 300}\x1b[2J", torch.ones(1).cuda()\n'
     (tmp_path / "odd.py").write_text(f"import torch\n{line}")
-    shown = run("--output-format", "full", "--color", "always").stdout
+    shown = check("--output-format", "full", "--color", "always").stdout
     plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
     assert "\x1b" not in plain and "\\x1b[2J" in plain and "2 | …a" in plain
     lines = plain.splitlines()
@@ -153,10 +148,10 @@ def test_full_escapes_what_plays_with_the_terminal(run: Run, tmp_path: Path) -> 
     )
 
 
-def test_full_leaves_out_the_middle_of_what_is_long(run: Run, tmp_path: Path) -> None:
+def test_full_leaves_out_the_middle_of_what_is_long(check: Check, tmp_path: Path) -> None:
     arguments = "".join(f"    nn.Linear({number}, 1),\n" for number in range(50))
     (tmp_path / "long.py").write_text(f"from torch import nn\n\nnet = nn.Sequential(\n{arguments}).cuda()\n")
-    shown = run("--output-format", "full").stdout
+    shown = check("--output-format", "full").stdout
     assert len(shown.splitlines()) < 40
     assert "\n...\n" in shown
 
@@ -168,7 +163,7 @@ def test_a_terminal_gets_the_full_format(tmp_path: Path, variable: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_COLOR")}
     reader, terminal = os.openpty()
     program = [sys.executable, "-m", "devicefix", "check", "--no-cache"]
-    subprocess.run(program, cwd=tmp_path, stdout=terminal, env=environment | {variable: "xterm"})
+    subprocess.run(program, cwd=tmp_path, stdout=terminal, env=environment | {variable: "xterm"}, check=False)
     shown = os.read(reader, 10_000)
     os.close(terminal)
     os.close(reader)
@@ -188,29 +183,29 @@ def test_a_terminal_gets_the_full_format(tmp_path: Path, variable: str) -> None:
     ],
 )
 def test_colours(
-    run: Run, tmp_path: Path, options: list[str], environment: dict[str, str], coloured: bool
+    cli: Cli, check: Check, tmp_path: Path, options: list[str], environment: dict[str, str], coloured: bool
 ) -> None:
     (tmp_path / "tied.py").write_text(TIED)
-    assert ("\x1b[" in run(*options, env=environment).stdout) is coloured
-    everywhere = CliRunner().invoke(main, [*options, "check", "--no-cache"], env=environment)
+    assert ("\x1b[" in check(*options, env=environment).stdout) is coloured
+    everywhere = cli(*options, "check", "--no-cache", env=environment)
     assert ("\x1b[" in everywhere.stdout) is coloured
-    assert "\x1b[" not in run("--output-format", "sarif", *options, env=environment).stdout
+    assert "\x1b[" not in check("--output-format", "sarif", *options, env=environment).stdout
 
 
-def test_grouped_is_aligned(run: Run, tmp_path: Path) -> None:
+def test_grouped_is_aligned(check: Check, tmp_path: Path) -> None:
     blank = "\n" * 6
     (tmp_path / "tied.py").write_text(f"{TIED}{blank}if x:\n    y = [1, x.cuda()]\n")
-    shown = run("--output-format", "grouped", "--quiet").stdout
+    shown = check("--output-format", "grouped", "--quiet").stdout
     assert [line[:14] for line in shown.splitlines()] == ["tied.py:", "   3:5  DF101 ", "  11:13 DF101 ", ""]
 
 
-def test_the_documentation_shows_what_is_printed(run: Run, tmp_path: Path) -> None:
+def test_the_documentation_shows_what_is_printed(check: Check, tmp_path: Path) -> None:
     text = (Path(__file__).parents[1] / "docs" / "output.md").read_text(encoding="utf-8")
     source, full, concise, document = re.findall(r"^```(?:python|text|json)\n(.*?)^```", text, re.M | re.S)
     (tmp_path / "train.py").write_text(source)
-    assert run("--output-format", "full").stdout == full
-    assert run("--quiet").stdout == concise
-    first, _ = json.loads(run("--output-format", "json").stdout)
+    assert check("--output-format", "full").stdout == full
+    assert check("--quiet").stdout == concise
+    first, _ = json.loads(check("--output-format", "json").stdout)
     assert first | {"filename": "/home/me/project/train.py"} == json.loads(document)
     named = re.findall(r"^\| `([a-z-]+)`(?:, `([a-z-]+)`)? \|", text.partition("## Write")[0], re.M)
     assert {name for names in named for name in names if name} == set(FORMATS)
@@ -219,36 +214,39 @@ def test_the_documentation_shows_what_is_printed(run: Run, tmp_path: Path) -> No
 # -- JSON ------------------------------------------------------------------------------------------------
 
 
-def test_json_has_the_names_of_ruffs(run: Run, tmp_path: Path) -> None:
+def test_json_has_the_names_of_ruffs(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED + "import os\n")
     ruff = subprocess.run(
         ["ruff", "check", "--isolated", "--no-cache", "--select", "F401", "--output-format", "json", "."],
         capture_output=True,
+        check=False,
     )
-    (theirs,), (ours,) = json.loads(ruff.stdout), json.loads(run("--output-format", "json").stdout)
+    (theirs,), (ours,) = json.loads(ruff.stdout), json.loads(check("--output-format", "json").stdout)
     assert shape(ours) == shape(theirs)
     assert ours["filename"] == str(tmp_path / "tied.py")
     assert ours["url"] == "https://devicefix.github.io/devicefix/rules/DF101/"
 
 
 def shape(value: Any) -> Any:
-    """The names in a JSON value, and the types."""
+    """Return the names in a JSON value, with the types of their values."""
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items()}
     return [shape(value[0])] if isinstance(value, list) else type(value)
 
 
-def test_json_lines_holds_the_same(run: Run, hard: Path) -> None:
-    whole = json.loads(run("--output-format", "json").stdout)
+def test_json_lines_holds_the_same(check: Check, hard: Path) -> None:
+    whole = json.loads(check("--output-format", "json").stdout)
     assert len(whole) == 4
     for name in ("json-lines", "jsonl"):
-        assert [json.loads(line) for line in run("--output-format", name).stdout.splitlines()] == whole
+        assert [json.loads(line) for line in check("--output-format", name).stdout.splitlines()] == whole
 
 
 @pytest.mark.parametrize("code", ["DF101", "DF301", "DF401", "DF501"])
-def test_the_edits_of_json_and_sarif_are_what_a_rewrite_makes(run: Run, hard: Path, code: str) -> None:
-    (finding,) = json.loads(run("--select", code, "--output-format", "json").stdout)
-    (log,) = json.loads(run("--select", code, "--output-format", "sarif").stdout)["runs"]
+def test_the_edits_of_json_and_sarif_are_what_a_rewrite_makes(
+    cli: Cli, check: Check, hard: Path, code: str
+) -> None:
+    (finding,) = json.loads(check("--select", code, "--output-format", "json").stdout)
+    (log,) = json.loads(check("--select", code, "--output-format", "sarif").stdout)["runs"]
     (change,) = log["results"][0]["fixes"][0]["artifactChanges"]
     from_json = [
         (
@@ -262,14 +260,14 @@ def test_the_edits_of_json_and_sarif_are_what_a_rewrite_makes(run: Run, hard: Pa
         (*(each["deletedRegion"][name] for name in names), each["insertedContent"]["text"])
         for each in change["replacements"]
     ]
-    CliRunner().invoke(main, ["rewrite", "--in-place", "--select", code, str(hard)])
+    cli("rewrite", "--in-place", "--select", code, hard)
     assert hard.read_bytes() != HARD.encode()
     for edits in (from_json, from_sarif):
         assert "\ufeff" + edited(HARD[1:], edits) == hard.read_bytes().decode()
 
 
 def edited(text: str, edits: list[tuple[Any, ...]]) -> str:
-    """A text with edits made, the last one first."""
+    """Return a text with edits applied, the last one first."""
     starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
     for line, column, end_line, end_column, new in sorted(edits, reverse=True):
         start, end = starts[line - 1] + column - 1, starts[end_line - 1] + end_column - 1
@@ -277,16 +275,16 @@ def edited(text: str, edits: list[tuple[Any, ...]]) -> str:
     return text
 
 
-def test_noqa_row_is_where_a_comment_silences(run: Run, tmp_path: Path) -> None:
+def test_noqa_row_is_where_a_comment_silences(check: Check, tmp_path: Path) -> None:
     code = 'import torch\nx = torch.ones(2).cuda(), """\na\n"""\ny = \\\n    x.cuda()\n'
     file = tmp_path / "tied.py"
     file.write_text(code)
-    for finding in json.loads(run("--output-format", "json").stdout):
+    for finding in json.loads(check("--output-format", "json").stdout):
         lines = code.splitlines()
         lines[finding["noqa_row"] - 1] += "  # noqa: DF101"
         file.write_text("\n".join(lines))
         assert ast.dump(ast.parse(file.read_text())) == ast.dump(ast.parse(code))
-        left = json.loads(run("--output-format", "json").stdout)
+        left = json.loads(check("--output-format", "json").stdout)
         assert [each["location"]["row"] for each in left if each["code"] == "DF101"] == [
             row for row in (2, 6) if row != finding["location"]["row"]
         ]
@@ -297,7 +295,7 @@ def test_noqa_row_is_where_a_comment_silences(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sarif_is_valid_by_the_schema_that_it_names(
-    run: Run, hard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    check: Check, hard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schema may not be copied here; DEVICEFIX_SARIF_SCHEMA names one that is there already."""
     (tmp_path / "broken.py").write_text("import torch\nx = torch.ones(2.cuda()\n")
@@ -305,7 +303,7 @@ def test_sarif_is_valid_by_the_schema_that_it_names(
         for name in ODD:
             (tmp_path / name).write_text(TIED)
     fail_on(monkeypatch, "hard.py")
-    log = json.loads(run("--output-format", "sarif").stdout)
+    log = json.loads(check("--output-format", "sarif").stdout)
     assert len(log["runs"][0]["results"]) > 1
     local = os.environ.get("DEVICEFIX_SARIF_SCHEMA")
     try:
@@ -317,7 +315,7 @@ def test_sarif_is_valid_by_the_schema_that_it_names(
 
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Let looking at a file fail."""
+    """Make the check of a file fail."""
     run_all = runner.check_files
 
     def run(files: list[Path], settings: Any) -> list[Outcome]:
@@ -328,13 +326,13 @@ def fail_on(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 def test_sarif_names_rules_places_and_failures(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "a b"
     folder.mkdir()
     (folder / "tied%.py").write_text(TIED)
     fail_on(monkeypatch, "gone.py")
-    done = run("--output-format", "sarif")
+    done = check("--output-format", "sarif")
     assert done.exit_code == 2 and "gone.py: error: it's <gone>" in done.stderr
     (log,) = json.loads(done.stdout)["runs"]
     (result,), rules = log["results"], log["tool"]["driver"]["rules"]
@@ -352,31 +350,31 @@ def test_sarif_names_rules_places_and_failures(
 
 
 def test_sarif_paths_are_those_of_the_repository(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "tied.py").write_text(TIED)
     monkeypatch.chdir(tmp_path / "package")
-    (log,) = json.loads(run("--output-format", "sarif").stdout)["runs"]
+    (log,) = json.loads(check("--output-format", "sarif").stdout)["runs"]
     (result,) = log["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "package/tied.py"
 
 
-def test_sarif_leaves_out_the_lines_of_cells(run: Run, tmp_path: Path) -> None:
+def test_sarif_leaves_out_the_lines_of_cells(check: Check, tmp_path: Path) -> None:
     (tmp_path / "book.ipynb").write_text(json.dumps(notebook("import torch", "x = torch.ones(2).cuda()\n")))
-    (log,) = json.loads(run("--output-format", "sarif").stdout)["runs"]
+    (log,) = json.loads(check("--output-format", "sarif").stdout)["runs"]
     (result,) = log["results"]
     assert "region" not in result["locations"][0]["physicalLocation"] and "fixes" not in result
     assert "cell 2, line 1" in result["message"]["text"]
-    shown = run("--output-format", "full").stdout
+    shown = check("--output-format", "full").stdout
     assert " --> book.ipynb:cell 2:1:5\n" in shown and "1 | x = torch.ones(2).cuda()\n  |     ^^^^" in shown
     assert "\n ::: cell 1\n" in shown
 
 
 def notebook(*cells: str) -> dict[str, Any]:
-    """A notebook of code."""
-    made = [
+    """Return a notebook with code cells."""
+    made: list[dict[str, Any]] = [
         {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": [cell]}
         for cell in cells
     ]
@@ -390,10 +388,10 @@ def notebook(*cells: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["gitlab", "sarif"])
 def test_fingerprints_stay_when_lines_move_and_tell_all_findings_apart(
-    run: Run, tmp_path: Path, name: str
+    check: Check, tmp_path: Path, name: str
 ) -> None:
     def fingerprints() -> list[str]:
-        found = json.loads(run("--output-format", name).stdout)
+        found = json.loads(check("--output-format", name).stdout)
         if name == "gitlab":
             return [issue["fingerprint"] for issue in found]
         return [result["partialFingerprints"]["lines/v1"] for result in found["runs"][0]["results"]]
@@ -410,9 +408,9 @@ def test_fingerprints_stay_when_lines_move_and_tell_all_findings_apart(
 # -- other programs ------------------------------------------------------------------------------------
 
 
-def test_github_annotations(run: Run, tmp_path: Path) -> None:
+def test_github_annotations(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED + "y = torch.nn.Sequential(\n    x,\n).cuda()\n")
-    one, several = run("--output-format", "github").stdout.splitlines()
+    one, several = check("--output-format", "github").stdout.splitlines()
     path = str(tmp_path / "tied.py").replace(":", "%3A")
     assert one == (
         f"::error title=devicefix (DF101),file={path},line=3,endLine=3,col=5,endColumn=25"
@@ -422,33 +420,35 @@ def test_github_annotations(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="such names can't be had")
-def test_odd_names_come_through(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_names_come_through(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ODD:
         (tmp_path / name).write_text(TIED)
     paths = {str(tmp_path / name).replace("\udcff", "\ufffd") for name in ODD}
     names = {os.path.basename(path) for path in paths}
-    github = run("--output-format", "github").stdout_bytes.decode().splitlines()
+    github = check("--output-format", "github").stdout_bytes.decode().splitlines()
     files = [re.search("file=([^,]*),", line)[1] for line in github]  # type: ignore[index]
     assert {unquote(file) for file in files} == paths and not any(":" in file for file in files)
-    assert {each["filename"] for each in json.loads(run("--output-format", "json").stdout)} == paths
-    assert {each["location"]["path"] for each in json.loads(run("--output-format", "gitlab").stdout)} == names
-    (log,) = json.loads(run("--output-format", "sarif").stdout)["runs"]
+    assert {each["filename"] for each in json.loads(check("--output-format", "json").stdout)} == paths
+    assert {
+        each["location"]["path"] for each in json.loads(check("--output-format", "gitlab").stdout)
+    } == names
+    (log,) = json.loads(check("--output-format", "sarif").stdout)["runs"]
     uris = [each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in log["results"]]
     assert {unquote(uri, errors="surrogateescape") for uri in uris} == set(ODD)
-    assert len(list(JUnitXml.fromstring(run("--output-format", "junit").stdout_bytes))) == len(ODD)
-    assert "<b>" not in run("--output-format", "html").stdout
+    assert len(list(JUnitXml.fromstring(check("--output-format", "junit").stdout_bytes))) == len(ODD)
+    assert "<b>" not in check("--output-format", "html").stdout
     for name in ("full", "concise", "grouped"):
-        assert len(run("--output-format", name, "-q").stdout.splitlines()) % len(ODD) == 0
+        assert len(check("--output-format", name, "-q").stdout.splitlines()) % len(ODD) == 0
     monkeypatch.chdir(tmp_path.parent)
     issues = json.loads(
-        run("--output-format", "gitlab", str(tmp_path), env={"CI_PROJECT_DIR": str(tmp_path)}).stdout
+        check("--output-format", "gitlab", str(tmp_path), env={"CI_PROJECT_DIR": str(tmp_path)}).stdout
     )
     assert {each["location"]["path"] for each in issues} == names
 
 
-def test_junit(run: Run, hard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_junit(check: Check, hard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_on(monkeypatch, "gone.py")
-    report = JUnitXml.fromstring(run("--output-format", "junit").stdout_bytes)
+    report = JUnitXml.fromstring(check("--output-format", "junit").stdout_bytes)
     assert (report.tests, report.failures, report.errors) == (5, 4, 1)
     broken, suite = report
     ((error,),) = (test.result for test in broken)
@@ -458,7 +458,7 @@ def test_junit(run: Run, hard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Page(HTMLParser):
-    """A page, read as a browser does."""
+    """A parsed page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -466,25 +466,25 @@ class Page(HTMLParser):
         self.text = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, _attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
 
     def handle_data(self, data: str) -> None:
         self.text += data
 
 
-def test_html_shows_code_as_text(run: Run, tmp_path: Path) -> None:
+def test_html_shows_code_as_text(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED.replace("(2)", "(2, '<script>{{ x }}')"))
-    page = Page(run("--output-format", "html").stdout)
+    page = Page(check("--output-format", "html").stdout)
     assert page.tags.count("article") == 1 and "script" not in page.tags
     assert "torch.ones(2, '<script>{{ x }}').to(device)" in page.text
 
 
-def test_html_says_what_is_missing_before_it_looks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_html_says_what_is_missing_before_it_looks(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     for module in ("environment", "html"):
         monkeypatch.delitem(sys.modules, f"devicefix.report.{module}", raising=False)
-    done = run("--output-format", "html")
+    done = check("--output-format", "html")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "Error: --output-format html needs jinja2: pip install 'devicefix[report]'\n"
 
@@ -493,9 +493,9 @@ def test_html_says_what_is_missing_before_it_looks(run: Run, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", FOR_PROGRAMS)
-def test_nothing_found_is_a_whole_document(run: Run, tmp_path: Path, name: str) -> None:
+def test_nothing_found_is_a_whole_document(check: Check, tmp_path: Path, name: str) -> None:
     (tmp_path / "free.py").write_text(FREE)
-    done = run("--output-format", name)
+    done = check("--output-format", name)
     assert done.exit_code == 0 and done.stderr == ""
     if name in ("json", "gitlab"):
         assert json.loads(done.stdout) == []
@@ -512,8 +512,8 @@ def test_nothing_found_is_a_whole_document(run: Run, tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_standard_input_is_shown_like_a_file(run: Run, name: str) -> None:
-    done = run("--output-format", name, "-", input=TIED)
+def test_the_standard_input_is_shown_like_a_file(check: Check, name: str) -> None:
+    done = check("--output-format", name, "-", input=TIED)
     assert done.exit_code == 1 and done.stderr == ""
     assert "DF101" in done.stdout
     if name in ("full", "html"):
@@ -521,28 +521,28 @@ def test_the_standard_input_is_shown_like_a_file(run: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_file_gets_the_output_and_the_terminal_the_summary(run: Run, tmp_path: Path, name: str) -> None:
+def test_a_file_gets_the_output_and_the_terminal_the_summary(check: Check, tmp_path: Path, name: str) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     (tmp_path / "out").write_text("old")
-    on_terminal = run("--output-format", name, "--quiet").stdout
-    done = run("--output-format", name, "-o", "out", "--color", "always")
+    on_terminal = check("--output-format", name, "--quiet").stdout
+    done = check("--output-format", name, "-o", "out", "--color", "always")
     assert (tmp_path / "out").read_bytes().decode() == on_terminal
     assert "Found 1 finding" in done.stdout and "DF101" not in done.stdout
-    assert run("--output-format", name, "-o", "out", "--quiet").stdout == ""
+    assert check("--output-format", name, "-o", "out", "--quiet").stdout == ""
 
 
-def test_a_file_in_a_missing_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_a_missing_folder(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "check_files", lambda *_: pytest.fail("it has looked at files first"))
-    done = run("-o", "missing/out.json")
+    done = check("-o", "missing/out.json")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"Error: {Path('missing/out.json')}: the folder 'missing' does not exist\n"
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="whose user may write anywhere")
-def test_a_file_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     (tmp_path / "out").touch(mode=0o400)
-    done = run("-o", "out")
+    done = check("-o", "out")
     assert (done.exit_code, done.stderr) == (2, "Error: out: Permission denied\n")
 
 
@@ -556,27 +556,27 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
         assert process.stderr.read() == b""
 
 
-def test_statistics_are_laid_out_as_ruffs(run: Run, tmp_path: Path) -> None:
+def test_statistics_are_laid_out_as_ruffs(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(f"{TIED}x.cuda()\ns = torch.cuda.Stream()\nf(s)\n")
-    done = run("--statistics")
+    done = check("--statistics")
     assert done.stdout.splitlines()[:2] == ["2\tDF101\t[*] cuda-call", "1\tDF404\t[ ] cuda-stream"]
     assert done.stdout.splitlines()[2] == "Found 3 findings in 1 of 1 file."
-    first, _ = json.loads(run("--statistics", "--output-format", "json").stdout)
+    first, _ = json.loads(check("--statistics", "--output-format", "json").stdout)
     assert first == {"code": "DF101", "name": "cuda-call", "count": 2, "fixable": True, "fixable_count": 2}
-    refused = run("--statistics", "--output-format", "sarif")
+    refused = check("--statistics", "--output-format", "sarif")
     assert (
         refused.exit_code == 2 and "--statistics cannot be used with --output-format sarif" in refused.stderr
     )
 
 
-def test_the_configuration_and_the_environment_choose_the_format(run: Run, tmp_path: Path) -> None:
+def test_the_configuration_and_the_environment_choose_the_format(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(TIED)
     (tmp_path / "devicefix.toml").write_text('output-format = "json"\n')
-    assert run().stdout.startswith("[\n")
-    assert run(env={"DEVICEFIX_OUTPUT_FORMAT": "github"}).stdout.startswith("::error")
-    assert run("--output-format", "concise").stdout.startswith("tied.py:3:5:")
+    assert check().stdout.startswith("[\n")
+    assert check(env={"DEVICEFIX_OUTPUT_FORMAT": "github"}).stdout.startswith("::error")
+    assert check("--output-format", "concise").stdout.startswith("tied.py:3:5:")
     (tmp_path / "devicefix.toml").write_text('output-format = "jsno"\n')
-    done = run()
+    done = check()
     assert done.exit_code == 2
     assert done.stderr.startswith("Error: devicefix.toml:1:1: ") or "devicefix.toml:1:1" in done.stderr
     assert "did you mean 'json'?" in done.stderr

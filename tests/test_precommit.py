@@ -1,4 +1,4 @@
-"""The hooks, under the real pre-commit."""
+"""The hooks, run by pre-commit."""
 
 from __future__ import annotations
 
@@ -6,67 +6,52 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers import ROOT, Git, ProjectFolder
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = (".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE", "devicefix")
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
+FILES = {"tied.py": TIED, "notes.txt": "x.cuda()\n"}
 
-
-def git(folder: Path, *arguments: str) -> str:
-    """What git prints, whatever the user's own settings."""
-    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    command = ["git", *identity, *arguments]
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, **own}, check=True, capture_output=True, text=True
-    ).stdout.strip()
+RunHook = Callable[[str], subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
 def hooks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A repository of devicefix as it stands, and its commit."""
+    """Return a repository with devicefix as it is now, and its commit."""
     folder = tmp_path_factory.mktemp("devicefix")
     for name in PACKAGE:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, folder)
-    git(folder, "init", "-q")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "devicefix")
-    return folder, git(folder, "rev-parse", "HEAD")
+    git = Git(folder)
+    git.commit_all()
+    return folder, git("rev-parse", "HEAD")
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pre-commit keeps the hooks' environments."""
+    """Return the folder in which pre-commit keeps the environments of the hooks."""
     return tmp_path_factory.mktemp("home")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("hook", "says", "writes"),
-    [("devicefix-check", "DF", False), ("devicefix-rewrite", "files were modified by this hook", True)],
-)
-def test_hook(
-    tmp_path: Path, hooks: tuple[Path, str], home: Path, hook: str, says: str, writes: bool
-) -> None:
+@pytest.fixture
+def run_hook(git: Git, project: ProjectFolder, hooks: tuple[Path, str], home: Path) -> RunHook:
+    """Return a function that runs a hook on all files of a new repository."""
     folder, commit = hooks
-    (tmp_path / ".pre-commit-config.yaml").write_text(
-        f"repos:\n- repo: {folder}\n  rev: {commit}\n  hooks:\n  - id: {hook}\n"
-    )
-    (tmp_path / "tied.py").write_text(TIED)
-    (tmp_path / "notes.txt").write_text("x.cuda()\n")
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", ".")
 
-    def run() -> subprocess.CompletedProcess[str]:
+    def run(hook: str) -> subprocess.CompletedProcess[str]:
+        hooks_file = f"repos:\n- repo: {folder}\n  rev: {commit}\n  hooks:\n  - id: {hook}\n"
+        project.write({".pre-commit-config.yaml": hooks_file})
+        git("init", "-q")
+        git("add", ".")
         return subprocess.run(
             [sys.executable, "-m", "pre_commit", "run", "--all-files", "--color=never"],
-            cwd=tmp_path,
+            cwd=project.path,
             env={**os.environ, "PRE_COMMIT_HOME": str(home)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -74,11 +59,24 @@ def test_hook(
             check=False,
         )
 
-    first = run()
-    assert first.returncode == 1, first.stdout
-    assert says in first.stdout
-    assert (tmp_path / "notes.txt").read_text() == "x.cuda()\n"
-    assert (".cuda()" not in (tmp_path / "tied.py").read_text()) is writes
-    if writes:
-        git(tmp_path, "add", ".")
-        assert "Passed" in run().stdout
+    return run
+
+
+@pytest.mark.slow
+def test_check_hook(run_hook: RunHook, project: ProjectFolder) -> None:
+    project.write(FILES)
+    done = run_hook("devicefix-check")
+    assert done.returncode == 1, done.stdout
+    assert "tied.py:3:5: DF101" in done.stdout
+    assert {name: project.read(name) for name in FILES} == FILES
+
+
+@pytest.mark.slow
+def test_rewrite_hook(run_hook: RunHook, project: ProjectFolder) -> None:
+    project.write(FILES)
+    done = run_hook("devicefix-rewrite")
+    assert done.returncode == 1, done.stdout
+    assert "files were modified by this hook" in done.stdout
+    assert ".cuda()" not in project.read("tied.py")
+    assert project.read("notes.txt") == FILES["notes.txt"]
+    assert "Passed" in run_hook("devicefix-rewrite").stdout

@@ -187,7 +187,7 @@ def test_the_message_names_the_fixes_that_fail(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SelfCheckError) as caught:
         rewrite(text)
     told = str(caught.value)
-    assert "This comes of DF101 in line 6, column 5;" in told
+    assert "The cause is DF101 in line 6, column 5;" in told
     assert told.endswith("devicefix rewrite --select DF101 -- m.py")
 
 

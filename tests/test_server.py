@@ -1,4 +1,4 @@
-"""`devicefix server`, spoken to as editors do: with the capabilities that three of them have sent."""
+"""`devicefix server`, with the capabilities that three editors send."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def config(*command: str) -> ClientServerConfig:
-    """How to start a server, and a client that can be asked to watch files."""
+    """Return how to start a server, and a client that can watch files."""
 
     def client() -> LanguageClient:
         made = make_test_lsp_client()
@@ -51,7 +51,7 @@ UNITS = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
 
 class Editor:
-    """What the tests do in an editor: one folder, in which each test has one of its own."""
+    """An editor with one workspace folder, in which each test has its own project."""
 
     def __init__(self, client: LanguageClient, top: Path, encoding: str) -> None:
         self.client = client
@@ -63,7 +63,7 @@ class Editor:
         self._listen()
 
     def _listen(self) -> None:
-        """Keep every message: who waits for the next one misses the second of two that come together."""
+        """Store every message, since waiting for the next one misses the second of two that come together."""
         handle = self.client.protocol._handle_notification
 
         def keep(method: str, params: Any) -> None:
@@ -74,7 +74,7 @@ class Editor:
         self.client.protocol._handle_notification = keep  # type: ignore[method-assign]
 
     def project(self, name: str, settings: str = "", **files: str) -> Path:
-        """A folder with files, and with settings of its own."""
+        """Create a folder with its own settings and with files."""
         folder = self.top / name
         folder.mkdir()
         (folder / "devicefix.toml").write_text(settings)
@@ -83,7 +83,7 @@ class Editor:
         return folder
 
     def open(self, file: Path, text: str | None = None) -> str:
-        """Show a file, perhaps with a text that is not saved."""
+        """Open a file, perhaps with unsaved text."""
         self.told.clear()
         uri = file.as_uri()
         self.texts[uri] = file.read_text() if text is None else text
@@ -93,7 +93,7 @@ class Editor:
         return uri
 
     def type(self, uri: str, line: int, character: int, text: str, removed: int = 0) -> None:
-        """Put text in a line, in the place of so many units."""
+        """Replace a number of units in a line with text."""
         self.told.clear()
         start, end = types.Position(line, character), types.Position(line, character + removed)
         self.texts[uri] = self.applied(uri, [types.TextEdit(types.Range(start, end), text)])
@@ -106,7 +106,7 @@ class Editor:
         )
 
     async def shown(self, uri: str) -> Sequence[types.Diagnostic]:
-        """Wait for the findings of what is shown now."""
+        """Wait for the findings of the current version."""
 
         async def next_one() -> Sequence[types.Diagnostic]:
             while True:
@@ -119,7 +119,7 @@ class Editor:
         return await asyncio.wait_for(next_one(), TIMEOUT)
 
     async def until(self, uri: str, holds: Callable[[Sequence[types.Diagnostic]], bool]) -> None:
-        """Wait until the findings that were told last are the ones wanted, however many came before."""
+        """Wait until the latest findings satisfy a condition."""
 
         async def told() -> None:
             while not holds(self.client.diagnostics.get(uri, ())):
@@ -128,7 +128,7 @@ class Editor:
         await asyncio.wait_for(told(), TIMEOUT)
 
     async def pulled(self, uri: str) -> Sequence[types.Diagnostic]:
-        """Ask for the findings of what is shown now."""
+        """Request the findings of the current version."""
         asked = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
         report = await asyncio.wait_for(self.client.text_document_diagnostic_async(asked), TIMEOUT)
         assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
@@ -137,7 +137,7 @@ class Editor:
     async def offers(
         self, uri: str, line: int, character: int = 0, only: list[str] | None = None
     ) -> dict[str, types.CodeAction]:
-        """What can be done at a place, by title."""
+        """Return the actions at a position, by title."""
         here = types.Range(types.Position(line, character), types.Position(line, character))
         context = types.CodeActionContext([], only)
         asked = types.CodeActionParams(types.TextDocumentIdentifier(uri), here, context)
@@ -145,7 +145,7 @@ class Editor:
         return {each.title: each for each in found or () if isinstance(each, types.CodeAction)}
 
     async def chosen(self, uri: str, action: types.CodeAction) -> str:
-        """The text after an action."""
+        """Return the text after an action."""
         if action.edit is None:
             asked = self.client.code_action_resolve_async(action)
             action = await asyncio.wait_for(asked, TIMEOUT)
@@ -158,7 +158,7 @@ class Editor:
         return self.applied(uri, [each for each in change.edits if isinstance(each, types.TextEdit)])
 
     def applied(self, uri: str, edits: Sequence[types.TextEdit]) -> str:
-        """A text with edits made, as the protocol has it."""
+        """Return the text with edits applied as the protocol defines."""
         text = self.texts[uri]
         for edit in sorted(edits, key=lambda each: (each.range.start.line, each.range.start.character))[::-1]:
             start, end = (self.offset(text, each) for each in (edit.range.start, edit.range.end))
@@ -166,14 +166,14 @@ class Editor:
         return text
 
     def offset(self, text: str, position: types.Position) -> int:
-        """The character at a position."""
+        """Return the index of the character at a position."""
         lines = re.split("(?<=\n)", text)
         line = lines[position.line].encode(ENCODINGS[self.encoding])
         before = line[: position.character * UNITS[self.encoding]].decode(ENCODINGS[self.encoding])
         return sum(map(len, lines[: position.line])) + len(before)
 
     async def hover(self, uri: str, line: int, character: int) -> str | None:
-        """What the editor tells of a place."""
+        """Return the hover text at a position."""
         asked = types.HoverParams(types.TextDocumentIdentifier(uri), types.Position(line, character))
         found = await asyncio.wait_for(self.client.text_document_hover_async(asked), TIMEOUT)
         if found is None:
@@ -183,7 +183,7 @@ class Editor:
         return found.contents.value
 
     def changed_on_disk(self, *files: Path) -> None:
-        """Tell of files that have changed."""
+        """Notify the server of changed files."""
         self.told.clear()
         events = [types.FileEvent(file.as_uri(), types.FileChangeType.Changed) for file in files]
         self.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams(events))
@@ -200,14 +200,14 @@ async def begin(client: LanguageClient, top: Path, name: str) -> Editor:
     return Editor(client, top, str(getattr(encoding, "value", encoding)))
 
 
-EDITORS: dict[str, Editor] = {}
+EDITORS: dict[LanguageClient, Editor] = {}
 
 
 @pytest_lsp.fixture(scope="module", config=SERVER)
 async def code_client(
     lsp_client: LanguageClient, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[None]:
-    EDITORS["code"] = await begin(lsp_client, tmp_path_factory.mktemp("code"), "visual-studio-code")
+    EDITORS[lsp_client] = await begin(lsp_client, tmp_path_factory.mktemp("code"), "visual-studio-code")
     yield
     await lsp_client.shutdown_session()
 
@@ -216,7 +216,7 @@ async def code_client(
 async def neovim_client(
     lsp_client: LanguageClient, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[None]:
-    EDITORS["neovim"] = await begin(lsp_client, tmp_path_factory.mktemp("neovim"), "neovim@0.11")
+    EDITORS[lsp_client] = await begin(lsp_client, tmp_path_factory.mktemp("neovim"), "neovim@0.11")
     yield
     await lsp_client.shutdown_session()
 
@@ -225,32 +225,32 @@ async def neovim_client(
 async def emacs_client(
     lsp_client: LanguageClient, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[None]:
-    EDITORS["emacs"] = await begin(lsp_client, tmp_path_factory.mktemp("emacs"), "emacs")
+    EDITORS[lsp_client] = await begin(lsp_client, tmp_path_factory.mktemp("emacs"), "emacs")
     yield
     await lsp_client.shutdown_session()
 
 
 @pytest.fixture
 def code(code_client: LanguageClient) -> Editor:
-    """VS Code: diagnostics come by themselves, places are counted in UTF-16, edits are asked for later."""
-    return EDITORS["code"]
+    """VS Code: receives diagnostics, counts in UTF-16, and requests the edits of an action later."""
+    return EDITORS[code_client]
 
 
 @pytest.fixture
 def neovim(neovim_client: LanguageClient) -> Editor:
-    """Neovim: diagnostics are asked for, places are counted in UTF-8."""
-    return EDITORS["neovim"]
+    """Neovim: requests diagnostics, and counts in UTF-8."""
+    return EDITORS[neovim_client]
 
 
 @pytest.fixture
 def emacs(emacs_client: LanguageClient) -> Editor:
-    """Emacs: places are counted in characters, edits come with the actions."""
-    return EDITORS["emacs"]
+    """Emacs: counts in characters, and receives the edits with the actions."""
+    return EDITORS[emacs_client]
 
 
 @pytest.fixture
 def editors(code: Editor, neovim: Editor, emacs: Editor) -> dict[str, Editor]:
-    """All of them."""
+    """All three editors, by name."""
     return {"code": code, "neovim": neovim, "emacs": emacs}
 
 
@@ -441,14 +441,15 @@ async def test_fix_all_on_save(code: Editor) -> None:
     for only in (["source.fixAll.devicefix"], ["source.fixAll"], ["source"]):
         (action,) = (await code.offers(uri, 0, only=only)).values()
         assert action.kind == "source.fixAll.devicefix"
-    assert await code.chosen(uri, action) == rewrite_source(text, select=["DF101"]).source
+        assert await code.chosen(uri, action) == rewrite_source(text, select=["DF101"]).source
     assert await code.offers(uri, 0, only=["source.fixAll.other"]) == {}
     assert await code.offers(uri, 0, only=["source.organizeImports"]) == {}
 
 
 async def test_unsafe_fixes_are_marked(code: Editor) -> None:
     uri = code.open(code.project("unsafe") / "a.py", UNSAFE)
-    assert (await code.shown(uri))[0].data["fix"] == "unsafe"
+    (finding,) = await code.shown(uri)
+    assert finding.data == {"name": "cuda-function", "fix": "unsafe"}
     offers = await code.offers(uri, 2, 20)
     first, second = offers.values()
     assert first.title.endswith(" (unsafe: may change a run on CUDA)") and not first.is_preferred
@@ -504,7 +505,7 @@ main(["server"])
 
 @pytest_lsp.fixture(config=config("-c", BUG))
 async def buggy_client(lsp_client: LanguageClient, tmp_path: Path) -> AsyncIterator[None]:
-    EDITORS["buggy"] = await begin(lsp_client, tmp_path, "visual-studio-code")
+    EDITORS[lsp_client] = await begin(lsp_client, tmp_path, "visual-studio-code")
     yield
     await lsp_client.shutdown_session()
 
@@ -513,7 +514,7 @@ async def buggy_client(lsp_client: LanguageClient, tmp_path: Path) -> AsyncItera
 async def test_a_bug_is_logged_and_nothing_else_is_written(
     buggy_client: LanguageClient, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    editor = EDITORS["buggy"]
+    editor = EDITORS[buggy_client]
     uri = editor.open(editor.project("bug") / "a.py", f"{SOURCE}# bug\n")
     assert await editor.shown(uri) == []
     editor.type(uri, 5, 0, "# no", removed=5)
@@ -563,19 +564,23 @@ async def test_edits_make_one_text_of_another() -> None:
     assert lines_of("a\r\n\fb\rc") == ["a\r\n", "\fb\r", "c"]
 
 
+def _tree(known: Workspace, path: Path, text: str) -> weakref.ref[Any]:
+    """Check a document, and return a reference to its syntax tree."""
+    inspection = known.look("file:///a.py", str(path), text)
+    assert inspection is not None and inspection.devices is not None
+    return weakref.ref(inspection.devices.facts.tree)
+
+
 @pytest.mark.asyncio
-async def test_what_is_outdated_falls_by_itself(tmp_path: Path) -> None:
-    """The garbage collector is told to look at what is new only now and then."""
+async def test_outdated_trees_are_freed(tmp_path: Path) -> None:
+    """The syntax trees are freed without the garbage collector, which the server runs rarely."""
     known = Workspace()
     gc.disable()
     try:
         trees = []
         for text in (USE, f"{USE}model.cuda()\n", f"{USE}model.cuda()\n\n"):
-            look = known.look("file:///a.py", str(tmp_path / "a.py"), text)
-            assert look is not None and look.devices is not None
-            trees.append(weakref.ref(look.devices.facts.tree))
+            trees.append(_tree(known, tmp_path / "a.py", text))
             known.tidy()
-        del look
         assert [tree() is None for tree in trees] == [True, True, False]
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""What is guaranteed of writing, and of trees that nobody vouches for."""
+"""Guarantees about writing files, and about untrusted folders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from helpers import ROOT, Cli, Git, devicefix
 
-from devicefix.cli import main
 from devicefix.files import commit
 from devicefix.files import write as writing
 from devicefix.files.kinds import is_python
@@ -28,18 +27,31 @@ FIXED = (
     "x = torch.ones(2).to(device)\n"
 )
 
-Run = Callable[..., Result]
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder, which is the current one; the folder around it belongs to the test, too."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The program, in a folder of its own."""
-    (tmp_path / "tree").mkdir()
-    monkeypatch.chdir(tmp_path / "tree")
-    return lambda *arguments: CliRunner(catch_exceptions=False).invoke(main, arguments)
+def run(cli: Cli, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Return the command line, to run in the folder `tree`."""
+    monkeypatch.chdir(tree)  # `cli` has chosen another one
+    return cli
+
+
+@pytest.fixture
+def git(tree: Path) -> Git:
+    """Return git, to run in the folder `tree`."""
+    return Git(tree)
 
 
 def tied(*names: str) -> list[Path]:
+    """Write files with one finding each."""
     made = [Path(name) for name in names]
     for file in made:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -47,27 +59,22 @@ def tied(*names: str) -> list[Path]:
     return made
 
 
-def git(*arguments: str) -> None:
-    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run(["git", *identity, *arguments], env={**os.environ, **own}, check=True, capture_output=True)
-
-
 def names(folder: str = ".") -> set[str]:
+    """Return the names of the files in a folder."""
     return set(os.listdir(folder))
 
 
 # Writing
 
 
-def test_what_is_fixed(run: Run) -> None:
+def test_what_is_fixed(run: Cli) -> None:
     [file] = tied("a.py")
     assert run("rewrite", "-i").exit_code == 0
     assert file.read_text() == FIXED
     assert names() == {"a.py"}
 
 
-def test_mode_owner_and_extended_attributes_are_kept(run: Run) -> None:
+def test_mode_owner_and_extended_attributes_are_kept(run: Cli) -> None:
     [file] = tied("a.py")
     file.chmod(0o640)
     if os.geteuid() == 0:
@@ -85,7 +92,8 @@ def test_mode_owner_and_extended_attributes_are_kept(run: Run) -> None:
     assert after.st_mtime_ns > before.st_mtime_ns
 
 
-def test_an_owner_that_cannot_be_kept_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("tree")
+def test_an_owner_that_cannot_be_kept_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     [file] = tied("a.py")
 
     def refused(*_: object) -> None:
@@ -97,7 +105,7 @@ def test_an_owner_that_cannot_be_kept_is_an_error(run: Run, monkeypatch: pytest.
         writing._be_like(file, other, opened.fileno())
 
 
-def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Run) -> None:
+def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Cli) -> None:
     tied("a.py")
     os.link("a.py", "../other")
     done = run("rewrite", "-i")
@@ -107,13 +115,13 @@ def test_other_names_of_a_file_keep_the_old_content_and_are_told_of(run: Run) ->
     assert Path("../other").read_text() == TIED
 
 
-def test_a_file_that_is_changed_meanwhile_is_left_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_changed_meanwhile_is_left_alone(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     tied("a.py", "b.py")
     write_each = writing.write_each
 
-    def late(*arguments: object) -> None:
+    def late(changes: list[Change], onerror: Callable[[str, OSError], None]) -> None:
         Path("a.py").write_text("mine\n")
-        write_each(*arguments)
+        write_each(changes, onerror)
 
     monkeypatch.setattr(writing, "write_each", late)
     done = run("rewrite", "-i")
@@ -125,7 +133,7 @@ def test_a_file_that_is_changed_meanwhile_is_left_alone(run: Run, monkeypatch: p
 
 
 def test_a_file_that_is_changed_while_the_disk_is_waited_for_is_left_alone(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tied("a.py")
     fsync = os.fsync
@@ -141,7 +149,7 @@ def test_a_file_that_is_changed_while_the_disk_is_waited_for_is_left_alone(
 
 
 def test_the_file_is_on_the_disk_before_it_is_in_place_and_the_folder_after(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tied("a.py")
     seen = []
@@ -161,7 +169,8 @@ def test_the_file_is_on_the_disk_before_it_is_in_place_and_the_folder_after(
     assert seen == ["file", "replace", "folder"]
 
 
-def test_a_full_disk(run: Run) -> None:
+@pytest.mark.usefixtures("tree")
+def test_a_full_disk() -> None:
     """A limit on the size of files stands in for the disk: writing fails half way."""
     small, large = tied("small.py", "large.py")
     large.write_text(TIED + "# more\n" * 20_000)
@@ -173,7 +182,7 @@ def test_a_full_disk(run: Run) -> None:
         "main(['rewrite', '-i', '--no-config-files', '.'])"
     )
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] in (resource.RLIM_INFINITY, 2**63 - 1)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "large.py: error: File too large\n"
     assert large.read_text() == before
@@ -185,7 +194,8 @@ def test_a_full_disk(run: Run) -> None:
 @pytest.mark.skipif(
     not hasattr(os, "setuid") or os.geteuid() != 0, reason="only root can become someone else"
 )
-def test_read_only_files_and_folders(run: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("tree")
+def test_read_only_files_and_folders(tmp_path: Path) -> None:
     tied("free.py", "locked.py", "inside/b.py")
     for folder in (tmp_path, *tmp_path.parents[:-2]):
         folder.chmod(folder.stat().st_mode | 0o055)
@@ -200,7 +210,7 @@ def test_read_only_files_and_folders(run: Run, tmp_path: Path) -> None:
         "os.setgroups([]); os.setgid(12345); os.setuid(12345)\n"
         "main(['rewrite', '-i', '-q', '-j', '1', '.'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines() == [
         "inside/b.py: error: Permission denied",
         "locked.py: error: Permission denied",
@@ -210,13 +220,13 @@ def test_read_only_files_and_folders(run: Run, tmp_path: Path) -> None:
     assert not [name for name in names() | names("inside") if name.endswith(".tmp")]
 
 
-def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Run) -> None:
+def test_what_a_killed_run_has_left_is_removed_and_no_more(run: Cli) -> None:
     tied("a.py")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     left = Path(f".devicefix-{ended.pid}-abc.tmp")
     others = {f".devicefix-{os.getppid()}-abc.tmp", ".devicefix-x-abc.tmp", "notes.tmp"}
-    for name in (left, *others):
+    for name in (left.name, *others):
         Path(name).touch()
     assert not is_python(str(left))
     run("rewrite", "-i")
@@ -304,7 +314,7 @@ print(json.dumps(counts))
 
 @pytest.mark.slow
 def test_killed_at_any_moment_every_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
-    sources = sorted(Path(__file__).parent.parent.glob("fixtures/**/*.py"))[:20]
+    sources = sorted(ROOT.glob("fixtures/**/*.py"))[:20]
     for number, file in enumerate(sources):
         copied = tmp_path / f"part{number % 3}" / f"{number}.py"
         copied.parent.mkdir(exist_ok=True)
@@ -322,7 +332,7 @@ def test_killed_at_any_moment_every_file_is_the_old_or_the_new_one(tmp_path: Pat
 # git
 
 
-def test_uncommitted_changes_are_warned_of(run: Run) -> None:
+def test_uncommitted_changes_are_warned_of(run: Cli, git: Git) -> None:
     tied("clean.py", "changed.py", "staged.py")
     Path("free.py").write_text("x = 1\n")
     git("init", "-q")
@@ -345,7 +355,7 @@ def test_uncommitted_changes_are_warned_of(run: Run) -> None:
 
 
 @pytest.mark.parametrize("autocrlf", ["false", "true"])
-def test_committed_files_are_clean(run: Run, autocrlf: str) -> None:
+def test_committed_files_are_clean(run: Cli, git: Git, autocrlf: str) -> None:
     tied("a.py", "sub/b.py", "é\n.py")
     if autocrlf == "true":
         Path("a.py").write_bytes(TIED.replace("\n", "\r\n").encode())
@@ -357,7 +367,7 @@ def test_committed_files_are_clean(run: Run, autocrlf: str) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
 
 
-def test_nothing_is_clean_without_git_or_a_commit(run: Run) -> None:
+def test_nothing_is_clean_without_git_or_a_commit(run: Cli, git: Git) -> None:
     [file] = tied("a.py")
     assert worktree.uncommitted([Change("a.py", file.read_bytes(), b"")]) == ([], ["a.py"])
     assert run("rewrite", "-i", "--require-clean").exit_code == 2
@@ -367,7 +377,7 @@ def test_nothing_is_clean_without_git_or_a_commit(run: Run) -> None:
     assert file.read_text() == TIED
 
 
-def test_require_clean_goes_with_in_place(run: Run) -> None:
+def test_require_clean_goes_with_in_place(run: Cli) -> None:
     assert "--require-clean needs --in-place" in run("rewrite", "--require-clean").stderr
 
 
@@ -380,7 +390,7 @@ multiprocessing concurrent tempfile tokenize difflib inspect hashlib codecs
 
 
 @pytest.mark.parametrize("program", [["-m", "devicefix"], ["-c", "script"]], ids=["module", "script"])
-def test_nothing_of_the_tree_runs(run: Run, tmp_path: Path, program: list[str]) -> None:
+def test_nothing_of_the_tree_runs(git: Git, tmp_path: Path, program: list[str]) -> None:
     mark = tmp_path / "mark"
     trap = f"open({str(mark)!r}, 'a').write(__file__ + ' ')\n"
     for name in TRAPS.split():
@@ -411,14 +421,18 @@ def test_nothing_of_the_tree_runs(run: Run, tmp_path: Path, program: list[str]) 
         program = ["-I", "-c", "from devicefix.cli import main; main()"]
     for arguments in (["check"], ["rewrite", "--diff"], ["rewrite", "-i"]):
         done = subprocess.run(
-            [sys.executable, *program, *arguments, "-j", "2", "."], capture_output=True, text=True
+            [sys.executable, *program, *arguments, "-j", "2", "."],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode in (0, 1), done.stderr
         assert "more39.py" in done.stdout
     assert not mark.exists(), mark.read_text()
 
 
-def test_the_process_that_commits_imports_nothing_of_the_current_folder(run: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("tree")
+def test_the_process_that_commits_imports_nothing_of_the_current_folder(tmp_path: Path) -> None:
     for name in TRAPS.split():
         Path(f"{name}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'a').write(__file__)\n")
     Path("x").write_bytes(b"old")
@@ -427,7 +441,7 @@ def test_the_process_that_commits_imports_nothing_of_the_current_folder(run: Run
     assert not (tmp_path / "mark").exists()
 
 
-def test_links_out_of_the_tree_are_not_followed_unless_named(run: Run) -> None:
+def test_links_out_of_the_tree_are_not_followed_unless_named(run: Cli) -> None:
     tied("../outside/a.py", "inside.py")
     Path("link.py").symlink_to("../outside/a.py")
     Path("folder").symlink_to("../outside")
@@ -439,7 +453,7 @@ def test_links_out_of_the_tree_are_not_followed_unless_named(run: Run) -> None:
     assert Path("../outside/a.py").read_text() == FIXED
 
 
-def test_a_folder_that_git_knows_and_that_is_a_link_now_leads_nowhere(run: Run) -> None:
+def test_a_folder_that_git_knows_and_that_is_a_link_now_leads_nowhere(run: Cli, git: Git) -> None:
     tied("../outside/a.py", "folder/a.py", "b.py")
     git("init", "-q")
     git("add", ".")
@@ -451,7 +465,7 @@ def test_a_folder_that_git_knows_and_that_is_a_link_now_leads_nowhere(run: Run) 
 
 
 @pytest.mark.parametrize("in_git", [False, True])
-def test_odd_names_are_names(run: Run, in_git: bool) -> None:
+def test_odd_names_are_names(run: Cli, git: Git, in_git: bool) -> None:
     odd = [
         "new\nline.py",
         "\x1b[31mred.py",
@@ -480,18 +494,15 @@ def test_odd_names_are_names(run: Run, in_git: bool) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_the_patch_of_odd_names_applies(run: Run) -> None:
+def test_the_patch_of_odd_names_applies(git: Git) -> None:
     made = tied("new\nline.py", '"quoted".py', "-i.py", "tab\t.py")
     git("init", "-q")
-    done = subprocess.run(
-        [sys.executable, "-m", "devicefix", "rewrite", "."], capture_output=True, check=False
-    )
-    subprocess.run(["git", "apply", "-"], input=done.stdout, check=True)
+    git("apply", "-", data=devicefix("rewrite", ".", text=False).stdout)
     assert {file.read_text() for file in made} == {FIXED}
 
 
 @pytest.mark.parametrize("exclude", ["!../outside", "../outside", "/", "!*", "**/../.."])
-def test_a_configuration_leads_nowhere_else(run: Run, exclude: str) -> None:
+def test_a_configuration_leads_nowhere_else(run: Cli, exclude: str) -> None:
     tied("../outside/a.py", "b.py")
     Path("pyproject.toml").write_text(f'[tool.devicefix]\nexclude = ["{exclude}"]\n')
     run("rewrite", "-i", ".")
@@ -507,7 +518,7 @@ def test_no_key_of_the_configuration_names_what_is_written() -> None:
 
 
 @pytest.mark.parametrize("folder", ["../outside", "/outside", "link/cache"])
-def test_a_configuration_puts_the_cache_nowhere_else(run: Run, tmp_path: Path, folder: str) -> None:
+def test_a_configuration_puts_the_cache_nowhere_else(run: Cli, tmp_path: Path, folder: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     Path("link").symlink_to(tmp_path / "elsewhere")
     tied("a.py")

@@ -1,4 +1,4 @@
-"""Globs as in ruff's per-file-ignores: https://docs.rs/globset, where `*` also matches `/`."""
+"""Match paths against globs as in ruff's per-file-ignores: https://docs.rs/globset, where `*` matches `/`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _PART = re.compile(r"(?:^|(?<=/))\*\*/|\*+|\?|\[[!^]?\]?[^\]]*\]|[{},]|.", re.S)
 
 
 def matches(path: str, pattern: str, root: Path) -> bool:
-    """Whether a pattern means a file.
+    """Return whether a pattern matches a file.
 
     Args:
         path: the file, absolute or relative to the current folder.
-        pattern: a glob for the file's name, or for its path relative to `root`; with `!` in front it means
+        pattern: a glob for the file's name, or for its path relative to `root`. With `!` in front it matches
             every file that the rest does not match.
-        root: a folder.
+        root: the folder that the pattern is relative to.
     """
     whole, name = compiled(pattern, root)
     path = os.path.abspath(path).replace(os.sep, "/")
@@ -27,10 +27,10 @@ def matches(path: str, pattern: str, root: Path) -> bool:
 
 @cache
 def compiled(pattern: str, root: Path) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What the whole path of a file must match, or its name.
+    """Return the regular expressions of which a file's path must match the first, or its name the second.
 
     Raises:
-        ValueError: the pattern makes no sense.
+        ValueError: the pattern is not valid.
     """
     pattern = pattern.removeprefix("!").replace(os.sep, "/")
     folder = os.path.abspath(root)
@@ -54,7 +54,7 @@ def _regex(glob: str) -> str:
     try:
         re.compile(regex := "".join(parts))
     except re.error:
-        raise ValueError("is no pattern") from None
+        raise ValueError("is not a valid pattern") from None
     return regex
 
 

@@ -1,4 +1,4 @@
-"""TOML, and where in the text a key stands, which the standard library's parser does not tell."""
+"""Parse TOML, and find the position of a key, which the standard library's parser does not give."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_END = " (at end of document)"
 
 
 class TomlError(ValueError):
-    """A text is no TOML.
+    """A text is not TOML.
 
     Attributes:
         position: line and column of what is wrong, from 1.
@@ -31,10 +31,10 @@ class TomlError(ValueError):
 
 
 def parse(data: bytes) -> tuple[str, dict[str, Any]]:
-    """The text of a TOML file, and what it says.
+    """Return the text of a TOML file, and its content.
 
     Raises:
-        TomlError: the bytes are no UTF-8, or the text is no TOML.
+        TomlError: the bytes are not UTF-8, or the text is not TOML.
     """
     try:
         text = data.decode()
@@ -54,18 +54,17 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def position(text: str, keys: Sequence[str]) -> Position | None:
-    """Where a key is written: its line and column, from 1.
+    """Return the line and the column of a key, both from 1.
 
-    The parser itself is asked: the key is written in the first line with its name where what stands up to the
-    end of that statement has it. So its form does not matter: below a header, with dots, quoted, or in an
-    inline table.
+    The parser decides: the key is in the first line with its name for which the text up to the end of that
+    statement defines it. So any form is found: below a header, dotted, quoted, or in an inline table.
 
     Args:
-        text: the whole file, which is TOML.
-        keys: the names that lead to the key, itself the last.
+        text: the whole file, which is valid TOML.
+        keys: the names of the tables that hold the key, and its own.
 
     Returns:
-        None where the key is not there, or is written with escapes.
+        None if there is no such key, or it is written with escapes.
     """
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     written = re.compile(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])" if keys[-1] else r"\"\"|''")
@@ -79,7 +78,7 @@ def position(text: str, keys: Sequence[str]) -> Position | None:
 
 
 def _reaches(text: str, keys: Sequence[str]) -> bool | None:
-    """Whether a text has a key; None where it breaks off in the midst of a statement."""
+    """Return whether a text defines a key; None if it ends in the middle of a statement."""
     try:
         value: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -109,7 +109,7 @@ def read_version(word: object) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _read_strings(value: Any, origin: Origin | None = None) -> tuple[str, ...]:
+def _read_strings(value: Any, _origin: Origin | None = None) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("must be a list of strings")
     return tuple(value)
@@ -142,13 +142,13 @@ def _read_ignores(table: dict[str, Any], origin: Origin) -> tuple[PerFileIgnores
     return tuple(ignores)
 
 
-def _read_flag(value: Any, origin: Origin) -> bool:
+def _read_flag(value: Any, _origin: Origin) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be true or false")
     return value
 
 
-def _read_count(value: Any, origin: Origin) -> int:
+def _read_count(value: Any, _origin: Origin) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError("must be a whole number from 1")
     return value
@@ -171,7 +171,7 @@ def _read_path_inside(value: Any, origin: Origin) -> Path:
 def _choice(words: tuple[str, ...]) -> Kind:
     """Return the kind whose value is one of a few words."""
 
-    def read(value: Any, origin: Origin) -> str:
+    def read(value: Any, _origin: Origin) -> str:
         if not isinstance(value, str) or value not in words:
             close = nearest(value, words) if isinstance(value, str) else ""
             raise ValueError(f"must be one of {', '.join(map(repr, words))}{close}")
@@ -189,6 +189,6 @@ FLAG = Kind("bool", _read_flag)  # on the command line without a `--no-` form
 COUNT = Kind("int", _read_count)
 FILE = Kind("path", _read_path)
 FOLDER_INSIDE = Kind("path", _read_path_inside)
-VERSION = Kind("str", lambda value, origin: read_version(value))
+VERSION = Kind("str", lambda value, _origin: read_version(value))
 TARGET = _choice(TARGETS)
 FORMAT = _choice(FORMATS)

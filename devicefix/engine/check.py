@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def matters(data: bytes, settings: Settings) -> bool:
-    """Whether a file's bytes may hold something to find, and do not ask to be left out."""
+    """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
     if not (
         may_matter(data)
         or (b"torch" in data and _holds_words(data, settings))
@@ -111,19 +111,19 @@ def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     for node, finding in visit(tuple(tree.nodes), tables, context.handled):
         string = tree.strings.get(node)
-        finding = _in_data(finding) if only_data else finding
-        yield finding if string is None else _in_string(context, string, finding)
+        sound = _in_data(finding) if only_data else finding
+        yield sound if string is None else _in_string(context, string, sound)
 
 
 def _in_data(finding: Finding) -> Finding:
-    """A finding whose fix would be the only code in a module of plain values, such as a configuration."""
+    """Return a finding without its fix if that would import torch into a module of plain values."""
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
 
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """The findings, less the fixes that would change what is nested too deeply."""
+    """Return the findings without the fixes that would change code that is nested too deeply."""
     from devicefix.rewrite.edits import may_be_too_deep, too_deep
 
     text = facts.source.text
@@ -146,7 +146,7 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:
-    """A finding inside an f-string: before Python 3.12 its place is not known, nor how to quote there."""
+    """Return a finding for the whole f-string: before Python 3.12 positions inside it are not known."""
     span = context.source.span(string)
     start, end = map(context.source.position, span)
     if finding.fix and all(edit.start <= span[0] and span[1] <= edit.end for edit in finding.fix.edits):

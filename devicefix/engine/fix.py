@@ -1,4 +1,4 @@
-"""The fixes of a file that are made together: which, and what comes of them."""
+"""Make the fixes of a module: choose those that go together, apply them, and check the result."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     """Make the fixes that go together, in one round.
 
     Args:
-        findings: all that there are to fix.
+        findings: the findings of the module.
         devices: what their fixes rely on.
         settings: which fixes are wanted.
 
@@ -90,12 +90,12 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     if not any(fix.edits for _, fix in chosen):
         return result
     try:
-        result.output = _rewritten(source, devices, chosen)
+        result.output = _rewritten(devices, chosen)
     except RecursionError:
         result.findings = [each.unfixed("since the code is nested too deeply") for each in findings]
         return result
     except Exception as problem:
-        raise SelfCheckError(_told(source, devices, settings, result.path, chosen, problem)) from problem
+        raise SelfCheckError(_failure(devices, settings, chosen, problem)) from problem
     result.fixed = [finding for finding, fix in chosen if fix.edits or taken.hold(source, finding)]
     return result
 
@@ -126,15 +126,16 @@ def _at_origin(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]
     ]
 
 
-def _rewritten(source: Source, devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
-    """The file with some fixes made, and checked.
+def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
+    """Return the file with some fixes made, after the self-check.
 
     Raises:
-        Exception: one of them, or how they go together, is wrong.
+        Exception: one of the fixes is wrong, or they don't go together.
     """
     from devicefix.rewrite.edits import apply
     from devicefix.rewrite.selfcheck import check
 
+    source = devices.facts.source
     edits = [edit for _, fix in fixes for edit in fix.edits]
     edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
     text = apply(source.text, edits)
@@ -142,23 +143,18 @@ def _rewritten(source: Source, devices: Devices, fixes: list[tuple[Finding, Fix]
     return source.encode(text)
 
 
-def _told(
-    source: Source,
-    devices: Devices,
-    settings: Settings,
-    path: str,
-    fixes: list[tuple[Finding, Fix]],
-    problem: Exception,
+def _failure(
+    devices: Devices, settings: Settings, fixes: list[tuple[Finding, Fix]], problem: Exception
 ) -> str:
-    """What to say of fixes that fail: why, which of them do, and how to see it again."""
+    """Return the message for fixes that fail: why, which ones, and the command that reproduces it."""
     import shlex
 
     size = len(fixes)
-    while size := size // 2:  # ever smaller parts are left out, if it fails without them
+    while size := size // 2:  # leave out ever smaller parts, if it fails without them
         for at in range(len(fixes) - size, -1, -size):
             fewer = fixes[:at] + fixes[at + size :]
             try:
-                _rewritten(source, devices, fewer)
+                _rewritten(devices, fewer)
             except Exception as other:
                 fixes, problem = fewer, other
     findings = [finding for finding, _ in fixes]
@@ -168,31 +164,33 @@ def _told(
     places = ", ".join(f"{each.code} in line {each.line}, column {each.column}" for each in findings)
     kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
     return (
-        f"the file is left as it was, since rewritten it {kind}{problem}. This comes of {places}; to see it"
-        f" again: {shlex.join(['devicefix', 'rewrite', *options, '--', path])}"
+        f"the file is unchanged, since a rewrite {kind}{problem}. The cause is {places}; to reproduce"
+        f" it: {shlex.join(['devicefix', 'rewrite', *options, '--', devices.path])}"
     )
 
 
 class _Taken:
-    """Edits that can all be applied."""
+    """Edits that can be applied together."""
 
     def __init__(self) -> None:
-        self._ends: list[tuple[int, int, Edit]] = []  # where one begins or ends, in order
-        self._reach: list[tuple[int, int]] = []  # where one begins, and how far those up to it reach
+        self._ends: list[tuple[int, int, Edit]] = []  # the starts and ends of edits, sorted
+        self._reach: list[tuple[int, int]] = []  # starts, each with the largest end up to it
 
     def add(self, edits: Iterable[Edit]) -> None:
-        """Take more edits, none of which crosses one of these."""
+        """Add edits, none of which crosses one of these."""
         for edit in edits:
             for place in (edit.start, edit.end):
-                insort(self._ends, (place, len(self._ends), edit))  # the second tells those of a place apart
+                insort(
+                    self._ends, (place, len(self._ends), edit)
+                )  # the number keeps edits from being compared
 
     def cross(self, edit: Edit) -> bool:
-        """Whether an edit can't be applied with these: one that it crosses begins or ends inside it."""
+        """Return whether an edit crosses one of these, which then starts or ends inside it."""
         first, last = bisect_left(self._ends, (edit.start,)), bisect_left(self._ends, (edit.end + 1,))
         return any(_cross(edit, other) for _, _, other in self._ends[first:last])
 
     def hold(self, source: Source, finding: Finding) -> bool:
-        """Whether one of these, all taken by now, sees to a finding that has no edit of its own."""
+        """Return whether one of these resolves a finding that has no edit itself."""
         if not self._reach:
             starts, ends = zip(*sorted((edit.start, edit.end) for _, _, edit in self._ends), strict=True)
             self._reach = list(zip(starts, accumulate(ends, max), strict=True))
@@ -203,7 +201,7 @@ class _Taken:
 
 
 def _cross(one: Edit, other: Edit) -> bool:
-    """Whether two edits can't both be applied: they overlap, and neither is strictly inside the other."""
+    """Return whether two edits overlap, and neither is strictly inside the other."""
     if one.end <= other.start or other.end <= one.start:
         return False
     inside = one.start <= other.start and other.end <= one.end

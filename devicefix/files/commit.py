@@ -1,6 +1,6 @@
-"""Replaces many files together: all of them or none, whatever becomes of the process that asks for it.
+"""Replace many files together: all of them or none, even if the process that asks for it is killed.
 
-A process of its own does it, which no signal to the other one reaches, also not one that kills.
+A separate process replaces the files; no signal to the first one reaches it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ def commit(changes: Iterable[Change]) -> None:
     """Replace files, all of them or none.
 
     Args:
-        changes: what to replace, and by what. A file that holds something else by now is an error.
+        changes: the files with their contents. It is an error if one has changed since it was read.
 
     Raises:
-        CommitError: all files are as they were, unless the message says otherwise.
+        CommitError: all files are unchanged, unless the message says otherwise.
     """
     changes = [Change(os.path.abspath(change.path), change.before, change.after) for change in changes]
     with _uninterrupted():
         done = subprocess.run(
-            # Isolated, for the current folder may hold a json.py; the name is there for who lists processes.
+            # Isolated, since the current folder may contain a json.py. The name shows in process lists.
             [sys.executable, "-I", "-c", _START, __name__, *filter(None, sys.path)],
             input=pickle.dumps(changes),
             stdout=subprocess.PIPE,
             start_new_session=True,
+            check=False,
         )
     if done.returncode or not done.stdout:
         raise CommitError(f"the process that writes the files ended with {done.returncode}")
@@ -51,10 +52,10 @@ def commit(changes: Iterable[Change]) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Whoever presses Ctrl-C must wait until it is settled, which takes no time."""
+    """Ignore Ctrl-C until the files are replaced, which takes little time."""
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # not in the main thread, which is the one that is interrupted
+    except ValueError:  # only the main thread is interrupted
         yield
         return
     try:
@@ -64,7 +65,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def replace_all(changes: list[Change]) -> str:
-    """Replace files; all of them, or none and the reason is returned."""
+    """Replace all files and return "", or replace none and return the reason."""
     staged: list[Staged] = []
     done: list[Change] = []
     folders = folders_of(changes)
@@ -82,9 +83,7 @@ def replace_all(changes: list[Change]) -> str:
             with suppress(OSError):
                 os.unlink(temporary)
         kept = [change.path for change in done if not _restored(change)]
-        left = (
-            f"; rewritten all the same, since they could not be restored: {', '.join(kept)}" if kept else ""
-        )
+        left = f"; rewritten, since they could not be restored: {', '.join(kept)}" if kept else ""
         return f"{problem.filename}: {problem.strerror or problem}{left}"
     for folder in folders:
         settle(folder)
@@ -100,14 +99,14 @@ def _restored(change: Change) -> bool:
 
 
 def main() -> None:
-    """Replace the files that come through the standard input; the answer is the error, or empty."""
+    """Replace the files that the standard input lists, and print the error, or an empty one."""
     for name in _SIGNALS:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     parent = os.getppid()
     try:
         changes = pickle.load(sys.stdin.buffer)
-    except (EOFError, pickle.UnpicklingError):  # who asked was ended before all was said
+    except (EOFError, pickle.UnpicklingError):  # the first process ended before it had sent everything
         return
     error = replace_all(changes)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""Which files: the ones named, and the wanted ones in the folders named."""
+"""Find files: those that are named, and those of a kind in the named folders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXCLUDED = frozenset(
         "venv",
     }
 )
-BUILT = frozenset({"build", "dist"})  # left out too, unless they are packages: these are fair names for one
+BUILT = frozenset({"build", "dist"})  # excluded as well, unless they are packages
 
 Matcher = Callable[[str], bool]
 OnError = Callable[[OSError], None]
@@ -51,26 +51,25 @@ def find(
     wanted: Matcher = is_python,
     extend_exclude: Iterable[tuple[str, Path]] = (),
 ) -> list[Path]:
-    """The files to look at, sorted, each once, whatever links lead to it.
+    """Return the files to check, sorted, each once, however many links point to it.
 
-    A path that is named is never left out. In a folder, the excluded are left out, and inside a git
-    work tree what git ignores, which is never a file that it tracks. Links to folders
-    are not followed, nor links to files outside of the folder.
+    A named path is never excluded. In a folder, `exclude` applies, and in a git work tree, what git ignores.
+    Links to folders are not followed, nor links to files outside of the named folder.
 
     Args:
         paths: files and folders.
         exclude: patterns as in .gitignore, relative to `root`.
         root: the folder that the patterns are relative to.
         onerror: called for each folder that cannot be read.
-        wanted: which files of a folder to look at, by their paths.
-        extend_exclude: more such patterns, each with the folder that it is relative to.
+        wanted: returns whether to include a file of a folder, given its path.
+        extend_exclude: more patterns, each with the folder that it is relative to.
 
     Raises:
-        ValueError: a pattern makes no sense.
+        ValueError: a pattern is not valid.
     """
     excluded = _matcher([*((pattern, root) for pattern in exclude), *extend_exclude])
     found: dict[str, str] = {}
-    real_folder = cache(os.path.realpath)  # asked once for many files
+    real_folder = cache(os.path.realpath)  # the same for many files
     for path in map(os.fspath, paths):
         folder = os.path.isdir(path)
         top = os.path.join(os.path.realpath(path), "")
@@ -80,9 +79,9 @@ def find(
                 if os.path.islink(file)
                 else os.path.join(real_folder(os.path.dirname(file)), os.path.basename(file))
             )
-            if folder and not real.startswith(top):  # a link leads out of what was named
+            if folder and not real.startswith(top):  # a link that leads out of the named folder
                 continue
-            if real not in found or os.path.islink(found[real]):  # rather the file than a link to it
+            if real not in found or os.path.islink(found[real]):  # prefer the file to a link
                 found[real] = file
     return sorted(map(Path, found.values()))
 
@@ -90,27 +89,27 @@ def find(
 def excluded(
     path: str, exclude: Iterable[str], root: Path, extend_exclude: Iterable[tuple[str, Path]]
 ) -> bool:
-    """Whether a file is left out of the folder that it is in; the arguments are as for `find`.
+    """Return whether a file is excluded from its folder; for the arguments see `find`.
 
     Raises:
-        ValueError: a pattern makes no sense.
+        ValueError: a pattern is not valid.
     """
     return _matcher([*((pattern, root) for pattern in exclude), *extend_exclude])(path)
 
 
 def work_tree(folder: Path) -> Path | None:
-    """The top of the git work tree that a folder is in, None if there is none or no git."""
+    """Return the top of the git work tree that a folder is in; None if there is none, or no git."""
     top = git(os.fspath(folder), "rev-parse", "--show-toplevel")
     return Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
 
 
 def _matcher(patterns: Iterable[tuple[str, Path]]) -> Matcher:
-    """A question to a path, where a folder's ends in a slash: is it excluded?"""
+    """Return a function that tells whether a path is excluded; the path of a folder ends in a slash."""
     by_folder: dict[str, list[str]] = {}
     for pattern, folder in patterns:
         by_folder.setdefault(os.path.join(os.path.abspath(folder), ""), []).append(pattern)
     if not by_folder:
-        return lambda path: False
+        return lambda _path: False
     from pathspec import GitIgnoreSpec
 
     specs = [(base, GitIgnoreSpec.from_lines(lines)) for base, lines in by_folder.items()]
@@ -124,8 +123,8 @@ def _matcher(patterns: Iterable[tuple[str, Path]]) -> Matcher:
 
 
 def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -> Iterator[str]:
-    """The wanted files below a folder."""
-    if excluded(os.path.join(folder, "")):  # but named, so the patterns say nothing about what it holds
+    """Yield the wanted files below a folder."""
+    if excluded(os.path.join(folder, "")):  # but named: the patterns don't apply to its content
         excluded = _matcher(())
     unwanted = _Unwanted(folder, excluded)
     names = _git_files(folder)
@@ -135,9 +134,9 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -
             continue
         try:
             mode = os.lstat(path).st_mode
-        except OSError:  # tracked, but no longer there
+        except OSError:  # tracked, but deleted
             continue
-        if stat.S_ISDIR(mode):  # a repository in the repository: git lists its name, and not what it holds
+        if stat.S_ISDIR(mode):  # a nested repository: git lists its name only
             if os.path.lexists(os.path.join(path, ".git")):
                 yield from _inside(path, excluded, onerror, wanted)
         elif wanted(path) and os.path.isfile(path):
@@ -145,7 +144,7 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -
 
 
 class _Unwanted(dict[str, bool]):
-    """Whether a folder, by its path below the top, is one that is left out; each is looked at once."""
+    """Tells whether a folder is excluded, by its path below the top; each is examined once."""
 
     def __init__(self, top: str, excluded: Matcher) -> None:
         self.top = top
@@ -167,7 +166,7 @@ class _Unwanted(dict[str, bool]):
 
 
 def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
-    """The paths of all files below a folder, relative to it."""
+    """Yield the paths of all files below a folder, relative to it."""
     for path, folders, names in os.walk(folder, onerror=onerror):
         inner = os.path.relpath(path, folder) if path != folder else ""
         folders[:] = [name for name in folders if not unwanted(os.path.join(inner, name))]
@@ -175,10 +174,9 @@ def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
 
 
 def _git_files(folder: str) -> list[str] | None:
-    """The files below a folder that git tracks or does not ignore, relative to it.
+    """Return the files below a folder that git tracks or does not ignore, relative to it.
 
-    None where git has no say: outside a work tree, without git, and where the folder itself is
-    ignored, since it was named.
+    None outside a work tree, without git, and if git ignores the folder itself, which was named.
     """
     listed = git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
     if listed is None or git(folder, "check-ignore", "--quiet", "--no-index", ".") is not None:
@@ -187,14 +185,14 @@ def _git_files(folder: str) -> list[str] | None:
 
 
 def git(folder: str, *arguments: str) -> bytes | None:
-    """What git prints, None where it fails. It runs no program that the repository names.
+    """Return the output of git, None if it fails. It runs no program that the repository names.
 
-    That holds for commands that neither look into files nor run hooks.
+    That is true for commands that neither read files nor run hooks.
     """
-    # In a git hook these speak of the hook's repository, with paths relative to another folder.
+    # In a git hook these name the hook's repository, with paths relative to another folder.
     hook = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
     environment = {name: value for name, value in os.environ.items() if name not in hook}
-    # What a partial clone lacks is not fetched, for the repository says how.
+    # What a partial clone lacks is not fetched: the repository decides how that is done.
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
     try:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""Findings moved from the text that was looked at to the text that it came of."""
+"""Map findings from extracted code to the notebook or document that holds it."""
 
 from __future__ import annotations
 
@@ -33,23 +33,24 @@ class Lines:
         self.starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
 
     def offset(self, line: int, column: int) -> int:
-        """The character at a line and a column."""
+        """Return the offset of a line and a column."""
         return self.starts[min(line, len(self.starts)) - 1] + column - 1
 
     def position(self, offset: int) -> tuple[int, int]:
-        """The line and the column of a character."""
+        """Return the line and the column of an offset."""
         line = bisect_right(self.starts, offset)
         return line, offset - self.starts[line - 1] + 1
 
 
 def moved(result: Result, old: Where, new: Where, respell: Respell) -> tuple[list[Finding], list[Finding]]:
-    """The findings of a module at their places in its document, and those of them that are fixed.
+    """Return a module's findings at their places in the document, and those of them that are fixed.
 
     Args:
-        result: what has come of the module.
-        old: where a place of the module is in the document.
-        new: the same, of what has become of both.
-        respell: how the new text of a replacement is written, before a line if the second argument is true.
+        result: the result for the module.
+        old: maps a place in the module to its place in the document.
+        new: maps a place in the changed module to its place in the changed document.
+        respell: returns a replacement's text as the document spells it; the second argument is true for a
+            text that is inserted before a line.
     """
     fixed = [_moved(each, old, respell) for each in result.fixed]
     return fixed + [_moved(each, new, respell) for each in result.remaining], fixed
@@ -76,7 +77,7 @@ def _moved_replacement(replacement: Replacement, where: Where, respell: Respell)
 
 
 def _with_lines_moved(message: str, where: Where, cell: int | None) -> str:
-    """A message whose lines are those of the document; code in it is left alone."""
+    """Return a message with line numbers of the document; code in backticks is not changed."""
 
     def moved_line(match: re.Match[str]) -> str:
         there = where(int(match[1]), 1)

@@ -1,4 +1,4 @@
-"""Replaces files so that whoever reads one, at whatever moment, sees the old bytes or the new ones."""
+"""Replace files atomically: a reader sees the old bytes or the new ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEFTOVER = re.compile(rf"{re.escape(_PREFIX)}(\d+)-\w+{re.escape(_SUFFIX)}")
 
 
 class Change(NamedTuple):
-    """A file, its content, and what it is to become."""
+    """A file with its content before and after."""
 
     path: str
     before: bytes
@@ -25,18 +25,18 @@ class Change(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """A file that is ready to take the place of another by `os.replace`."""
+    """A temporary file that is ready to replace another with `os.replace`."""
 
     temporary: str
     target: Path
 
 
 def write_each(changes: Iterable[Change], onerror: Callable[[str, OSError], None]) -> None:
-    """Write files, each by itself.
+    """Write files, each atomically.
 
     Args:
-        changes: what to write.
-        onerror: called for each file that can't be written, which is as it was.
+        changes: the files and their contents.
+        onerror: called for each file that can't be written; it is unchanged.
     """
     changes = list(changes)
     folders = folders_of(changes)
@@ -51,15 +51,15 @@ def write_each(changes: Iterable[Change], onerror: Callable[[str, OSError], None
 
 
 def write(change: Change) -> None:
-    """Replace a file's content at once.
+    """Replace a file's content atomically.
 
     Raises:
-        OSError: the file or its folder can't be written, or the file has been changed by someone else;
-            it is as it was.
+        OSError: the file or its folder can't be written, or the file has changed since it was read; it is
+            unchanged.
     """
     temporary, target = stage(change)
     try:
-        refuse_changed(change)  # once more: writing and waiting for the disk may have taken long
+        refuse_changed(change)  # again: writing and syncing may have taken long
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
@@ -67,10 +67,10 @@ def write(change: Change) -> None:
 
 
 def put(path: str, data: bytes) -> None:
-    """Write a file, whether there is one or not; what is no regular file, such as a pipe, is written to.
+    """Write a file, new or not; a pipe or device is written to directly.
 
     Raises:
-        OSError: the file or its folder can't be written; a file that was there is as it was.
+        OSError: the file or its folder can't be written; an existing file is unchanged.
     """
     target = Path(path)
     if target.exists() and not target.is_file():
@@ -79,7 +79,7 @@ def put(path: str, data: bytes) -> None:
     new = not target.is_symlink()
     if new:
         try:
-            target.touch(exist_ok=False)  # so that it gets the mode that new files get here
+            target.touch(exist_ok=False)  # gives it the usual mode of new files
         except FileExistsError:
             new = False
     try:
@@ -91,19 +91,19 @@ def put(path: str, data: bytes) -> None:
 
 
 def stage(change: Change) -> Staged:
-    """Write what is to become a file's content beside it.
+    """Write a file's new content to a temporary file beside it.
 
-    Symbolic links are followed; mode, owner and extended attributes (and so access control lists) are
-    those of the file.
+    Symbolic links are followed. The temporary file gets the mode, owner and extended attributes of the file,
+    access control lists included.
 
     Raises:
-        OSError: the file or its folder can't be written, or the file has been changed by someone else;
-            nothing is left behind.
+        OSError: the file or its folder can't be written, or the file has changed since it was read; the
+            temporary file is removed.
     """
     target = Path(change.path).resolve(strict=True)
     status = target.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", change.path)
+        raise OSError(errno.EINVAL, "it is not a regular file", change.path)
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), change.path)
     refuse_changed(change)
@@ -121,17 +121,17 @@ def stage(change: Change) -> Staged:
 
 
 def refuse_changed(change: Change) -> None:
-    """See to it that nobody's work is overwritten.
+    """Refuse to overwrite a file that has changed since it was read.
 
     Raises:
-        OSError: the file holds something else than it did.
+        OSError: its content differs.
     """
     if Path(change.path).read_bytes() != change.before:
         raise OSError(errno.EBUSY, "it has been changed in the meantime", change.path)
 
 
 def other_names(path: str) -> int:
-    """How many other names (hard links) a file has: they keep the old content when it is replaced."""
+    """Return the number of other hard links to a file; they keep the old content when it is replaced."""
     try:
         return os.stat(path).st_nlink - 1
     except OSError:
@@ -139,13 +139,15 @@ def other_names(path: str) -> int:
 
 
 def folders_of(changes: Iterable[Change]) -> list[str]:
-    """The folders whose entries change, each once."""
+    """Return the folders whose entries change, each once."""
     return sorted({os.path.dirname(os.path.realpath(change.path)) for change in changes})
 
 
 def sweep(folders: Iterable[str]) -> None:
-    """Remove what a run has left in folders that was killed as it wrote."""
-    for folder in folders if os.name == "posix" else ():  # elsewhere there is no asking who still runs
+    """Remove the temporary files of runs that were killed while they wrote."""
+    for folder in (
+        folders if os.name == "posix" else ()
+    ):  # elsewhere it can't be found out whether a process is running
         with suppress(OSError):
             for name in os.listdir(folder):
                 left = _LEFTOVER.fullmatch(name)
@@ -155,7 +157,7 @@ def sweep(folders: Iterable[str]) -> None:
 
 
 def settle(folder: str) -> None:
-    """Wait until a folder's entries are on the disk, where the system has a way to."""
+    """Sync a folder's entries to disk, where the system supports it."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -165,7 +167,7 @@ def settle(folder: str) -> None:
 
 
 def _be_like(target: Path, status: os.stat_result, handle: int) -> None:
-    """Give a file the owner, mode and extended attributes of another, in this order: each resets the next."""
+    """Copy owner, mode and extended attributes to a file, in this order: setting one resets the next."""
     if hasattr(os, "fchown"):
         own = os.fstat(handle)
         if (status.st_uid, status.st_gid) != (own.st_uid, own.st_gid):
@@ -179,7 +181,7 @@ def _be_like(target: Path, status: os.stat_result, handle: int) -> None:
             try:
                 os.setxattr(handle, name, os.getxattr(target, name))
             except OSError:
-                if not name.startswith(("security.", "trusted.")):  # the system's, which gives its own
+                if not name.startswith(("security.", "trusted.")):  # the system sets these itself
                     raise
 
 
@@ -191,7 +193,7 @@ def _extended_attributes(target: Path) -> list[str]:
 
 
 def _runs(process: int) -> bool:
-    """Whether there is a process with this number."""
+    """Return whether there is a process with this id."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -1,7 +1,7 @@
-"""What was there when devicefix came: findings that are written down, so that only new ones are reported.
+"""The baseline: known findings, so that only new ones are reported.
 
-An entry is a file, a code and the text of the line, and no line number: code that moves stays known. A
-pattern that stands in more lines than there are entries is new.
+An entry is a file, a code and the text of the line, without its number, so that code may move. A line that
+occurs more often than it has entries is new.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from devicefix.files.documents import text_of
 from devicefix.model import Finding, Outcome
 
 VERSION = 1
-_LONGEST = 200  # characters of a line that are kept: it may be minified, or data
+_LONGEST = 200  # characters of a line; it may be minified, or data
 
 
 class Entry(NamedTuple):
-    """A finding as it is written down: `path` is relative to the baseline's folder, with `/` in it."""
+    """A known finding; `path` is relative to the folder of the baseline, with `/` as the separator."""
 
     path: str
     code: str
@@ -32,29 +32,29 @@ class Entry(NamedTuple):
 
 
 def read(file: Path) -> Counter[Entry]:
-    """The entries of a baseline.
+    """Return the entries of a baseline.
 
     Raises:
-        ConfigError: the file cannot be read, or is no baseline.
+        ConfigError: the file cannot be read, or is not a baseline.
     """
     try:
         document = json.loads(file.read_bytes())
     except OSError as problem:
-        hint = "; --write-baseline makes it" if isinstance(problem, FileNotFoundError) else ""
+        hint = "; create it with --write-baseline" if isinstance(problem, FileNotFoundError) else ""
         raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None
     except json.JSONDecodeError as problem:
-        raise ConfigError(f"{file}:{problem.lineno}:{problem.colno}: no baseline: {problem.msg}") from None
+        raise ConfigError(f"{file}:{problem.lineno}:{problem.colno}: not a baseline: {problem.msg}") from None
     except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"{file}: no baseline: {problem}") from None
+        raise ConfigError(f"{file}: not a baseline: {problem}") from None
     try:
         return Counter(_entries(document))
     except ValueError as problem:
-        raise ConfigError(f"{file}: no baseline: {problem}") from None
+        raise ConfigError(f"{file}: not a baseline: {problem}") from None
 
 
 def _entries(document: Any) -> Iterable[Entry]:
     if not isinstance(document, dict) or "version" not in document:
-        raise ValueError('there is no "version" in it')
+        raise ValueError('it has no "version"')
     if document["version"] != VERSION:
         raise ValueError(f"its version is {document['version']!r}, and this devicefix knows {VERSION}")
     for path, codes in _table(document.get("findings"), '"findings"').items():
@@ -71,16 +71,16 @@ def _table(value: Any, name: str) -> dict[str, Any]:
 
 
 def written(entries: Iterable[Entry]) -> bytes:
-    """A baseline, in an order that depends on nothing but its entries, one a line."""
+    """Return the bytes of a baseline, with one sorted entry a line, for readable diffs."""
     findings: dict[str, dict[str, list[str]]] = {}
     for path, code, line in sorted(entries):
         findings.setdefault(path, {}).setdefault(code, []).append(line)
     text = json.dumps({"version": VERSION, "findings": findings}, indent=2, ensure_ascii=False) + "\n"
-    return text.encode(errors="backslashreplace")  # in a path that is no text, as JSON writes it, too
+    return text.encode(errors="backslashreplace")  # for a path that is not valid text
 
 
 def entries(outcome: Outcome, folder: Path) -> list[Entry]:
-    """The findings of a file as entries of a baseline in a folder."""
+    """Return the findings of a file as entries of a baseline in a folder."""
     findings = outcome.result.findings
     if not findings:
         return []
@@ -89,7 +89,7 @@ def entries(outcome: Outcome, folder: Path) -> list[Entry]:
 
 
 def relative(path: str, folder: Path) -> str:
-    """A path as it is written in a baseline in a folder."""
+    """Return a path as a baseline in a folder spells it."""
     path = os.path.abspath(path)
     with suppress(ValueError):  # on another drive
         path = os.path.relpath(path, folder.absolute())
@@ -97,7 +97,7 @@ def relative(path: str, folder: Path) -> str:
 
 
 def split(outcomes: Iterable[Outcome], known: Counter[Entry], folder: Path) -> list[Outcome]:
-    """What became of files, with new findings alone; those that are known are taken out of `known`."""
+    """Return outcomes with new findings only, and remove the known ones from `known`."""
     found = []
     for outcome in outcomes:
         new: list[Finding] = []
@@ -111,7 +111,7 @@ def split(outcomes: Iterable[Outcome], known: Counter[Entry], folder: Path) -> l
 
 
 class _Lines:
-    """The lines of a file that has findings."""
+    """The lines of a file with findings."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._cells: dict[int | None, list[str]] = {}
@@ -121,7 +121,7 @@ class _Lines:
                 self._data = Path(outcome.path).read_bytes()
 
     def of(self, finding: Finding) -> str:
-        """The line where a finding begins, without the space around it; empty where there is none."""
+        """Return the stripped line where a finding starts; empty if there is none."""
         cell = finding.cell
         if cell not in self._cells:
             text = text_of(self._data, cell)

@@ -1,8 +1,8 @@
-"""What earlier runs have found, kept beside the code, so that a run looks only at what has changed.
+"""The cache: the findings of earlier runs, so that a run checks only files that have changed.
 
-A file's entry holds what it gives by itself, and what it asked of the other files: both rest on nothing but
-its content, the settings and the version of devicefix. The entries are JSON, since a cache may come with
-somebody else's repository: it can be wrong, but it can't run anything.
+An entry holds the result of a file's first pass, and the questions that it asked about the other files. Both
+depend only on the file's content, the settings and devicefix's version. The entries are JSON, not pickles: a
+cache may come with a cloned repository, and a wrong one can mislead, but it can't run code.
 """
 
 from __future__ import annotations
@@ -25,17 +25,23 @@ from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.runner.first_pass import FirstPass, Stamp
 
 NAME = ".devicefix_cache"
-_RACY = 2_000_000_000  # ns; what has just been changed may be changed again without a new time
+_RACY = 2_000_000_000  # ns; a second change may get the same time as a recent one
 _ROOMS = ("config", "devices", "engine", "facts", "files", "rewrite", "rules")  # what findings depend on
-_WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError)  # what a broken file may lead to
+_WRONG = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+)  # the errors that a broken cache may cause
 
 
 class Cache:
-    """What is known from earlier runs, for one way of looking at files.
+    """The results of earlier runs with the same settings.
 
     Args:
-        folder: where caches are kept.
-        settings: how files are looked at.
+        folder: the cache folder.
+        settings: the settings of the run.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
@@ -44,7 +50,7 @@ class Cache:
         self._stamps: dict[str, Any] = {}
         self._outcomes: list[Any] = []
         self._begun = time.time_ns()
-        self._saved_from = 0  # when the run began that has saved this
+        self._saved_from = 0  # the start of the run that saved this
         self._rest = ""
         self._entries: dict[str, Any] | None = None
         with suppress(OSError, *_WRONG):
@@ -54,7 +60,7 @@ class Cache:
             self._stamps, self._outcomes = dict(content["stamps"]), content["outcomes"]
 
     def outcomes(self, paths: list[str]) -> list[Outcome] | None:
-        """What came of files, if they are the ones of the last run and none of them has changed."""
+        """Return the outcomes of files, if they are those of the last run and none of them has changed."""
         if paths != self._paths or not all(map(self._unchanged, paths)):
             return None
         with suppress(*_WRONG):
@@ -66,7 +72,7 @@ class Cache:
         return None
 
     def seen(self, paths: Iterable[str]) -> dict[str, FirstPass]:
-        """What is known of files by themselves: of those that have not changed."""
+        """Return the first passes of the files that have not changed."""
         if self._entries is None:
             self._entries = {}
             with suppress(*_WRONG):
@@ -85,11 +91,11 @@ class Cache:
         return known is not None and known == stamp(path) and known[0] < self._saved_from - _RACY
 
     def save(self, seen: Mapping[str, FirstPass], outcomes: Iterable[Outcome]) -> None:
-        """Keep what a run has found; where that can't be written, there is no cache.
+        """Save the results of a run; if they can't be written, there is no cache.
 
         Args:
-            seen: what each file gives by itself.
-            outcomes: what came of them together.
+            seen: the first pass of each file.
+            outcomes: the outcomes with what the files say of each other.
         """
         first = {
             "begun": self._begun,
@@ -107,12 +113,12 @@ class Cache:
 
 
 def digest(data: bytes) -> str:
-    """What tells a content from others."""
+    """Return the digest of a content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def stamp(path: str) -> Stamp | None:
-    """The time of a file's last change in ns, and its size: to be taken before the file is read."""
+    """Return the time of a file's last change in ns, and its size; take it before reading the file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -121,13 +127,13 @@ def stamp(path: str) -> Stamp | None:
 
 
 def _key(settings: Settings) -> str:
-    """What tells a way of looking at files from others: settings, folder, Python, and devicefix itself."""
-    ways = (
+    """Return the cache key: settings, current folder, Python, plugins and devicefix itself."""
+    relevant = (
         settings.select, settings.ignore, settings.target, settings.torch_version, settings.config_files,
         settings.replacements, settings.extend_select, settings.below, settings.off,
         settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
     )  # fmt: skip
-    return digest(repr((ways, _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())).encode())
+    return digest(repr((relevant, _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())).encode())
 
 
 def _code_changed() -> int:
@@ -143,14 +149,14 @@ def _code_changed() -> int:
 
 
 def _plugins() -> list[tuple[str, list[int]]]:
-    """What tells the installed plugins from others, also while one is being written."""
+    """Return the versions of the plugins, and the times of their files, since one may be in development."""
     from devicefix.rules.registry import PLUGINS
 
     return [(str(each), [os.stat(file).st_mtime_ns for file in sorted(each.files)]) for each in PLUGINS]
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder, which tells git, backups and searches to leave it alone."""
+    """Create the folder, marked so that git, backups and searches skip it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in ((".gitignore", "*\n"), ("CACHEDIR.TAG", _TAG)):
         file = folder.parent / name
@@ -184,14 +190,16 @@ def _finding(code: str, message: str, place: list[int], plain: Any) -> Finding:
     fix = None
     if plain:
         safety, replacements = plain
-        fix = Fix((), Safety(safety), replacements=tuple(_replacement(*each) for each in replacements))
+        fix = Fix((), Safety(safety), replacements=tuple(map(_replacement, replacements)))
     *numbers, cell = place
     line, column, end_line, end_column = map(int, numbers)
     return Finding(str(code), str(message), line, column, end_line, end_column, fix, _cell(cell))
 
 
-def _replacement(line: int, column: int, end_line: int, end_column: int, text: str, cell: Any) -> Replacement:
-    return Replacement(int(line), int(column), int(end_line), int(end_column), str(text), _cell(cell))
+def _replacement(plain: Any) -> Replacement:
+    *numbers, text, cell = plain
+    line, column, end_line, end_column = map(int, numbers)
+    return Replacement(line, column, end_line, end_column, str(text), _cell(cell))
 
 
 def _cell(number: Any) -> int | None:

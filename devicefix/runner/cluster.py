@@ -1,7 +1,7 @@
 """Workers on other machines, through dask.distributed: https://distributed.dask.org.
 
-A worker is sent what the files hold, since it need not see the disk that they are on. It runs the same pure
-functions as a process here; what a lost worker had to do is given to another one by the scheduler.
+Workers get the contents of the files, since they may not see this machine's disk. They run the same pure
+functions as processes here. The scheduler reassigns the work of a lost worker.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from devicefix.config.settings import ConfigError
 from devicefix.config.version import __version__
 
 SCHEME = "dask://"
-SECONDS = 5  # to wait for the scheduler, and for its first worker
-CHUNK = 16  # files that a worker is sent at a time
+SECONDS = 5  # the time to wait for the scheduler, and for its first worker
+CHUNK = 16  # files that a worker gets at a time
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class ClusterError(ConfigError):
 
 
 class OtherWorkerError(Exception):
-    """A worker would not find the same: it has another devicefix, Python or plugin."""
+    """A worker might find something else: its devicefix, Python or plugins differ."""
 
 
 class Cluster:
@@ -54,10 +54,10 @@ class Cluster:
         except ImportError:
             raise ClusterError(f"{SCHEME} needs dask: pip install 'devicefix[dask]'") from None
         for name in ("distributed", "distributed.client", "tornado.application"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told by the errors
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # the errors say what matters
         try:
             tcp = f"tcp://{address.removeprefix(SCHEME)}"
-            connect: Any = distributed.Client  # which has no types
+            connect: Any = distributed.Client  # it has no types
             self._client: Any = connect(tcp, timeout=SECONDS, set_as_default=False)
         except (OSError, ValueError) as problem:
             raise ClusterError(f"no dask scheduler answers at {address} ({_short(problem)})") from None
@@ -69,11 +69,11 @@ class Cluster:
         self._executor: Executor = self._client.get_executor(pure=False)
 
     def close(self) -> None:
-        """Leave the cluster, which gives up what it has not done."""
+        """Leave the cluster, which cancels unfinished work."""
         self._client.close(timeout=1)
 
     def share(self, value: object) -> Any:
-        """Give a value to the cluster once, for many calls of `map`; lost copies of it are made again."""
+        """Send a value to the cluster once, for many calls of `map`; lost copies are recreated."""
         with _any_size():
             return self._client.submit(bytes, pickle.dumps(value), pure=False)
 
@@ -81,16 +81,15 @@ class Cluster:
         """Call a function on the workers.
 
         Args:
-            function: is pickled, and so is what it returns.
+            function: a picklable function with picklable results.
             items: the arguments of each call.
-            shared: arguments that come first in every call, as `share` has returned them.
+            shared: the first arguments of every call, as returned by `share`.
 
         Returns:
-            What the calls return, in the order of the items, of which only so many are taken as the workers
-            can do next.
+            The results, in the order of the items. Items are consumed as fast as the workers take them.
 
         Raises:
-            ClusterError: the workers cannot do it, or are lost.
+            ClusterError: the workers cannot do the work, or are lost.
         """
         items = iter(items)
         most = 2 * sum(self._client.nthreads().values()) + 2
@@ -117,7 +116,7 @@ class Cluster:
 
 @cache
 def identity() -> str:
-    """What must be the same on all machines, for the findings to be the same."""
+    """Return what must be the same on all machines for the findings to be the same."""
     from devicefix.rules.registry import PLUGINS
 
     python = ".".join(platform.python_version_tuple()[:2])
@@ -125,9 +124,9 @@ def identity() -> str:
 
 
 def _by_value() -> Callable[..., bytes]:
-    """What is sent to call `work`: a function that is pickled with its code.
+    """Return a function that calls `work`, and that is pickled with its code.
 
-    Dask ends a worker that cannot import what it is sent, and it may be there for others.
+    Dask ends a worker that cannot import the function that it gets, and others may use that worker.
     """
 
     def call(*arguments: Any) -> bytes:
@@ -138,18 +137,18 @@ def _by_value() -> Callable[..., bytes]:
 
 
 def work(expected: str, work: bytes, *shared: bytes) -> bytes:
-    """On a worker: the calls of one chunk.
+    """Run the calls of one chunk on a worker.
 
     Args:
-        expected: what the worker must be.
+        expected: the identity that the worker must have.
         work: a function and the arguments of each call, pickled.
-        shared: arguments that come first in every call, each pickled.
+        shared: the first arguments of every call, each pickled.
 
     Returns:
-        What the calls return, pickled.
+        The results, pickled.
 
     Raises:
-        OtherWorkerError: this is another worker.
+        OtherWorkerError: the worker has another identity.
     """
     if identity() != expected:
         from distributed import get_worker
@@ -162,13 +161,13 @@ def work(expected: str, work: bytes, *shared: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def _loaded(value: bytes) -> Any:
-    """A shared value, made once a process and not once a chunk."""
+    """Load a shared value, once a process and not once a chunk."""
     return pickle.loads(value)
 
 
 @contextmanager
 def _any_size() -> Iterator[None]:
-    """Without dask's warning that much is sent."""
+    """Suppress dask's warning about large values."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph")
         yield
@@ -181,5 +180,5 @@ def _killed() -> type[Exception]:
 
 
 def _short(problem: BaseException) -> str:
-    """The first line of an error's message, or else its kind."""
+    """Return the first line of an error's message, or else its type."""
     return next(iter(str(problem).splitlines()), "") or type(problem).__name__

@@ -1,7 +1,7 @@
-"""Which findings are on lines that have changed since a revision: since the merge base of it and HEAD.
+"""Keep the findings on lines that have changed since the merge base of a revision and HEAD.
 
-A repository may name programs that git runs (filters, drivers, hooks), and nothing of what is looked at may
-run. So git is asked only for what its commits and its index hold; the files are compared here.
+A repository may name programs that git runs (filters, drivers, hooks), and nothing of a checked repository
+may run. So git is asked only for the contents of its commits and its index; the files are compared here.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _LINE_END = re.compile("\r\n|\r|\n")
 
 
 class DiffBaseError(Exception):
-    """There is nothing to compare with; the message says why."""
+    """There is no revision to compare with; the message says why."""
 
 
 class Since:
-    """What has changed since a revision, in the work trees of some files.
+    """The changes since a revision, in the work trees of some files.
 
     Args:
         revision: a branch, tag or commit.
-        paths: files and folders; the revision must be there in the work tree of each.
+        paths: files and folders; the work tree of each must have the revision.
 
     Raises:
         DiffBaseError: git does not know a path or the revision.
@@ -49,14 +49,14 @@ class Since:
             self._base(path)
 
     def limited(self, result: Result, data: bytes) -> Result:
-        """A result with only the findings that have one of their lines changed.
+        """Return a result with only the findings on changed lines.
 
         Args:
-            result: of a file.
-            data: the content that it is about.
+            result: the result of a file.
+            data: the file's content.
 
         Raises:
-            DiffBaseError: git does not know the file's work tree, the revision in it, or what the file held.
+            DiffBaseError: git does not know the file's work tree, the revision in it, or the file's content.
         """
         changes = _Changes(self._base(Path(result.path)).content(result.path), data)
         return replace(result, findings=[each for each in result.findings if changes.touch(each)])
@@ -73,7 +73,7 @@ class Since:
 
 
 class _Base:
-    """A work tree as it was where it left a revision."""
+    """A work tree as of the merge base."""
 
     def __init__(self, top: str, revision: str) -> None:
         self.top = top
@@ -92,7 +92,7 @@ class _Base:
         self.commit = common.split()[0].decode()
 
     def content(self, path: str) -> bytes | None:
-        """What a file held, None where there was none."""
+        """Return the content of a file; None if there was none."""
         name = os.fsencode(os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/"))
         blob = self._blobs.get(self._renamed.get(name, name))
         if blob is None:
@@ -104,14 +104,14 @@ class _Base:
 
     @cached_property
     def _blobs(self) -> dict[bytes, str]:
-        """The contents of all files, by what git calls them."""
+        """Return the blobs of all files, by path."""
         listed = self._git("ls-tree", "-r", "-z", "--full-tree", self.commit) or b""
         entries = (entry.partition(b"\t") for entry in listed.split(b"\0") if entry)
         return {name: about.split()[2].decode() for about, _, name in entries}
 
     @cached_property
     def _renamed(self) -> dict[bytes, bytes]:
-        """The old names of the files that have another one in the index."""
+        """Return the old names of the files that the index renames."""
         renames = ("--raw", "-z", "--find-renames", "--diff-filter=R", "--no-ext-diff", "--no-textconv")
         fields = (self._git("diff-index", "--cached", *renames, self.commit, "--") or b"").split(b"\0")
         return dict(zip(fields[2::3], fields[1::3], strict=False))
@@ -120,17 +120,17 @@ class _Base:
         return git(self.top, *arguments)
 
     def _fetch(self) -> str:
-        """What to do where not all of the history is there, as the end of a message."""
+        """Return the end of a message: what to do about a shallow clone."""
         if self._git("rev-parse", "--is-shallow-repository") != b"true\n":
             return ""
         return ", whose history is cut short: git fetch --unshallow (or fetch-depth: 0 of actions/checkout)"
 
 
 class _Changes:
-    """The lines that differ in two contents of a file; all of them where there was none."""
+    """The lines that differ between two contents of a file; all of them if there was no file."""
 
     def __init__(self, before: bytes | None, after: bytes) -> None:
-        self._starts: list[int] = []  # of a notebook's cells
+        self._starts: list[int] = []  # the first lines of a notebook's cells
         self._blocks: list[tuple[int, int]] | None = None
         if before is not None:
             old, _ = _lines(before)
@@ -138,7 +138,7 @@ class _Changes:
             self._blocks = _differing(old, new)
 
     def touch(self, finding: Finding) -> bool:
-        """Whether a line of a finding is new or another one, or some are gone from between its lines."""
+        """Return whether a line of a finding is new or changed, or lines between its lines are gone."""
         if self._blocks is None:
             return True
         offset = -1
@@ -151,9 +151,9 @@ class _Changes:
 
 
 def _differing(old: list[str], new: list[str]) -> list[tuple[int, int]]:
-    """Where lines differ: the first new one, and the one after the last; the same where some are gone."""
+    """Return the ranges of lines that differ, as first and last + 1; both are equal for deleted lines."""
     same = 0
-    while same < min(len(old), len(new)) and old[same] == new[same]:  # which is much faster than what follows
+    while same < min(len(old), len(new)) and old[same] == new[same]:  # much faster than SequenceMatcher
         same += 1
     matcher = SequenceMatcher(None, old[same:], new[same:], autojunk=False)
     codes = matcher.get_opcodes()
@@ -161,7 +161,7 @@ def _differing(old: list[str], new: list[str]) -> list[tuple[int, int]]:
 
 
 def _lines(data: bytes) -> tuple[list[str], list[int]]:
-    """The lines of a file; of a notebook those of its cells, and where each cell begins."""
+    """Return the lines of a file; for a notebook those of its cells, and the first line of each cell."""
     text = data.decode("latin-1")
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         if data.lstrip()[:1] == b"{":

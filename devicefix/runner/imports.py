@@ -43,6 +43,6 @@ def imported(summaries: list[Summary]) -> list[Summary]:
 
 
 @lru_cache(maxsize=4096)
-def _summary_at(path: str, changed: int) -> Summary | None:
+def _summary_at(path: str, _changed: int) -> Summary | None:
     """Return a file's summary, cached while it is unchanged: editors and flake8 ask again and again."""
     return summarize(Path(path).read_bytes(), path)

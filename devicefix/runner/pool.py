@@ -1,4 +1,4 @@
-"""Where files are looked at: in processes, on a cluster, or here."""
+"""Choose where files are checked: in processes, on a cluster, or in this process."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     Pool: TypeAlias = Executor | Cluster | None
 
-POOL_FROM = 40  # files; below, starting processes takes longer than they save
+POOL_FROM = 40  # files; for fewer, starting processes costs more than it saves
 CHUNK = 16  # files that a process takes at a time
 
 
 def _cores() -> int:
-    """The processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
-    """The cluster that the settings name, or processes for so many files where they pay and can be had."""
+    """Return the cluster that the settings name, processes if they pay for so many files, or None."""
     if settings.executor:
         from devicefix.runner.cluster import Cluster
 
@@ -52,18 +52,18 @@ def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
 
 
 def _start() -> None:
-    """Make a process ready."""
-    # Ctrl-C ends it at once and without a word: what to say is up to the one that has started it.
+    """Prepare a worker process."""
+    # Ctrl-C ends a worker silently: the process that started it prints the message.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     collect_less()
 
 
 def collect_less() -> None:
-    """Let the garbage collector look at what is new less often, and at what stays never.
+    """Make the garbage collector run less often, and never over the rules.
 
-    Syntax trees are many small objects, which mostly go without it: by default it takes a third of the time.
+    Syntax trees are many small objects without cycles: by default, collection takes a third of the time.
     """
     gc.set_threshold(50_000, 50, 1000)
-    from devicefix.rules.registry import RULES  # noqa: F401 so that what stays is there
+    from devicefix.rules.registry import RULES  # noqa: F401 loaded, so that `freeze` covers them
 
     gc.freeze()

@@ -1,4 +1,4 @@
-"""A bar on the terminal."""
+"""A progress bar on the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Progress:
-    """A bar on the terminal, from the second second on."""
+    """A progress bar, which appears after a second."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self.total = total
@@ -23,7 +23,7 @@ class Progress:
         self.bar: Bar | None = None
 
     def __call__(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, counted as they go by."""
+        """Yield the items, and count them."""
         for item in items:
             self.done += 1
             if time.monotonic() > self.shown_from:
@@ -41,6 +41,6 @@ class Progress:
         self.bar.update(self.bar.task_ids[0], completed=self.done)
 
     def close(self) -> None:
-        """Take the bar off the terminal."""
+        """Remove the bar from the terminal."""
         if self.bar:
             self.bar.stop()

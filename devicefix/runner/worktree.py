@@ -1,7 +1,7 @@
-"""Which files git could not give back: those that hold what is not committed.
+"""Find the files whose content git could not restore, since it is not committed.
 
-A repository may name programs that git runs (hooks, filters, monitors, transports), and nothing of what is
-looked at may run. So git is asked only for what its index and last commit hold; the files are compared here.
+A repository may name programs that git runs (hooks, filters, monitors, transports), and nothing of a checked
+repository may run. So git is asked only for its index and its last commit; the files are compared here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from devicefix.files.write import Change
 
 
 def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
-    """The files whose present content is in no commit.
+    """Return the files whose present content is in no commit.
 
     Args:
-        changes: the files, and what they hold.
+        changes: the files with their contents.
 
     Returns:
-        Those in git work trees, and those that are in none.
+        The files in git work trees, and the files outside of them.
     """
     tops: dict[str, str | None] = {}
     trees: dict[str, list[Change]] = {}
@@ -37,7 +37,7 @@ def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
 
 
 def top_of(folder: str, known: dict[str, str | None]) -> str | None:
-    """The nearest folder, at or above this one, that is the top of a work tree."""
+    """Return the nearest folder, at or above this one, that is the top of a work tree."""
     if folder not in known:
         parent = os.path.dirname(folder)
         if os.path.lexists(os.path.join(folder, ".git")):
@@ -58,10 +58,10 @@ def _uncommitted(top: str, changes: Iterable[Change]) -> list[str]:
 
 
 def _committed(top: str) -> dict[bytes, bytes]:
-    """The hashes of the files that are the same in the index as in the last commit; by their paths."""
+    """Return the hashes, by path, of the files that are the same in the index and the last commit."""
     staged = git(top, "diff-index", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD", "--")
     listed = git(top, "ls-files", "--stage", "-z")
-    if staged is None or listed is None:  # no commit yet, no git, or git won't trust this repository
+    if staged is None or listed is None:  # no commit yet, no git, or git does not trust this repository
         return {}
     entries = (entry.partition(b"\t") for entry in listed.split(b"\0") if entry)
     hashes = {name: about.split()[1] for about, _, name in entries}
@@ -71,7 +71,7 @@ def _committed(top: str) -> dict[bytes, bytes]:
 
 
 def _hashes(data: bytes, committed: dict[bytes, bytes]) -> set[str]:
-    """What git may call a content: as it is, or with its line ends made git's."""
+    """Return git's possible hashes of a content: as it is, and with normalized line ends."""
     long = any(len(each) == 64 for each in committed.values())
     digest = hashlib.sha256 if long else hashlib.sha1
     forms = {data, data.replace(b"\r\n", b"\n")}

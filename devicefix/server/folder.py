@@ -1,4 +1,4 @@
-"""The files of one project: their facts, from disk or as an editor holds them, and its settings."""
+"""The files of one project, from disk or from the editor's buffers, and its settings."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ class _File(NamedTuple):
 
 
 class Folder:
-    """What `devicefix check` of a folder looks at, with the buffers of an editor in the place of files.
+    """The files that `devicefix check` of a folder checks, with the editor's buffers in place of files.
 
     Args:
-        start: where the search for the configuration begins.
-        top: the folder; None for a file that belongs to none, which is looked at with what it imports.
+        start: the folder where the search for the configuration starts.
+        top: the folder; None for a file outside of every folder, which is checked with what it imports.
     """
 
     def __init__(self, start: str, top: str | None) -> None:
         self.start = start
         self.top = top
         self.settings = Settings()
-        self._files: dict[str, _File] = {}  # by their real paths, like the next
+        self._files: dict[str, _File] = {}  # by real path, like `_buffers`
         self._buffers: dict[str, list[Summary]] = {}
         self._project: Project | None = None
         self._outside: list[Summary] = []
         self._imports: dict[str, frozenset[str]] = {}
 
     def refresh(self, settings: Settings) -> None:
-        """Take note of the settings, and of the files that have changed.
+        """Update the settings, and the facts of files that have changed.
 
         Raises:
-            ConfigError: a pattern of what to leave out makes no sense; all stays as it was.
+            ConfigError: a pattern of what to exclude is not valid; nothing changes.
         """
         known, found = self._files, {}
         for file in self._listed(settings):
@@ -61,11 +61,11 @@ class Folder:
     def _listed(self, settings: Settings) -> list[str]:
         if self.top is None:
             return []
-        return [os.fspath(file) for file in find_files([Path(self.top)], settings, lambda problem: None)]
+        return [os.fspath(file) for file in find_files([Path(self.top)], settings, lambda _problem: None)]
 
     def leaves_out(self, path: str) -> bool:
-        """Whether `devicefix check` of the folder passes over a file, which may not be there yet."""
-        if kind_of(path) is Kind.NOTEBOOK:  # whose cells are texts of their own in an editor
+        """Return whether `devicefix check` of the folder excludes a file, which may not exist yet."""
+        if kind_of(path) is Kind.NOTEBOOK:  # an editor sends its cells as separate texts
             return True
         if self.top is None or os.path.realpath(path) in self._files:
             return False
@@ -76,12 +76,12 @@ class Folder:
         return excluded(path, settings.exclude, settings.root, settings.extend_exclude)
 
     def project(self, path: str, summaries: list[Summary]) -> Project:
-        """The facts of all files.
+        """Return the facts of all files.
 
         Args:
-            path: one of them.
-            summaries: its facts, as the editor holds it. Where there are none, as while somebody types what
-                does not parse, the last ones stay.
+            path: one of the files.
+            summaries: the facts of its buffer. If there are none, as while somebody types, the last ones are
+                used.
         """
         real = os.path.realpath(path)
         if self._buffers.get(real) != summaries and (summaries or real not in self._buffers):
@@ -93,7 +93,7 @@ class Folder:
         return self._project
 
     def close(self, path: str) -> None:
-        """From now on a file is what is on disk."""
+        """Use a file's content on disk from now on."""
         if self._buffers.pop(os.path.realpath(path), None) is not None:
             self._project = None
 
@@ -102,7 +102,7 @@ class Folder:
         return [summary for summaries in found.values() for summary in summaries]
 
     def _imported(self, summaries: list[Summary]) -> list[Summary]:
-        """What the files import from outside of the folder."""
+        """Return the summaries of what the files import from outside of the folder."""
         imports = {each.path: each.imports for each in summaries}
         if imports != self._imports:
             self._outside = imported(summaries)
@@ -113,5 +113,5 @@ class Folder:
 def _summaries(file: str) -> list[Summary]:
     try:
         return File(Path(file).read_bytes(), file, Settings()).summaries
-    except Exception:  # a file that can't be looked at is told of when it is
+    except Exception:  # reported when the file is opened
         return []

@@ -1,4 +1,4 @@
-"""What is found in the text of one file, and what can be done about it."""
+"""The findings in one file's text, and the edits that resolve them."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ class Inspection:
 
     @property
     def fixable(self) -> list[Finding]:
-        """The findings with a safe fix that changes something by itself."""
+        """The findings with a safe fix that changes something itself."""
         return [each for each in self.findings if each.safety is Safety.SAFE and has_fix(each)]
 
     def suggestion(self, finding: Finding) -> Finding:
-        """A finding whose fix is spelled out."""
+        """Return a finding with its fix spelled out."""
         if self.devices is None:
             return finding
         return suggested(finding, self.devices.facts.source, self.devices.insertions)
 
     def with_rule_fixed(self, code: str) -> str:
-        """The text with all safe fixes of a rule made.
+        """Return the text with all safe fixes of a rule.
 
         Raises:
             FixError: they can't be made.
@@ -85,7 +85,7 @@ class Inspection:
         return self.text if result.output is None else Source(result.output).text
 
     def with_all_fixed(self) -> str:
-        """The text as `devicefix rewrite` leaves it, with safe fixes alone.
+        """Return the text that `devicefix rewrite` makes, with safe fixes only.
 
         Raises:
             FixError: they can't be made.
@@ -101,10 +101,10 @@ class Inspection:
         return self.text if output is None else Source(output).text
 
     def silenced(self, finding: Finding) -> str:
-        """The text with a comment that silences a finding.
+        """Return the text with a comment that silences a finding.
 
         Raises:
-            FixError: none can.
+            FixError: no comment can.
         """
         added = add(encoded(self.text), [finding])
         if added.left:
@@ -113,7 +113,7 @@ class Inspection:
 
 
 def has_fix(finding: Finding) -> bool:
-    """Whether a finding has a fix that changes something by itself."""
+    """Return whether a finding has a fix that changes something itself."""
     return finding.fix is not None and bool(finding.fix.edits or finding.fix.replacements)
 
 
@@ -131,7 +131,7 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
     """
     try:
         file = File(encoded(text), path, settings)
-    except DecodeError as problem:  # it could not be saved
+    except DecodeError as problem:  # the text could not be saved
         return Inspection(path, text, settings, [explain(b"", problem)], [], project_of([]), {})
     summaries = file.summaries
     project = project_of(summaries)
@@ -147,7 +147,7 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
 
 
 def _new(path: str, text: str, settings: Settings, findings: list[Finding]) -> list[Finding]:
-    """Findings that the baseline does not know."""
+    """Return the findings that are not in the baseline."""
     file = settings.baseline
     if file is None or not findings:
         return findings
@@ -157,5 +157,5 @@ def _new(path: str, text: str, settings: Settings, findings: list[Finding]) -> l
 
 
 @lru_cache(maxsize=8)
-def _baseline(file: Path, changed: int) -> Counter[baseline.Entry]:
+def _baseline(file: Path, _changed: int) -> Counter[baseline.Entry]:
     return baseline.read(file)

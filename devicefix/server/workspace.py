@@ -1,6 +1,6 @@
-"""All that the server knows: the folders, their settings, and what was found in the open files.
+"""The state of the server: the folders, their settings, and the findings in the open files.
 
-Nothing here speaks the protocol, or is called by two threads at once.
+Nothing here knows the protocol. It is called by one thread at a time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class Workspace:
-    """The folders that an editor has opened.
+    """The folders that an editor has open.
 
     Attributes:
         tops: the folders, absolute.
-        options: what the editor says of settings, by the names of the configuration.
+        options: the editor's settings, by the keys of the configuration.
         stale: whether files or settings may have changed.
-        troubles: what is wrong with the settings and is still to be told.
+        troubles: problems with the settings that have not been shown yet.
     """
 
     def __init__(self) -> None:
@@ -44,15 +44,15 @@ class Workspace:
         self._past: list[Inspection] = []
 
     def look(self, uri: str, path: str | None, text: str) -> Inspection | None:
-        """Look at what an editor shows, unless nothing that matters has changed since the last time.
+        """Check a text in the editor, unless nothing that matters has changed since the last time.
 
         Args:
-            uri: what the editor calls it.
-            path: where it is or will be saved, None if that is not known.
-            text: all of it.
+            uri: the editor's name for the text.
+            path: the path where it is or will be saved; None if that is not known.
+            text: the whole text.
 
         Returns:
-            None for what is left out.
+            The findings; None for an excluded file.
         """
         self._refresh()
         folder = self._folder(path)
@@ -81,16 +81,16 @@ class Workspace:
         return found
 
     def tidy(self) -> None:
-        """Let go of what is outdated: a syntax tree takes its time to fall, for which nobody should wait."""
+        """Free outdated syntax trees, which takes time that no request should wait for."""
         self._past.clear()
 
     def close(self, uri: str, path: str | None) -> None:
-        """Forget what an editor has shown."""
+        """Forget a text that the editor has closed."""
         self._looks.pop(uri, None)
         self._folder(path).close(path or "untitled.py")
 
     def _refresh(self) -> None:
-        """Take note of what has changed on disk."""
+        """Read the configuration and the files again if they may have changed."""
         if self.stale:
             self.stale = False
             self._configs.clear()
@@ -99,7 +99,7 @@ class Workspace:
                 self._fill(folder)
 
     def _folder(self, path: str | None) -> Folder:
-        """The folder of a file: that of the nearest configuration in the workspace, or the editor's."""
+        """Return a file's folder: that of the nearest configuration in the workspace, or the editor's."""
         top = self._top(path) if path else None
         if path and top:
             file = self._config(os.path.dirname(path))
@@ -113,15 +113,15 @@ class Workspace:
         return self._folders[key]
 
     def _top(self, path: str) -> str | None:
-        """The folder of the editor's that a file is in."""
+        """Return the editor's folder that a file is in."""
         return max((top for top in self.tops if _is_in(path, top)), key=len, default=None)
 
     def _fill(self, folder: Folder) -> None:
-        """Read the settings of a folder, and its files. The last settings that made sense stay in force."""
+        """Read a folder's settings and files; after an error, the last valid settings stay active."""
         try:
             folder.refresh(self._settings(folder.start))
         except ConfigError as problem:
-            self._tell(f"{problem}; devicefix goes on with the last settings that it could use")
+            self._tell(f"{problem}; the last valid settings stay active")
             folder.refresh(folder.settings)
 
     def _settings(self, start: str) -> Settings:

@@ -1,7 +1,7 @@
-"""Where code stands in Markdown and reStructuredText.
+"""Find blocks of Python in Markdown and reStructuredText.
 
-They are read line by line, and not by a parser of either language: what MkDocs indents below `!!! note` or
-`=== "Tab"` is no fence to CommonMark, and docutils knows none of the directives that Sphinx adds.
+The texts are read line by line. Parsers of the two languages miss blocks: a fence that MkDocs indents below
+`!!! note` or `=== "Tab"` is not a fence to CommonMark, and docutils does not know the directives of Sphinx.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _OPTION = re.compile(r"[ \t]*:[\w-]+:")
 
 
 class Block(NamedTuple):
-    """Some lines of code: the number of the first, from 0, and what stands before the code in each."""
+    """Lines of code: the number of the first, from 0, and the text before the code in each."""
 
     first: int
     prefixes: list[str]
 
 
 def in_markdown(lines: list[str]) -> Iterator[Block]:
-    """The fenced blocks of Python.
+    """Yield the fenced blocks of Python.
 
     Args:
-        lines: those of the text, without their ends.
+        lines: the lines of the text, without their ends.
     """
     at = 0
     while at < len(lines):
@@ -55,7 +55,7 @@ def in_markdown(lines: list[str]) -> Iterator[Block]:
 
 
 def in_rst(lines: list[str]) -> Iterator[Block]:
-    """The blocks of Python that a directive begins; as `in_markdown`."""
+    """Yield the blocks of Python that a directive starts; see `in_markdown`."""
     at = 0
     while at < len(lines):
         opening = _DIRECTIVE.fullmatch(lines[at])
@@ -80,12 +80,12 @@ def in_rst(lines: list[str]) -> Iterator[Block]:
 
 
 def _continued(outer: str) -> str:
-    """What stands before the lines of a block, by what stands before its fence: `- ` goes on as blanks."""
+    """Return the text before the lines of a block, given the text before its fence: `- ` becomes blanks."""
     return re.sub(r"[^\s>]", " ", outer)
 
 
 def _prefix(line: str, inner: str) -> str | None:
-    """The part of a line that is not code; None where the block has ended before it."""
+    """Return the part of a line that is not code; None if the block has ended."""
     if line.startswith(inner):
         return inner
     if not line.strip() or (">" in inner and line.rstrip() == inner.rstrip()):
@@ -98,7 +98,7 @@ def _indentation(line: str) -> str:
 
 
 def _without_options(block: Block, lines: list[str], info: str) -> Block:
-    """A block of MyST's without the options of its directive."""
+    """Return a MyST block without the options of its directive."""
     skipped = 0
     if info.lstrip().startswith("{code") or info.lstrip().startswith("{source"):
         for prefix, line in zip(block.prefixes, lines[block.first :], strict=False):

@@ -1,4 +1,4 @@
-"""Texts in Markdown and reStructuredText: each block of Python is a module of its own."""
+"""Texts in Markdown and reStructuredText: each block of Python is a separate module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Docs:
 
     Args:
         data: the file's bytes.
-        path: its name says in which language it is written.
+        path: its suffix decides the language.
     """
 
     def __init__(self, data: bytes, path: str) -> None:
@@ -29,11 +29,11 @@ class Docs:
         self._lines: list[str] = _LINE.findall(text)
         skipped = "skip-file" in text and _SKIP_FILE.search(text)
         self._blocks = [] if skipped else list(find([line.rstrip("\r\n") for line in self._lines]))
-        self.unreadable: list[Unreadable] = []  # the engine finds that out, and says nothing
+        self.unreadable: list[Unreadable] = []  # blocks are often fragments: nothing is reported
         self.modules = [_bytes("".join(self._code(block))) for block in self._blocks]
 
     def _code(self, block: Block) -> list[str]:
-        """The lines of a block without what stands before them."""
+        """Return the code of a block's lines."""
         lines = self._lines[block.first : block.first + len(block.prefixes)]
         return [line[len(prefix) :] for prefix, line in zip(block.prefixes, lines, strict=True)]
 
@@ -72,7 +72,7 @@ def _text(data: bytes) -> str:
 
 
 def _where(first: int, prefixes: list[str]) -> Where:
-    """Where the places of a block are in the file."""
+    """Return a function that maps a place in a block to its place in the file."""
 
     def where(line: int, column: int) -> Place:
         before = prefixes[min(line, len(prefixes)) - 1] if prefixes else ""
@@ -82,7 +82,7 @@ def _where(first: int, prefixes: list[str]) -> Where:
 
 
 def _prefixes(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:
-    """What stands before each of the new lines: for a line that was there what did, else the usual."""
+    """Yield the text before each new line: as before for an unchanged line, else the block's usual prefix."""
     usual = _usual(old)
     for kind, start, _, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         for at in range(first, last):
@@ -96,7 +96,7 @@ def _usual(prefixes: list[str]) -> str:
 
 
 def _indented(prefix: str) -> Respell:
-    """How what a fix puts in is written in a block: its further lines stand as deep as the others."""
+    """Return a function that indents the further lines of an inserted text like the block."""
 
     def respell(text: str, before_line: bool) -> str:
         first, *others = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)

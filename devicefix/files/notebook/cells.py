@@ -1,4 +1,4 @@
-"""Cells as one module, and back: calls of no function mask the commands, and mark where cells end."""
+"""Join cells to one module, and split it again: calls of undefined functions mark commands and cell ends."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from devicefix.files.notebook.magics import masked
 from devicefix.files.notebook.markers import CELL_END, MAGIC
 from devicefix.model import SelfCheckError
 
-_HEAD = "#\n#\n"  # an encoding that a cell declares means nothing to a notebook
+_HEAD = "#\n#\n"  # so that no cell declares an encoding: it would mean nothing in a notebook
 _MASK = re.compile(rf"\n?{CELL_END}(?P<cell>\d+)\(\)\n|{MAGIC}(?P<magic>\d+)\(\)(?P<timed>; )?")
 
 
 class _Piece(NamedTuple):
-    """A part of the module that stands in a cell: where it begins here and there, and its length there."""
+    """A part of the module that comes from a cell: its start in both, and its length in the cell."""
 
     start: int
     cell: int
@@ -25,12 +25,12 @@ class _Piece(NamedTuple):
 
 
 class Unmasked:
-    """The cells that a module's text stands for.
+    """The cells that a module's text contains.
 
     Args:
         text: the module.
         magics: the commands that are masked in it.
-        number: of cells.
+        number: the number of cells.
 
     Raises:
         SelfCheckError: a command or the end of a cell is not where it was.
@@ -63,7 +63,7 @@ class Unmasked:
         parts.append(text)
 
     def place(self, offset: int) -> tuple[int, int]:
-        """The cell that a character of the module stands in, counted from 0, and where it does there."""
+        """Return the cell, counted from 0, and the offset in it of an offset in the module."""
         index = bisect_right(self._pieces, offset, key=lambda piece: piece.start) - 1
         piece = self._pieces[max(index, 0)]
         return piece.cell, piece.at + max(0, min(offset - piece.start, piece.length))
@@ -73,7 +73,7 @@ class Joined:
     """Cells as one module.
 
     Args:
-        cells: their texts; none that `is_masked` already.
+        cells: their texts, none of which contains a marker.
     """
 
     def __init__(self, cells: Iterable[str]) -> None:
@@ -90,23 +90,23 @@ class Joined:
         return f"{MAGIC}{len(self.magics) - 1}()" + "; " * timed
 
     def unmasked(self, text: str) -> Unmasked:
-        """The cells that the module, or what has become of it, stands for.
+        """Return the cells of the module, or of the changed module.
 
         Raises:
-            SelfCheckError: as `Unmasked`.
+            SelfCheckError: see `Unmasked`.
         """
         return Unmasked(text, self.magics, self._number)
 
     def restored(self, part: str) -> str:
-        """A part of the module as it stands in the cells."""
+        """Return a part of the module as the cells spell it."""
         return _MASK.sub(lambda match: self.magics[int(match["magic"])] if match["magic"] else "", part)
 
 
 def is_masked(cell: str) -> bool:
-    """Whether a cell holds what the ends of cells and commands are marked with here."""
+    """Return whether a cell contains one of the markers itself."""
     return CELL_END in cell or MAGIC in cell
 
 
 def as_python(cell: str) -> str:
-    """A cell with its commands masked, to see whether the rest is Python."""
-    return masked(cell, lambda command, timed: "_; " if timed else "_()")
+    """Return a cell with its commands masked, to find out whether the rest is Python."""
+    return masked(cell, lambda _command, timed: "_; " if timed else "_()")

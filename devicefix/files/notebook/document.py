@@ -20,7 +20,7 @@ from devicefix.model import Finding, Result, SelfCheckError
 SKIP = (
     "skip-devicefix"  # a tag, named as nbQA's are: https://nbqa.readthedocs.io/en/latest/configuration.html
 )
-_WORDS = (b"cuda", b"torch", b"nccl")  # whatever matters holds one of them
+_WORDS = (b"cuda", b"torch", b"nccl")  # every notebook that matters contains one of them
 _PYTHON = ("python", "ipython")
 _BOM = "\ufeff"
 
@@ -82,14 +82,14 @@ class Notebook:
             result,
             self._places(old, unmasked),
             self._places(new, after),
-            lambda text, before_line: self._joined.restored(text),
+            lambda text, _before_line: self._joined.restored(text),
         )
         remaining = sorted([*found[len(fixed) :], *problems], key=_order)
         output = None if result.output is None else self._written(after.cells)
         return Result(path, fixed + remaining, fixed, output)
 
     def _places(self, text: str, unmasked: Unmasked) -> Where:
-        """Where the places of the module are in the notebook."""
+        """Return a function that maps a place in the module to its place in the notebook."""
         lines = Lines(text)
         numbers = list(self._cells)
         cells = [Lines(cell) for cell in unmasked.cells]
@@ -101,7 +101,7 @@ class Notebook:
         return where
 
     def _written(self, new: list[str]) -> bytes:
-        """The file with other texts in the cells that are looked at."""
+        """Return the file with new texts in the checked cells."""
         sources = _sources(self._text)
         parts, at = [], 0
         for (number, before), after in zip(self._cells.items(), new, strict=True):
@@ -138,14 +138,14 @@ def _read(data: bytes) -> tuple[str, dict[int, str]]:
 
 
 def _python_cells(text: str) -> dict[int, str]:
-    """The cells with Python in a notebook, by their numbers.
+    """Return the cells with Python in a notebook, by their numbers.
 
     Raises:
-        ValueError: it is none, or of a format before 4, which is of 2014.
+        ValueError: it is not a notebook, or of a format before 4, which is of 2014.
     """
     notebook = json.loads(text.removeprefix(_BOM))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("nbformat"), int):
-        raise NotANotebook("it is not what Jupyter writes")
+        raise NotANotebook("it is not a Jupyter notebook")
     if notebook["nbformat"] < 4:
         raise NotANotebook(
             f"the notebook is of format {notebook['nbformat']}: open and save it in Jupyter, or run"
@@ -161,35 +161,35 @@ def _python_cells(text: str) -> dict[int, str]:
 
 
 def _language(notebook: dict[str, Any]) -> object:
-    """The language of a notebook's kernel, as far as that is known."""
+    """Return the language of a notebook's kernel, if it is known."""
     return _get(notebook, "metadata", "language_info", "name") or _get(
         notebook, "metadata", "kernelspec", "language"
     )
 
 
 def _python(cell: dict[str, Any]) -> str | None:
-    """A cell's text, if it is Python of the notebook's kernel and says something."""
+    """Return a cell's text, if it is Python for the notebook's kernel and not empty."""
     source = cell.get("source")
     if isinstance(source, list) and all(isinstance(line, str) for line in source):
         source = "".join(source)
     if cell.get("cell_type") != "code" or not isinstance(source, str) or not source.strip():
         return None
     tags = _get(cell, "metadata", "tags")
-    # VS Code keeps the language of a cell, where that is not the kernel's.
+    # VS Code notes the language of a cell if it is not the kernel's.
     other = _get(cell, "metadata", "vscode", "languageId") or "python"
     skipped = isinstance(tags, list) and SKIP in tags
     return source if is_python(source) and other == "python" and not skipped else None
 
 
 def _get(value: Any, *keys: str) -> Any:
-    """What stands at the end of a path of keys, None where that leads nowhere."""
+    """Return the value at a path of keys, None if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def _sources(text: str) -> list[Value]:
-    """Where the texts of a notebook's cells stand; a cell without one is where it stands itself."""
+    """Return the spans of the cells' texts; of a cell without text, its own span."""
     start = text.index("{")
     cells = dict(members(text, start))["cells"]
     return [dict(members(text, cell.start)).get("source", cell) for cell in elements(text, cells.start)]

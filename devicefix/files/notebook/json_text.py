@@ -1,6 +1,6 @@
-"""JSON that is changed as text: what is not changed stays as it is spelled.
+"""Change strings in a JSON text, and keep the spelling of everything else.
 
-The text is known to be JSON (https://www.rfc-editor.org/rfc/rfc8259): `json` has read it before.
+The text is known to be valid JSON (https://www.rfc-editor.org/rfc/rfc8259): `json` has parsed it before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _BETWEEN = re.compile(r'",(\s*)"')
 
 
 class Value(NamedTuple):
-    """Where a value stands: its first character and the one after its last."""
+    """The span of a value: the offsets of its first character and of the one after its last."""
 
     start: int
     end: int
 
 
 def members(text: str, at: int) -> Iterator[tuple[str, Value]]:
-    """The keys of the object that begins at a place, and their values."""
+    """Yield the keys and the values of the object at an offset."""
     at = _skip(text, at + 1)
     while text[at] != "}":
         key, at = _DECODER.raw_decode(text, at)
@@ -39,7 +39,7 @@ def members(text: str, at: int) -> Iterator[tuple[str, Value]]:
 
 
 def elements(text: str, at: int) -> Iterator[Value]:
-    """The values in the array that begins at a place."""
+    """Yield the values in the array at an offset."""
     at = _skip(text, at + 1)
     while text[at] != "]":
         value = _value(text, at)
@@ -63,11 +63,11 @@ def _skip(text: str, at: int) -> int:
 
 
 class Speller:
-    """How characters are written in one string, or the strings of an array.
+    """The spelling of characters in one string, or in the strings of an array.
 
     Args:
         raw: the JSON text.
-        elsewhere: the rest of the file, for characters that are not in it.
+        elsewhere: the rest of the file, for characters that the string lacks.
     """
 
     def __init__(self, raw: str, elsewhere: str) -> None:
@@ -76,7 +76,7 @@ class Speller:
         self._known |= {_read(each): each for each in inside}
 
     def write(self, text: str) -> str:
-        """A text as it stands between quotation marks."""
+        """Return the JSON of a text, without the quotation marks."""
         return "".join(self._known.get(each) or _plain(each) for each in text)
 
 
@@ -89,12 +89,12 @@ def _plain(character: str) -> str:
 
 
 def with_lines(text: str, value: Value, new: str) -> str:
-    """The JSON of a text of many lines, as one string or a string for each, with another text in it.
+    """Return the JSON of a new text in place of an old one: one string, or an array with a string a line.
 
     Args:
         text: the whole JSON.
-        value: where the string or the array stands.
-        new: what it is to hold.
+        value: the span of the string or of the array.
+        new: the new text.
     """
     raw = text[value.start : value.end]
     speller = Speller(raw, text)
@@ -121,7 +121,7 @@ def with_lines(text: str, value: Value, new: str) -> str:
 
 
 def _lines_of(raw: str) -> list[tuple[str, str]]:
-    """The lines of a string: what they say, and how they are written."""
+    """Yield the lines of a string, each with its spelling in JSON."""
     spelled = _CHARACTER.findall(raw)
     lines = "".join(map(_read, spelled)).splitlines(keepends=True)
     ends = list(accumulate(map(len, lines), initial=0))
@@ -130,7 +130,7 @@ def _lines_of(raw: str) -> list[tuple[str, str]]:
 
 
 def _merged(old: list[tuple[str, str]], new: list[str], speller: Speller) -> list[tuple[str, int | None]]:
-    """New lines as they are written, each with the number of the old line that it stands in the place of."""
+    """Yield the spellings of the new lines, each with the number of the old line that it replaces."""
     merged: list[tuple[str, int | None]] = []
     matcher = SequenceMatcher(None, [text for text, _ in old], new, autojunk=False)
     for kind, start, end, first, last in matcher.get_opcodes():

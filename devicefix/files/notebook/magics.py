@@ -1,7 +1,7 @@
-"""What IPython understands and Python does not: commands that stand among a cell's code.
+"""Find IPython's commands among the code of a cell.
 
 The syntax is IPython's (https://ipython.readthedocs.io/en/stable/interactive/reference.html): a logical line
-that begins with one of `% ! ? , ; /`, the right side of `x = %magic` and `x = !command`, and a line that ends
+that starts with one of `% ! ? , ; /`, the right side of `x = %magic` and `x = !command`, and a line that ends
 in `?`. None of that is valid Python, so it can't be taken for code.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from devicefix.files.text import parse
 
-# Cells of these have a body of Python that runs in the notebook's own namespace.
+# The body of a cell with one of these is Python that runs in the notebook's namespace.
 _OF_PYTHON = frozenset({"capture", "debug", "prun", "time", "timeit"})
 _CELL_MAGIC = re.compile(r"\s*%%(\w*)")
 _COMMAND = re.compile(r"[ \t\f]*(?=[%!?,;/])")
@@ -40,18 +40,18 @@ Mask = Callable[[str, bool], str]
 
 
 def is_python(cell: str) -> bool:
-    """Whether a cell holds Python that runs in the notebook's namespace, and is not the matter of a magic."""
+    """Return whether a cell is Python for the notebook's namespace, not the body of another magic."""
     magic = _CELL_MAGIC.match(cell)
     return magic is None or magic[1] in _OF_PYTHON
 
 
 def masked(cell: str, mask: Mask) -> str:
-    """A cell with its commands masked.
+    """Return a cell with its commands masked.
 
     Args:
         cell: the text.
-        mask: makes Python of a command. If the second argument is true, it is that of the words before a
-            statement, which stays: of `%time `.
+        mask: returns Python for a command. The second argument is true for a command before a statement that
+            stays, such as `%time `.
     """
     parts, at = [], 0
     for start, end, timed in _commands(cell):
@@ -61,7 +61,7 @@ def masked(cell: str, mask: Mask) -> str:
 
 
 def _commands(cell: str) -> Iterator[tuple[int, int, bool]]:
-    """Where commands stand, and which of them are but the words before a statement that they time."""
+    """Yield the spans of the commands, and whether each is followed by a statement that it times."""
     at = 0
     while at < len(cell):
         command = _COMMAND.match(cell, at)
@@ -87,19 +87,19 @@ def _next_line(cell: str, at: int) -> int:
 
 
 def _timed_code(command: str) -> str:
-    """The simple statements that a command such as `%time` runs in the notebook's namespace."""
+    """Return the simple statements that a command such as `%time` runs in the notebook's namespace."""
     match = _TIMED.fullmatch(command)
     if match is None:
         return ""
     try:
-        parse(f"_; {match['code']}")  # behind a semicolon only simple statements can stand
+        parse(f"_; {match['code']}")  # only simple statements can follow a semicolon
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return match["code"]
 
 
 def _in_logical_line(cell: str, begin: int) -> tuple[Span | None, int]:
-    """The command in a logical line that begins with Python, and where the next one begins."""
+    """Return the command in a logical line that starts with Python, and the start of the next line."""
     at, depth, last, first = begin, 0, "", begin
     while at < len(cell):
         token = _TOKEN.match(cell, at)
