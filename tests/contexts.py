@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from devicefix.config.settings import Settings
+from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
@@ -25,7 +25,7 @@ def context_of(code: str, others: dict[str, str] | None = None, **settings: obje
     files["m.py"] = textwrap.dedent(code).lstrip("\n")
     project = Project.of(summarize(text.encode(), path) for path, text in files.items())
     facts = Facts.read(files["m.py"].encode())
-    return Context(facts.source, facts, project, "m.py", Settings(**settings))  # type: ignore[arg-type]
+    return Context(facts.source, facts, project, "m.py", RuleOptions(**settings))  # type: ignore[arg-type]
 
 
 def expression(of: Context | Accelerator, code: str) -> ast.expr:

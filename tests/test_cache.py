@@ -25,9 +25,7 @@ def tree(tmp_path: Path) -> Path:
     """Modules that hold every pattern of the rules, and one whose findings rest on another."""
     folder = tmp_path / "tree"
     folder.mkdir()
-    examples = [
-        example.before for rule in RULES.values() for example in (*rule.INVALID, *rule.VALID)
-    ]
+    examples = [example.before for rule in RULES.values() for example in (*rule.INVALID, *rule.VALID)]
     for number in range(FILES):
         some = examples[number :: FILES * 4]
         (folder / f"m{number}.py").write_text("\n".join(some), encoding="utf-8")

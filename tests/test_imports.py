@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from devicefix.config.settings import Settings
+from devicefix.config.settings import RuleOptions
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
 from devicefix.facts.project import Project
@@ -16,7 +16,7 @@ from devicefix.rewrite.edits import apply
 def without(text: str, name: str = "Variable", path: str = "module.py", newline: str = "\n") -> str:
     """Return a module without the import that is unused once the calls of a name are gone."""
     facts = Facts.read(text.replace("\n", newline).encode())
-    context = Context(facts.source, facts, Project(), path, Settings())
+    context = Context(facts.source, facts, Project(), path, RuleOptions())
     calls = [
         node
         for node in ast.walk(facts.tree.module)
@@ -72,7 +72,7 @@ def test_imports_of_a_package_stay() -> None:
 def test_a_line_that_is_inserted_behind_the_import_stays() -> None:
     text = "import torch\nfrom a import Variable\n\nx = Variable(x)\n"
     facts = Facts.read(text.encode())
-    context = Context(facts.source, facts, Project(), "module.py", Settings())
+    context = Context(facts.source, facts, Project(), "module.py", RuleOptions())
     call = facts.tree.module.body[-1].value  # type: ignore[attr-defined]
     fix = context.edit(call, context.devices.current(call).text, context.devices.current(call))
     edits = [*fix.edits, *context.devices.insertions(fix.needs), *context.without_import("Variable", call)]

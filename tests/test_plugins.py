@@ -90,7 +90,9 @@ def test_the_order_is_declared_and_not_by_letters(tmp_path: Path, install: Insta
     arguments = ("check", "-", "-q", "--no-cache", "--output-format=concise")
     text = "import torch\n\nx = torch.ones(2).cuda()\n"
     assert devicefix(tmp_path, *arguments, data=text).stdout.split()[1] == code
-    (tmp_path / "some_plugin.py").write_text(ordered(code, "XX999"))  # a rule of a plugin that is not installed
+    (tmp_path / "some_plugin.py").write_text(
+        ordered(code, "XX999")
+    )  # a rule of a plugin that is not installed
     found = devicefix(tmp_path, *arguments, data=text).stdout.splitlines()
     assert [line.split()[1] for line in found] == ["DF101", code]
 
@@ -201,7 +203,9 @@ def test_two_plugins_with_the_same_code(tmp_path: Path, install: Install) -> Non
     install("two", rule(word="other"))
     done = devicefix(tmp_path, "rules")
     assert done.returncode == 2
-    assert "the plugin two 1.0 contains a rule 'XY101', which the plugin one 1.0 contains as well" in done.stderr
+    assert (
+        "the plugin two 1.0 contains a rule 'XY101', which the plugin one 1.0 contains as well" in done.stderr
+    )
 
 
 def test_a_rule_that_fails_is_the_plugins_affair(tmp_path: Path, install: Install) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devicefix.config.settings import Settings
+from devicefix.config.settings import RuleOptions, Settings
 from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
 from devicefix.engine.check import matters
@@ -209,7 +209,7 @@ def found(text: str, *rules: type[Rule]) -> list[str]:
     data = textwrap.dedent(text).encode()
     facts = Facts.read(data)
     context = Context(
-        facts.source, facts, Project.of([summarize(data, "module.py")]), "module.py", Settings()
+        facts.source, facts, Project.of([summarize(data, "module.py")]), "module.py", RuleOptions()
     )
     ranks = precedence({rule.code: rule for rule in rules})
     nodes = [node for node in facts.tree.nodes if node is not facts.tree.module]

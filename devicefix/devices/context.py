@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from devicefix.config.settings import Settings
+from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
@@ -32,7 +32,7 @@ class Context:
         facts: The module's facts.
         project: The facts of all files.
         path: The module's path.
-        settings: The settings for the file.
+        options: The settings that rules may ask for.
 
     Attributes:
         accelerator: What any accelerator supports; None where the target is CUDA.
@@ -40,13 +40,15 @@ class Context:
         handled: The nodes that only rules with `sees_handled` visit.
     """
 
-    def __init__(self, source: Source, facts: Facts, project: Project, path: str, settings: Settings) -> None:
+    def __init__(
+        self, source: Source, facts: Facts, project: Project, path: str, options: RuleOptions
+    ) -> None:
         self.source = source
         self.facts = facts
         self.project = project
-        self.settings = settings
-        any_will_do = settings.target == "accelerator"
-        self.accelerator = Accelerator(facts, settings.torch_version) if any_will_do else None
+        self.options = options
+        any_will_do = options.target == "accelerator"
+        self.accelerator = Accelerator(facts, options.torch_version) if any_will_do else None
         self.devices = Devices(facts, project, path, self.accelerator)
         self.handled: set[ast.AST] = set()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import may_matter
 from devicefix.model import Finding, Import
@@ -93,14 +94,24 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     facts = facts.informed(project.is_integer_option, project.is_flag)
     if (words := _words_of_plugins()) is not None:
         facts.tree.look_for(words)
-    context = Context(facts.source, facts, project, path, settings)
-    on = (
-        RULES[code](context)
-        for code in ORDER
-        if settings.target in RULES[code].targets and settings.enabled(code, RULES[code].default)
-    )
+    options = _rule_options(settings)
+    context = Context(facts.source, facts, project, path, options)
+    on = (RULES[code](context) for code in ORDER if code in options.enabled)
     found = sorted(_visit(context, tables(on, RANKS)), key=by_position)
     return _unless_deep(facts, found), context.devices
+
+
+@lru_cache(maxsize=1)
+def _rule_options(settings: Settings) -> RuleOptions:
+    """Return what rules may know of the settings."""
+    from devicefix.rules.registry import RULES
+
+    on = (
+        code
+        for code, rule in RULES.items()
+        if settings.target in rule.targets and settings.enabled(code, rule.default)
+    )
+    return RuleOptions(settings.target, settings.torch_version, frozenset(on))
 
 
 def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:

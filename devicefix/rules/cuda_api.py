@@ -271,7 +271,7 @@ class CudaApi(Rule):
         self._functions = Functions(context)
         self._streams = Streams(context)
         self._moves = GuardedMoves(context)
-        self._collapses = context.settings.enabled(GuardedMove.code, GuardedMove.default)
+        self._collapses = GuardedMove.code in context.options.enabled
         self.planned: set[ast.AST] = set()
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
