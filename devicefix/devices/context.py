@@ -114,8 +114,8 @@ class Context:
     def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:
         """Return the edits that remove the import of a name which a fix leaves unused.
 
-        Add them to the edits of the fix that removes the last use. There are none where the import has to stay:
-        the name is used elsewhere, or the module is an `__init__.py`, whose imports others may use.
+        Add them to the edits of the fix that removes the last use. There are none if the import must stay:
+        the name is used elsewhere, or the module is an `__init__.py`, whose imports other modules may use.
 
         Args:
             name: the name that the import binds, such as `Variable`.

@@ -18,8 +18,8 @@ def without_import(
 ) -> tuple[Edit, ...]:
     """Return the edits that remove the import of a name, if the name is used nowhere else.
 
-    The import stays wherever it may serve a purpose that cannot be seen: inside a `try` or an `if`, with a comment,
-    as an explicit re-export (`import a as a`), or if a string of the module holds the name, as `__all__` does.
+    The import stays if it may have another purpose: inside a `try` or an `if`, with a comment, as an explicit
+    re-export (`import a as a`), or if a string of the module contains the name, as `__all__` does.
 
     Args:
         source: the text of the module.

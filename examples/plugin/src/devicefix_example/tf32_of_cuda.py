@@ -14,8 +14,8 @@ class Tf32OfCuda(Rule):
     Finds `torch.backends.cuda.matmul.allow_tf32 = True`.
 
     ## Why it matters
-    It only speeds up CUDA. `torch.set_float32_matmul_precision("high")` has the same effect there, and also allows
-    fast matrix products on other devices.
+    It only speeds up CUDA. `torch.set_float32_matmul_precision("high")` has the same effect there, and also
+    allows fast matrix products on other devices.
 
     ## Example
     ```python
