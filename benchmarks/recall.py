@@ -84,8 +84,6 @@ def occurrences(facts: Facts, module: ast.Module) -> Iterator[tuple[str, ast.AST
     nodes = list(ast.walk(module))
     documentation = {node.value for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
-        facts.tree.look_into(node)
-    for node in nodes:
         match node:
             case ast.Constant(value=str(text)) if node not in documentation:
                 if text.lower() == "nccl":

@@ -23,15 +23,54 @@ class Safety(str, Enum):
     UNSAFE = "unsafe"
 
 
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an edit does to the statements inside it. The self-check accepts no other change.
+
+    Attributes:
+        added: Kinds of statements that the edit adds in front of the others, such as `If`.
+        removed: Parts of the old text whose statements and comments go.
+        deeper: How many blocks deeper the other statements are afterwards.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[Span, ...] = ()
+    deeper: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The removal of a statement from its block, which must not become empty.
+
+    Attributes:
+        block: The offset at which the block's first statement starts.
+        size: The number of statements in the block.
+        instead: The edit that takes the removal's place if all statements of the block are removed.
+    """
+
+    block: int
+    size: int
+    instead: Edit
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace the characters from `start` up to `end` of the source text.
+    """A replacement of the characters from `start` up to `end` of the source text.
 
-    `new` is the replacement, or a function that makes it from the text that stands there once the
-    edits inside this one have been applied: edits may nest, but not cross.
+    Edits may nest, but not cross.
 
-    `guard` is the test that a statement is put under, and `under` what takes the place of `new` where the
-    statement before it has been put under the same one.
+    Attributes:
+        start: The offset of the first character that is replaced.
+        end: The offset after the last one.
+        new: The replacement, or a function that makes it from the old text, in which the edits inside this
+            one have been made.
+        guard: The test of the guard that a statement is put under.
+        under: The function that replaces `new` where the statement above is put under the same guard.
+        effect: What the edit does to statements.
+        removal: What to do if the edit leaves an empty block.
     """
 
     start: int
@@ -39,6 +78,8 @@ class Edit:
     new: str | Callable[[str], str]
     guard: str | None = None
     under: Callable[[str], str] | None = None
+    effect: Effect = Effect()
+    removal: Removal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ with every version.
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rewrite.edits import with_keyword
+from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Changed, Example, Rule
 
 __all__ = [

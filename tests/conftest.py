@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers import Cli, Git, ProjectFolder
+from running import ProgramFolder
 
 from devicefix.config.settings import KEYS
 
@@ -33,3 +34,9 @@ def git(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> Git:
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, os.devnull)
     return Git(project.path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProgramFolder:
+    """Return an empty folder for a program to verify."""
+    return ProgramFolder(tmp_path)

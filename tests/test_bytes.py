@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import Cli, CliResult, Git, devicefix
 
-from devicefix.rewrite.edits import on_call
+from devicefix.rewrite.calls import on_call
 
 TIED = "import torch\n\nx = torch.ones(2).cuda()\n"
 _LINE_END = rb"(?:\r\n|\r|\n)"
@@ -213,7 +213,7 @@ def test_what_is_nested_too_deeply_is_not_called_fixable_and_leaves_others_so(cl
 def test_deep_nesting_does_not_end_the_process_of_libcst() -> None:
     """Its parser has no bound of its own: a call of 20,000 `and` is the end of it."""
     code = (
-        "from devicefix.rewrite.edits import on_call\n"
+        "from devicefix.rewrite.calls import on_call\n"
         "try: on_call(lambda call: call)('f(' + 'a and ' * 20_000 + 'a)')\n"
         "except RecursionError: print('too deep')"
     )

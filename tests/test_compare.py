@@ -1,4 +1,4 @@
-"""Where two runs part, from made-up streams and from two real ones."""
+"""The comparison of two runs, with generated events and with two real runs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def stream(drawn: list[tuple[int, dict[str, Any], tuple[int, str]]]) -> list[Eve
 
 
 def copied(value: Any) -> Any:
-    """A deep copy in which every number is an object of its own, as after reading JSON: NaN is not itself."""
+    """Return a deep copy with new number objects, as after reading JSON, so that NaN is not identical."""
     if isinstance(value, float):
         return float(repr(value))
     if isinstance(value, dict):
@@ -71,13 +71,13 @@ def copied(value: Any) -> Any:
 
 
 @given(streams, st.sampled_from([0, 1e-5]), st.booleans())
-def test_a_stream_is_like_itself(drawn: Any, tolerance: float, same: bool) -> None:
+def test_equal_streams_have_no_differences(drawn: Any, tolerance: float, same: bool) -> None:
     one = stream(drawn)
     assert differences(one, copied(one), same_machine=same, tolerance=tolerance) == []
 
 
 @given(streams, st.randoms())
-def test_the_order_between_processes_is_free(drawn: Any, random: random.Random) -> None:
+def test_the_order_between_processes_does_not_matter(drawn: Any, random: random.Random) -> None:
     one = stream(drawn)
     queues = {pid: [each for each in one if each["pid"] == pid] for pid in (1, 2)}
     other = []
@@ -114,7 +114,7 @@ def test_a_missing_observation_is_found(drawn: Any, data: st.DataObject) -> None
 
 
 @given(streams, st.data())
-def test_of_a_run_that_was_cut_off_the_common_part_counts(drawn: Any, data: st.DataObject) -> None:
+def test_only_the_common_part_of_an_interrupted_run_is_compared(drawn: Any, data: st.DataObject) -> None:
     one = stream(drawn)
     kept = data.draw(st.integers(1, len(one)))
     cut = [each for each in one[:kept] if each["kind"] != "ended"]
@@ -123,19 +123,19 @@ def test_of_a_run_that_was_cut_off_the_common_part_counts(drawn: Any, data: st.D
 
 
 @given(streams)
-def test_every_difference_has_words(drawn: Any) -> None:
+def test_every_difference_has_a_description_in_one_line(drawn: Any) -> None:
     one = stream(drawn)
     for found in (*same_machine(one, ended(seen(9, scalar(1)))), *same_machine(one, stream(drawn[::-1]))):
         assert "\n" not in describe(found)
 
 
-def test_before_a_cut_nothing_may_be_missing() -> None:
+def test_an_observation_that_is_missing_before_the_interruption_is_found() -> None:
     one = [seen(line, scalar(line)) for line in (1, 2, 3, 4)]
     assert [each.line for each in same_machine(one, [one[0], one[2]])] == [2]
     assert [each.line for each in same_machine([one[0], one[2]], one)] == [2]
 
 
-def test_the_earliest_comes_first() -> None:
+def test_the_earliest_difference_is_first() -> None:
     one = ended(*(seen(line, scalar(1.0)) for line in (30, 10, 20, 10, 20)))
     other = ended(
         *(seen(line, scalar(n)) for line, n in ((30, 1.0), (10, 1.0), (20, 2.0), (10, 3.0), (20, 2.0)))
@@ -143,7 +143,7 @@ def test_the_earliest_comes_first() -> None:
     assert [(each.line, each.number) for each in same_machine(one, other)] == [(20, 1), (10, 2)]
 
 
-def test_what_only_the_other_has_stands_where_it_would() -> None:
+def test_lines_of_the_second_run_alone_are_sorted_among_the_others() -> None:
     one = ended(seen(1, scalar(1)), seen(2, scalar(1)), seen(3, scalar(1)))
     other = ended(seen(1, scalar(1)), seen(9, scalar(1)), seen(2, scalar(1)), seen(3, scalar(2)))
     assert [(each.kind, each.line) for each in same_machine(one, other)] == [("missing", 9), ("value", 3)]
@@ -177,14 +177,14 @@ def test_within_a_tolerance(left: Any, right: Any, tolerance: float, same: bool)
     assert (not same_machine(other, one, tolerance)) == same
 
 
-def test_devices_count_on_the_same_machine_only() -> None:
+def test_devices_are_compared_on_the_same_machine_only() -> None:
     one = ended(seen(1, scalar(1.0)), seen(1, scalar(2.0)))
     other = ended(seen(1, scalar(1.0, "cpu")), seen(1, scalar(3.0, "cpu")))
     assert [(each.kind, each.number) for each in same_machine(one, other)] == [("device", 1), ("value", 2)]
     assert [(each.kind, each.number) for each in on_a_cpu(one, other)] == [("value", 2)]
 
 
-def test_lines_under_a_guard() -> None:
+def test_guarded_lines_are_expected_differences() -> None:
     one = ended(seen(1, scalar(1)), seen(2, scalar(1)))
     other = ended(seen(1, scalar(1)), seen(3, scalar(1)))
     found = on_a_cpu(one, other)
@@ -195,20 +195,20 @@ def test_lines_under_a_guard() -> None:
     assert [(each.kind, each.expected) for each in same_machine(one, other)] == [("missing", False)] * 2
 
 
-def test_a_count_differs_on_a_cpu_too() -> None:
+def test_counts_are_compared_on_a_cpu_too() -> None:
     one, other = ended(*[seen(1, scalar(1))] * 3), ended(*[seen(1, scalar(1))] * 2)
     (found,) = on_a_cpu(one, other)
     assert (found.kind, found.one, found.other, found.number) == ("count", 3, 2, 3)
 
 
-def test_a_process_that_is_missing() -> None:
-    """Its work is done elsewhere, as with fewer workers, or by nobody, as with a world size of 0."""
+def test_a_missing_process() -> None:
+    """Another process may do its work, as with fewer workers, or none, as with a world size of 0."""
     main, spawned = event("process"), seen(5, scalar(1), pid=2, process="SpawnProcess-1")
     assert [each.kind for each in on_a_cpu(ended(main, spawned), ended(main))] == ["missing"]
     (found,) = on_a_cpu(ended(main, spawned), ended(seen(5, scalar(1))))[:1]
     assert (found.kind, found.process) in [(ONLY_CPU, "train.py"), (ONLY_CUDA, "SpawnProcess-1")]
     assert [each.kind for each in same_machine(ended(main), ended(main, spawned))] == ["missing"]
-    assert same_machine(ended(main, spawned), [main]) == []  # the other run was stopped before
+    assert same_machine(ended(main, spawned), [main]) == []  # the other run was interrupted before
 
 
 def test_forks_with_the_same_name() -> None:
@@ -218,7 +218,7 @@ def test_forks_with_the_same_name() -> None:
 
 
 def draw(number: int, op: str = "normal_", device: str = "cuda:0") -> Event:
-    place = {"file": "train.py", "line": 10 * number}
+    place: dict[str, Any] = {"file": "train.py", "line": 10 * number}
     return event("draw", number=number, device=device, op=op, numel=4, **place)
 
 
@@ -244,7 +244,7 @@ def test_random_draws() -> None:
         assert [each.number for each in same_machine(run, ended(*one, drawn(*numbers)))] == [number]
 
 
-def test_random_draws_of_a_run_that_was_cut_off() -> None:
+def test_random_draws_of_an_interrupted_run() -> None:
     one = [draw(0), seen(2, scalar(1)), draw(1, "uniform_"), seen(3, scalar(1))]
     run = ended(*one, drawn(0, 1))
     assert same_machine(run, one[:2]) == []
@@ -272,26 +272,37 @@ def test_a_run_that_ended_in_an_error() -> None:
     assert same_machine(ended(error), ended(error)) == []
 
 
-def part(since: int, until: int, digest: str, mean: float, device: str = "cuda:0") -> Event:
+def observed_range(since: int, until: int, digest: str, mean: float, device: str = "cuda:0") -> Event:
     value = {"digest": digest, "mean": mean, "abs": abs(mean), "devices": [device]}
     return seen(1, value, since=since, until=until)
 
 
-def test_parts() -> None:
+def test_ranges_of_observations() -> None:
     first = seen(1, scalar(1.0))
-    one = ended(first, part(2, 9, "a", 0.5), part(10, 20, "a", 0.5))
+    one = ended(first, observed_range(2, 9, "a", 0.5), observed_range(10, 20, "a", 0.5))
     assert observations(one) == 20
-    assert same_machine(one, ended(first, part(2, 9, "b", 0.5), part(10, 20, "a", 0.5)), 1e-6) == []
-    (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5), part(10, 20, "b", 0.6)), 1e-6)
+    assert (
+        same_machine(
+            one, ended(first, observed_range(2, 9, "b", 0.5), observed_range(10, 20, "a", 0.5)), 1e-6
+        )
+        == []
+    )
+    (found,) = same_machine(
+        one, ended(first, observed_range(2, 9, "a", 0.5), observed_range(10, 20, "b", 0.6)), 1e-6
+    )
     assert describe(found) == (
         "train.py:1: `.item()` gave tensors with the mean 0.5 in the original"
         " and 0.6 in the rewritten program (10th to 20th time at this line)"
     )
-    (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5, "cpu"), part(10, 20, "a", 0.5)))
+    (found,) = same_machine(
+        one, ended(first, observed_range(2, 9, "a", 0.5, "cpu"), observed_range(10, 20, "a", 0.5))
+    )
     assert found.kind == "device"
-    (found,) = same_machine(one, ended(first, part(2, 9, "a", 0.5), part(10, 19, "b", 0.5)))
+    (found,) = same_machine(
+        one, ended(first, observed_range(2, 9, "a", 0.5), observed_range(10, 19, "b", 0.5))
+    )
     assert (found.kind, found.one, found.other) == ("count", 20, 19)
-    assert same_machine(one, [first, part(2, 9, "a", 0.5)]) == []
+    assert same_machine(one, [first, observed_range(2, 9, "a", 0.5)]) == []
 
 
 @pytest.mark.parametrize(
@@ -324,12 +335,12 @@ def test_parts() -> None:
         ),
     ],
 )  # fmt: skip
-def test_words(left: Any, right: Any, text: str) -> None:
+def test_descriptions(left: Any, right: Any, text: str) -> None:
     (found,) = on_a_cpu(ended(seen(52, left)), ended(seen(52, right)))
     assert describe(found) == f"train.py:52: {text}"
 
 
-def test_words_of_what_was_saved() -> None:
+def test_descriptions_of_saved_tensors() -> None:
     one = ended(seen(1, {"tensors": {"model.weight": scalar(1.0)}}, "save"))
     (found,) = same_machine(one, ended(seen(1, {"tensors": {"model.weight": scalar(1.0, "cpu")}}, "save")))
     assert describe(found) == (
@@ -343,7 +354,7 @@ def test_words_of_what_was_saved() -> None:
     )
 
 
-def test_many_events_in_a_moment() -> None:
+def test_many_events_take_linear_time() -> None:
     def run(device: str) -> list[Event]:
         return ended(*(seen(i % 100, scalar(0.1 * i, device)) for i in range(100_000)))
 

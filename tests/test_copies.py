@@ -1,10 +1,11 @@
-"""Copies that a CPU does not make: what is reported, what is not, and that the program never notices."""
+"""Copy hazards: which are reported, which programs have none, and that the watch has no side effects."""
 
 from __future__ import annotations
 
 import textwrap
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running import run_program
@@ -18,7 +19,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 cases = []
 """
 
-# The line that copies with CUDA ends in "# moved", the line of the change in "# changed" if it is known.
+# The line that copies with CUDA ends in "# moved", and the line of the change in "# changed" if it is known.
 HAZARDS = {
     "tensor: the best weights": """
         model = nn.Linear(2, 2).to(device)
@@ -332,7 +333,7 @@ HARMLESS = {
             adversary.requires_grad_()
             (adversary ** 2).sum().backward()
         """,
-    "what can't be watched": """
+    "unwatchable tensors": """
         sparse = torch.eye(3).to_sparse().to(device)
         sparse.cpu()
         with torch.inference_mode():
@@ -362,20 +363,20 @@ def program(cases: dict[str, str]) -> str:
 
 
 def marked(lines: list[str], mark: str) -> int | None:
-    """The number of the line that bears a mark."""
+    """Return the number of the line with a mark."""
     return next((number for number, line in enumerate(lines, 1) if f"# {mark}" in line), None)
 
 
 @pytest.fixture(scope="module")
-def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
-    """For each hazard, what was reported between its lines, and what should have been."""
+def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+    """For each hazard, return the reports between its lines, and then the expected report."""
     source = program(HAZARDS)
     ran = run_program(tmp_path_factory.mktemp("hazards"), source)
     assert ran.status == 0, ran.errors
     assert not ran.of("trouble")
     lines = source.split("\n")
     starts = [number for number, line in enumerate(lines, 1) if line.startswith("def case")] + [len(lines)]
-    found = {}
+    found: dict[str, list[tuple[Any, ...]]] = {}
     for name, (start, end) in zip(HAZARDS, pairwise(starts), strict=True):
         found[name] = [
             (e["what"], e["moved"]["line"], e["changed"] and e["changed"]["line"])
@@ -389,13 +390,13 @@ def hazards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[ob
 
 @pytest.mark.parametrize("name", HAZARDS)
 def test_a_hazard_is_reported_once_with_its_lines(
-    hazards: dict[str, list[tuple[object, ...]]], name: str
+    hazards: dict[str, list[tuple[Any, ...]]], name: str
 ) -> None:
     *found, expected = hazards[name]
     assert found == [expected]
 
 
-def test_what_is_harmless_is_not_reported(tmp_path: Path) -> None:
+def test_harmless_copies_are_not_reported(tmp_path: Path) -> None:
     source = program(HARMLESS)
     ran = run_program(tmp_path, source)
     assert ran.status == 0, ran.errors
@@ -404,7 +405,7 @@ def test_what_is_harmless_is_not_reported(tmp_path: Path) -> None:
     assert not ran.of("trouble")
 
 
-def test_what_may_have_been_read_is_reported_at_exit_in_every_process(tmp_path: Path) -> None:
+def test_possible_unseen_reads_are_reported_at_the_exit_of_every_process(tmp_path: Path) -> None:
     ran = run_program(
         tmp_path,
         """
@@ -498,7 +499,7 @@ print(torch.func.grad(lambda t: (t.to(device) ** 2).sum())(torch.ones(2)))
 """
 
 
-def test_the_program_does_not_notice(tmp_path: Path) -> None:
+def test_the_watch_does_not_change_the_program(tmp_path: Path) -> None:
     outputs = []
     for copies in (False, True):
         ran = run_program(tmp_path, BEHAVIOUR, copies=copies)
@@ -508,7 +509,7 @@ def test_the_program_does_not_notice(tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
 
 
-def test_nothing_stays_behind_in_the_ledger(tmp_path: Path) -> None:
+def test_the_ledger_does_not_grow(tmp_path: Path) -> None:
     ran = run_program(
         tmp_path,
         """
@@ -537,7 +538,7 @@ def test_nothing_stays_behind_in_the_ledger(tmp_path: Path) -> None:
     assert ran.output.split("\n") == ["0 1 0 0", "True", "0", ""], ran.errors
 
 
-def test_an_error_in_the_watch_is_told_once_and_never_reaches_the_program(tmp_path: Path) -> None:
+def test_an_error_in_the_watch_is_recorded_once_and_does_not_reach_the_program(tmp_path: Path) -> None:
     ran = run_program(
         tmp_path,
         """

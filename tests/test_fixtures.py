@@ -1,8 +1,7 @@
-"""The programs under fixtures/: what `rewrite` makes of them, and what they compute before and after.
+"""The programs under fixtures/: their rewrites, and their results before and after.
 
-pytest looks at the programs from outside. They run in two child processes, which are this same file:
-`python test_fixtures.py cpu` has no CUDA at all, `python test_fixtures.py cuda` has the simulated machine,
-with four GPUs.
+The programs run in two child processes, which run this file: `python test_fixtures.py cpu` without CUDA, and
+`python test_fixtures.py cuda` on the simulated CUDA machine with four GPUs.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from devicefix.verify.runtime.machine import Machine, Simulation
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))
 
-# These ask whether there is a GPU, so they run on a CPU as they are.
+# These check for a GPU, so they run on a CPU unchanged.
 GUARDED = {
     "availability_check",
     "data_parallel_device",
@@ -45,7 +44,7 @@ GUARDED = {
 }
 TIED = [name for name in NAMES if name not in GUARDED]
 
-# What PyTorch says where there is no CUDA (builds with and without it), and what a program says itself.
+# The errors without CUDA: of PyTorch, in builds with and without it, and of a program itself.
 NO_CUDA = re.compile(
     r"Torch not compiled with CUDA enabled|Cannot initialize CUDA without ATen_cuda"
     r"|Cannot access accelerator device when none is available|not linked with support for cuda"
@@ -57,7 +56,7 @@ NO_CUDA = re.compile(
 
 
 def sources(name: str, side: str) -> dict[str, bytes]:
-    """The modules of one side of a fixture, by the path that they have in the program."""
+    """Return the modules of one side of a fixture, by their path in the program."""
     folder = FIXTURES / name / side
     if folder.is_dir():
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*.py"))}
@@ -65,7 +64,7 @@ def sources(name: str, side: str) -> dict[str, bytes]:
 
 
 def rewrite(modules: dict[str, bytes]) -> dict[str, bytes]:
-    """What `devicefix rewrite --in-place` leaves of the modules of one program."""
+    """Return the modules of a program after `devicefix rewrite --in-place`."""
     project = Project.of(summarize(source, path) for path, source in modules.items())
     results = {
         path: check_file(source, path, Settings(fix=True), project) for path, source in modules.items()
@@ -98,7 +97,7 @@ def entry(name: str, side: str) -> Path:
 
 
 def run_all(machine: str, programs: dict[str, str]) -> dict[str, Any]:
-    """Run programs, given by their paths, on a machine, all of them in one child process."""
+    """Run the programs at these paths in one child process on a machine, and return the results by name."""
     env = {
         **os.environ,
         "CUDA_VISIBLE_DEVICES": "",
@@ -107,7 +106,9 @@ def run_all(machine: str, programs: dict[str, str]) -> dict[str, Any]:
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     command = [sys.executable, __file__, machine]
-    done = subprocess.run(command, input=json.dumps(programs), env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        command, input=json.dumps(programs), env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return results
@@ -127,7 +128,7 @@ def cuda(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def numbers(result: dict[str, Any]) -> dict[str, float]:
-    """The numbers that a run has printed, flat: {"losses.0": 2.3, …}."""
+    """Return the numbers that a run printed, with dotted names: `{"losses.0": 2.3, …}`."""
     assert result["error"] is None, result["error"]
     last = result["output"].splitlines()[-1]
     assert last.startswith("RESULT "), last
@@ -168,7 +169,7 @@ def test_guarded_before_runs_on_a_cpu_too(name: str, cpu: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_on_cuda_nothing_changes(name: str, cuda: dict[str, Any]) -> None:
-    """Same numbers, same GPUs, and the same tensors, operations and calls on them in the same order."""
+    """The numbers, the GPUs, and the order of tensors, operations and calls on them are the same."""
     before, after = (cuda[f"{name} {side}"] for side in ("before", "after"))
     assert numbers(after) == numbers(before)
     assert after["visible"] == before["visible"]
@@ -177,7 +178,7 @@ def test_on_cuda_nothing_changes(name: str, cuda: dict[str, Any]) -> None:
     assert name == "explicit_cpu" or any(event[0] == "put" for event in before["trace"])
 
 
-# --- the machine is as strict as CUDA -----------------------------------------------------------------
+# --- the simulated CUDA machine itself -----------------------------------------------------------------
 
 PRELUDE = """\
 import torch
@@ -238,15 +239,15 @@ def test_the_machine_fails_where_cuda_fails(code: str, cuda: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("code", FACTS)
-def test_the_machine_answers_as_cuda_does(code: str, cuda: dict[str, Any]) -> None:
+def test_the_machine_reports_what_cuda_does(code: str, cuda: dict[str, Any]) -> None:
     assert cuda[code]["error"] is None
 
 
 # --- the child process -------------------------------------------------------------------------------
 
 
-def run_program(path: str, machine: Machine | None) -> dict[str, Any]:
-    """Run one program as a script in a folder of its own, and leave no trace of it in this process."""
+def run_here(path: str, machine: Machine | None) -> dict[str, Any]:
+    """Run a program as a script in a temporary folder, and restore the state of this process."""
     output, error = io.StringIO(), None
     loaded, old_path, old_argv, old_env = set(sys.modules), sys.path[:], sys.argv[:], dict(os.environ)
     old_folder = os.getcwd()
@@ -277,14 +278,14 @@ def run_program(path: str, machine: Machine | None) -> dict[str, Any]:
 
 
 def main(kind: str) -> None:
-    assert not torch.cuda.is_available()  # this also settles what a machine with CUDA shows to the programs
+    assert not torch.cuda.is_available()  # torch caches the answer before the simulation starts
     results = {}
     for name, path in json.load(sys.stdin).items():
         if kind == "cpu":
-            results[name] = run_program(path, None)
+            results[name] = run_here(path, None)
         else:
             with Simulation(Machine(gpus=4, separate_generators=True, trace=[])) as machine:
-                results[name] = run_program(path, machine)
+                results[name] = run_here(path, machine)
     print(json.dumps(results))
 
 

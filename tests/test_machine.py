@@ -1,4 +1,4 @@
-"""The simulated CUDA machine: what it answers, where it fails as CUDA does, and what it writes down."""
+"""The simulated CUDA machine: its answers, its errors, and the events that it records."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def simulated(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each line gives, all in one process with two GPUs."""
+    """Evaluate every line in one process with two GPUs, and return the results or errors."""
     ask = (
         "answers = {}\n"
         f"for line in {[*FACTS, *FAILURES]!r}:\n"
@@ -278,7 +278,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("line", FACTS)
-def test_the_machine_answers_as_cuda_does(line: str, answers: dict[str, str]) -> None:
+def test_the_machine_reports_what_cuda_does(line: str, answers: dict[str, str]) -> None:
     assert answers[line] == "True"
 
 
@@ -290,7 +290,7 @@ def test_the_machine_fails_as_cuda_does(line: str, answers: dict[str, str]) -> N
 # --- processes ---------------------------------------------------------------------------------------
 
 
-def test_one_gpu_and_the_hidden_one_is_no_matter(tmp_path: Path) -> None:
+def test_an_empty_cuda_visible_devices_of_the_run_is_ignored(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,
         """
@@ -301,7 +301,7 @@ def test_one_gpu_and_the_hidden_one_is_no_matter(tmp_path: Path) -> None:
     assert ran.output == "1 False\n", ran.errors
 
 
-def test_the_choice_of_gpus_counts_until_the_program_asks(tmp_path: Path) -> None:
+def test_visible_gpus_are_fixed_at_the_first_request(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,
         """
@@ -315,7 +315,7 @@ def test_the_choice_of_gpus_counts_until_the_program_asks(tmp_path: Path) -> Non
     assert ran.output == "2\n2 cuda:1\n", ran.errors
 
 
-def test_a_fork_after_cuda_was_used_can_not_use_it(tmp_path: Path) -> None:
+def test_the_fork_of_a_process_that_used_cuda_cannot_use_it(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,
         """
@@ -343,7 +343,7 @@ def test_a_fork_after_cuda_was_used_can_not_use_it(tmp_path: Path) -> None:
     )
     lines = ran.output.splitlines()
     assert lines[:2] == ["True", "fine"] and "Cannot re-initialize CUDA in forked" in lines[2], ran.errors
-    assert len(ran.of("operations")) == 3  # children that end by os._exit tell, too
+    assert len(ran.of("operations")) == 3  # also those of children that end by os._exit
 
 
 def test_tensors_go_to_spawned_processes_and_back(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_workers_of_a_loader(tmp_path: Path) -> None:
     assert ran.output.splitlines() == ["True cpu cuda:0 [0, 1]", "True cpu cuda:0 [2, 3]"], ran.errors
 
 
-def test_the_types_of_a_default_reach_samplers(tmp_path: Path) -> None:
+def test_samplers_use_the_default_tensor_type(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,
         """
@@ -422,7 +422,7 @@ def test_the_types_of_a_default_reach_samplers(tmp_path: Path) -> None:
     assert ran.status == 1 and "Expected a 'cuda' device type for generator but found 'cpu'" in ran.errors
 
 
-# --- what is written down ----------------------------------------------------------------------------
+# --- recorded events ---------------------------------------------------------------------------------
 
 DRAWS = """
 import torch
@@ -435,7 +435,7 @@ print(noise.sum().item())
 """
 
 
-def test_random_numbers_are_written_down_with_their_lines(tmp_path: Path) -> None:
+def test_random_draws_are_recorded_with_their_lines(tmp_path: Path) -> None:
     program = DRAWS.format(noise="torch.randn(3).cuda()")
     ran = simulated(tmp_path, program)
     draws = [(e["device"], e["op"], e["numel"], e["line"]) for e in ran.of("draw")]
@@ -452,13 +452,13 @@ def test_random_numbers_are_written_down_with_their_lines(tmp_path: Path) -> Non
     moved = simulated(tmp_path, DRAWS.format(noise="torch.randn(3, device='cuda')"))
     assert [e["device"] for e in moved.of("draw")][-1] == "cuda:0"
     assert moved.of("draws")[0]["digest"] != ran.of("draws")[0]["digest"]
-    assert moved.output == ran.output  # all draw from the CPU's generator
+    assert moved.output == ran.output  # all use the generator of the CPU
 
     plain = run_program(tmp_path, program.replace(".cuda()", ""), machine="cuda", copies=False)
     assert plain.output == ran.output, plain.errors
 
 
-def test_a_plain_run_that_is_compared_rounds_as_the_machine_does(tmp_path: Path) -> None:
+def test_round_alike_gives_a_plain_run_the_rounding_of_the_machine(tmp_path: Path) -> None:
     program = """
         import sys, torch
         if "alike" in sys.argv:
@@ -489,7 +489,7 @@ def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:
     assert counts[1]["cpu"] >= 50 and counts[1]["cuda"] == 0
 
 
-def test_places_need_no_memory_of_their_own(tmp_path: Path) -> None:
+def test_places_of_tensors_do_not_leak_memory(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,
         """

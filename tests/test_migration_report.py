@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import pytest
 from helpers import ROOT, Cli, CliResult, Git
-from test_suggestion import replaced
+from test_rewrite_preview import replaced
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file

@@ -1,4 +1,4 @@
-"""What a program sees of its tensors is written down, and the program does not notice."""
+"""Observations of the tensor values that a program reads, which do not change the program."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def seen(ran: Ran, comment: str) -> list[dict[str, Any]]:
     return [event for event in ran.of("seen") if event["line"] == line(comment)]
 
 
-def test_the_program_does_not_notice(ran: Ran, unwatched: Ran) -> None:
+def test_observation_does_not_change_the_program(ran: Ran, unwatched: Ran) -> None:
     assert ran.status == unwatched.status == 3, ran.errors
     assert ran.output == unwatched.output
     assert "\nTrue\n" in ran.output
@@ -110,14 +110,14 @@ def test_the_program_does_not_notice(ran: Ran, unwatched: Ran) -> None:
     assert not unwatched.of("seen")
 
 
-def test_nothing_but_what_is_known(ran: Ran) -> None:
+def test_reads_by_torch_itself_are_not_recorded(ran: Ran) -> None:
     unseen = {"torch's own", "unseen", "nested", "raises"}
     assert not [comment for comment in unseen if seen(ran, comment)]
     assert {os.path.basename(event["file"]) for event in ran.of("seen")} == {"program.py"}
 
 
 @pytest.mark.parametrize("what", ["item", "float", "int", "tolist", "numpy", "array", "print", "save"])
-def test_each_way(ran: Ran, what: str) -> None:
+def test_each_way_to_read_a_tensor_is_recorded_once(ran: Ran, what: str) -> None:
     (event,) = seen(ran, what)
     assert event["what"] == what
 
@@ -134,7 +134,7 @@ def test_values(ran: Ran) -> None:
     assert list(saved["value"]["tensors"]) == ["x", "list.0.0"]
 
 
-def test_what_calls_others_is_one(ran: Ran) -> None:
+def test_a_read_that_calls_another_is_recorded_once(ran: Ran) -> None:
     assert [event["what"] for event in seen(ran, "format")] == ["format", "format"]
     assert [event["what"] for event in seen(ran, "parameter")] == ["print"]
     assert [event["what"] for event in seen(ran, "logged")] == ["print"]
@@ -160,12 +160,12 @@ def test_a_line_that_runs_often(ran: Ran, comment: str, count: int) -> None:
     assert parts[0]["value"]["devices"] == ["cpu"]
 
 
-def test_the_end_of_each_process(ran: Ran) -> None:
+def test_the_end_of_each_process_is_recorded(ran: Ran) -> None:
     ended = [event["pid"] for event in ran.of("ended")]
     assert len(ended) == len(set(ended)) == 3  # the worker, the child, the program
 
 
-def test_seeds(ran: Ran, tmp_path: Path) -> None:
+def test_the_seed_applies_to_all_generators(ran: Ran, tmp_path: Path) -> None:
     seeded = ran.output.splitlines()[0]
     code = """
         import random, torch, numpy
@@ -175,7 +175,7 @@ def test_seeds(ran: Ran, tmp_path: Path) -> None:
     assert run_program(tmp_path, code, copies=False).output.splitlines()[0] == seeded
 
 
-def test_an_error_inside_is_told_once(tmp_path: Path) -> None:
+def test_an_error_inside_is_recorded_once(tmp_path: Path) -> None:
     code = """
         import torch
         from devicefix.verify.runtime import observe
@@ -261,7 +261,7 @@ def test_a_digest_is_exact_whatever_the_strides() -> None:
     assert summarize(x)["digest"] != before
 
 
-def test_reading_leaves_no_trace() -> None:
+def test_a_summary_has_no_side_effects() -> None:
     x = torch.rand(3, requires_grad=True)
     state, version = torch.get_rng_state(), x._version
     summarize(x * 2)
@@ -270,7 +270,7 @@ def test_reading_leaves_no_trace() -> None:
     assert x._version == version
 
 
-def test_what_is_saved_is_looked_into() -> None:
+def test_saved_objects_are_searched_for_tensors() -> None:
     class Slots:
         __slots__ = ("unset", "x")
 
@@ -278,7 +278,7 @@ def test_what_is_saved_is_looked_into() -> None:
             self.x = torch.ones(1)
 
         def __getattr__(self, name: str) -> Any:
-            raise AssertionError("no code of the program's may run")
+            raise AssertionError("the search must run no code of the program")
 
     model = torch.nn.Sequential(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)

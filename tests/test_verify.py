@@ -1,114 +1,23 @@
-"""`devicefix verify`, run as a user runs it: real programs, real torch, real processes."""
+"""End-to-end tests of `devicefix verify`, with real programs and processes."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import torch
+from running import NET, TRAIN, ProgramFolder
 
-NET = """
-import torch
-
-def make():
-    # a comment
-    return torch.nn.Linear(4, 2).cuda()
-"""
-
-TRAIN = """
-import torch
-from net import make
-
-def main():
-    model = make()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        loss = model(torch.randn(8, 4).cuda()).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-if __name__ == "__main__":
-    main()
-"""
+# --- programs that run rewritten in memory ------------------------------------------------------------
 
 
-class Verified:
-    """What one call of `devicefix verify` gave."""
-
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.status = done.returncode
-        self.output = done.stdout
-        self.errors = done.stderr
-        self.report: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-
-    @property
-    def run(self) -> dict[str, Any]:
-        run: dict[str, Any] = self.report["run"]
-        return run
-
-    def requests(self) -> list[tuple[str, int, int]]:
-        """Where CUDA was asked for, and how often."""
-        return [
-            (Path(each["place"]["file"]).name, each["place"]["line"], each["count"])
-            for each in self.run["requests"]
-        ]
-
-
-class Folder:
-    """A folder with a program in it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, **modules: str) -> None:
-        for name, code in modules.items():
-            file = self.path / f"{name}.py"
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(textwrap.dedent(code).lstrip("\n"), encoding="utf-8")
-
-    def verify(self, *arguments: str, stdin: str | None = "", text: bool = False) -> Verified:
-        formats = [] if text else ["--output-format", "json"]
-        before = self.content()
-        done = subprocess.run(
-            [sys.executable, "-m", "devicefix", "verify", *formats, *arguments],
-            cwd=self.path,
-            capture_output=True,
-            text=True,
-            input=stdin,
-            timeout=120,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        ours = re.search(
-            r'(File ".*devicefix/verify/runtime/.*)|(devicefix/verify/runtime/.*: in )', done.stderr
-        )
-        assert not ours, done.stderr
-        assert {name: data for name, data in self.content().items() if name in before} == before
-        return Verified(done)
-
-    def content(self) -> dict[str, bytes]:
-        return {str(file): file.read_bytes() for file in self.path.rglob("*") if file.is_file()}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
-
-
-# --- the rewritten program runs, and nothing is written -------------------------------------------------
-
-
-def test_a_tied_program_passes_and_no_file_is_left_behind(folder: Folder) -> None:
+def test_a_cuda_program_passes_and_no_file_is_left_behind(folder: ProgramFolder) -> None:
     folder.write(net=NET, train=TRAIN)
     before = sorted(folder.content())
     done = folder.verify("train.py")
@@ -119,7 +28,7 @@ def test_a_tied_program_passes_and_no_file_is_left_behind(folder: Folder) -> Non
     assert sorted(folder.content()) == before
 
 
-def test_the_summary_is_short(folder: Folder) -> None:
+def test_the_summary_is_short(folder: ProgramFolder) -> None:
     folder.write(net=NET, train=TRAIN)
     done = folder.verify("train.py", text=True)
     lines = done.output.splitlines()
@@ -127,8 +36,8 @@ def test_the_summary_is_short(folder: Folder) -> None:
     assert len(lines) < 8
 
 
-def test_the_program_sees_itself_as_ever(folder: Folder) -> None:
-    """Its name, file, arguments, path, source and the lines of its tracebacks."""
+def test_the_program_sees_its_original_self(folder: ProgramFolder) -> None:
+    """Test its name, file, arguments, path, source and the lines of its tracebacks."""
     folder.write(
         train="""
         '''Its documentation.'''
@@ -163,8 +72,8 @@ def test_the_program_sees_itself_as_ever(folder: Folder) -> None:
     assert len(done.run["ran"]) == 1
 
 
-def test_every_way_of_running_a_file(folder: Folder) -> None:
-    """Imports, packages, loaders of the program's own, runpy, and import hooks beside ours."""
+def test_every_way_of_running_a_file(folder: ProgramFolder) -> None:
+    """Test imports, packages, the program's own loaders, `runpy`, and other import hooks."""
     (folder.path / "pkg").mkdir()
     tied = "import torch\ndef f():\n    return torch.ones(1).cuda()\n"
     folder.write(one=tied, two=tied, three=tied + "result = f()\n", **{"pkg/__init__": "", "pkg/four": tied})
@@ -193,7 +102,7 @@ def test_every_way_of_running_a_file(folder: Folder) -> None:
 
 
 @pytest.mark.slow
-def test_commands_child_processes_and_pytest(folder: Folder) -> None:
+def test_commands_child_processes_and_pytest(folder: ProgramFolder) -> None:
     folder.write(
         net=NET,
         test_net="""
@@ -242,7 +151,7 @@ if __name__ == '__main__':
 
 
 @pytest.mark.slow
-def test_processes_that_are_spawned_and_forked(folder: Folder) -> None:
+def test_processes_that_are_spawned_and_forked(folder: ProgramFolder) -> None:
     folder.write(train=SPAWN)
     done = folder.verify("train.py")
     assert done.status == 0, (done.report, done.errors)
@@ -253,7 +162,7 @@ def test_processes_that_are_spawned_and_forked(folder: Folder) -> None:
 
 
 @pytest.mark.slow
-def test_torchrun(folder: Folder) -> None:
+def test_torchrun(folder: ProgramFolder) -> None:
     folder.write(
         train="""
         import os
@@ -274,7 +183,7 @@ def test_torchrun(folder: Folder) -> None:
     assert len(done.run["ran"]) == 2
 
 
-def test_scripted_functions_are_rewritten_too(folder: Folder) -> None:
+def test_scripted_functions_are_rewritten(folder: ProgramFolder) -> None:
     folder.write(
         train="""
         import torch
@@ -292,7 +201,7 @@ def test_scripted_functions_are_rewritten_too(folder: Folder) -> None:
     assert "not compiled" not in done.errors, (done.report, done.errors)
 
 
-def test_in_a_scratch_copy_the_program_writes_elsewhere(folder: Folder) -> None:
+def test_in_a_scratch_copy_the_program_writes_elsewhere(folder: ProgramFolder) -> None:
     folder.write(
         train="import torch\nx = torch.ones(1).cuda()\nopen('out.txt', 'w').write('x')\nassert False\n"
     )
@@ -309,7 +218,7 @@ def test_in_a_scratch_copy_the_program_writes_elsewhere(folder: Folder) -> None:
 # --- planted faults --------------------------------------------------------------------------------------
 
 
-def test_a_tie_that_was_left_is_explained(folder: Folder) -> None:
+def test_a_remaining_request_is_explained(folder: ProgramFolder) -> None:
     folder.write(net=NET, train=TRAIN)
     done = folder.verify("--ignore", "DF101", "train.py")
     assert (done.status, done.report["verdict"]) == (1, "fail")
@@ -370,7 +279,7 @@ torch.save(torch.ones(1), 'cuda.pt')
 """
 
 
-def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) -> None:
+def test_every_kind_of_request_is_found_even_if_its_error_is_caught(folder: ProgramFolder) -> None:
     folder.write(train=KINDS, save=SAVE)
     subprocess.run([sys.executable, "save.py"], cwd=folder.path, check=True)
     done = folder.verify("--select", "DF901", "--no-copies", "train.py")
@@ -380,7 +289,7 @@ def test_every_kind_of_request_is_seen_though_it_is_swallowed(folder: Folder) ->
 
 
 @pytest.mark.slow
-def test_keep_going_meets_them_all(folder: Folder) -> None:
+def test_keep_going_finds_all_requests(folder: ProgramFolder) -> None:
     folder.write(
         train=KINDS.replace("    except Exception:\n        pass", "    finally:\n        pass"), save=SAVE
     )
@@ -390,7 +299,7 @@ def test_keep_going_meets_them_all(folder: Folder) -> None:
     assert {line for _, line, _ in done.requests()} == REQUESTS
 
 
-def test_a_librarys_own_requests_are_told_apart(folder: Folder) -> None:
+def test_requests_of_a_library_do_not_fail_the_run(folder: ProgramFolder) -> None:
     library = folder.path / "site-packages" / "probing.py"
     library.parent.mkdir()
     library.write_text("import torch\ntry:\n    torch.cuda.current_device()\nexcept Exception:\n    pass\n")
@@ -404,14 +313,14 @@ def test_a_librarys_own_requests_are_told_apart(folder: Folder) -> None:
 # --- limits ------------------------------------------------------------------------------------------------
 
 
-def test_steps_stop_the_program(folder: Folder) -> None:
+def test_steps_stop_the_program(folder: ProgramFolder) -> None:
     folder.write(net=NET, train=TRAIN)
     done = folder.verify("--steps", "3", "train.py")
     assert (done.status, done.report["verdict"], done.run["steps"]) == (3, "stopped", 3)
 
 
 @pytest.mark.slow
-def test_steps_stop_a_program_that_catches_everything(folder: Folder) -> None:
+def test_steps_stop_a_program_that_catches_everything(folder: ProgramFolder) -> None:
     folder.write(
         train="""
         import torch
@@ -429,8 +338,8 @@ def test_steps_stop_a_program_that_catches_everything(folder: Folder) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_left_running_after_the_timeout(folder: Folder) -> None:
-    """Neither children nor what has left its parents and its group, as daemons do."""
+def test_nothing_is_left_running_after_the_timeout(folder: ProgramFolder) -> None:
+    """Test children, and processes that leave their parents and group, as daemons do."""
     folder.write(
         train="""
         import os, signal, subprocess, sys, time
@@ -452,7 +361,7 @@ def test_nothing_is_left_running_after_the_timeout(folder: Folder) -> None:
     assert not [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or [])]
 
 
-def test_the_memory_of_all_processes_is_limited(folder: Folder) -> None:
+def test_the_memory_of_all_processes_is_limited(folder: ProgramFolder) -> None:
     folder.write(
         train="""
         import os, time
@@ -465,150 +374,3 @@ def test_the_memory_of_all_processes_is_limited(folder: Folder) -> None:
     done = folder.verify("--memory", "250M", "train.py")
     assert (done.status, done.report["verdict"]) == (3, "stopped")
     assert "memory" in done.report["reason"]
-
-
-# --- bad input ---------------------------------------------------------------------------------------------
-
-PROGRAMS = {
-    "exits at once": ("import sys\nsys.exit(0)\n", 0, ""),
-    "exits with a status": ("import os\nos._exit(7)\n", 1, "exit status 7"),
-    "exits with a message": ("import sys\nsys.exit('no data')\n", 1, "no data"),
-    "segfaults": ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", 1, "SIGSEGV"),
-    "does not parse": ("print 'x'\n", 1, "SyntaxError"),
-    "is empty": ("", 0, ""),
-    "needs data": ("open('data.bin')\n", 1, "FileNotFoundError"),
-    "needs a package": ("import not_there_at_all\n", 1, "ModuleNotFoundError"),
-    "changes directory": ("import os\nos.chdir('/')\nimport helper\nassert helper.x == 1\n", 0, ""),
-    "prints a lot": ("for i in range(300_000):\n    print('line', i)\n", 0, ""),
-    "recurses": ("def f():\n    f()\nf()\n", 1, "RecursionError"),
-    "sets its own hook": ("import sys\nsys.excepthook = lambda *a: None\n1 / 0\n", 1, "ZeroDivisionError"),
-    "is interrupted": ("raise KeyboardInterrupt\n", 1, "KeyboardInterrupt"),
-    "closes its files": ("import os\nos.closerange(3, 64)\nimport helper\n1 / 0\n", 1, "ZeroDivisionError"),
-    "raises what has no text": (
-        "class E(Exception):\n    def __str__(self):\n        raise ValueError\nraise E\n",
-        1,
-        "E",
-    ),
-    "forks": ("import os\npid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\n", 0, ""),
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_bad_programs_get_a_clear_verdict(name: str, folder: Folder) -> None:
-    code, status, reason = PROGRAMS[name]
-    folder.write(train=code, helper="x = 1\n")
-    done = folder.verify("train.py")
-    assert done.status == status, (done.report, done.errors[-2000:])
-    assert reason in done.report["reason"]
-
-
-def test_standard_input_reaches_the_program(folder: Folder) -> None:
-    folder.write(train="assert input() == 'yes'\n")
-    assert folder.verify("train.py", stdin="yes\n").status == 0
-    done = folder.verify("train.py", stdin="")
-    assert (done.status, done.report["reason"]) == (1, "EOFError: EOF when reading a line")
-    assert "standard input" in done.report["advice"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing.py"], "missing.py: no such file"),
-        (["--memory", "lots", "train.py"], "no size such as 8G"),
-        (["-m", "-c", "train"], "cannot be used together"),
-        ([], "Missing argument"),
-    ],
-)
-def test_bad_arguments_are_trouble(arguments: list[str], message: str, folder: Folder) -> None:
-    done = folder.verify(*arguments)
-    assert done.status == 2 and message in done.errors, done.errors
-
-
-@pytest.mark.parametrize("package", ["psutil", "torch"])
-@pytest.mark.parametrize(
-    "arguments", [["verify", "train.py"], ["rewrite", "-i", "--verify", "python train.py"]]
-)
-def test_what_only_verify_needs_is_asked_for_in_one_line(
-    package: str, arguments: list[str], folder: Folder
-) -> None:
-    folder.write(train="import torch\nx = y.cuda()\n")
-    code = f"import sys; sys.modules[{package!r}] = None; from devicefix.cli import main; main({arguments!r})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder.path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: verify needs {package}: pip install 'devicefix[verify]'\n"
-
-
-def test_a_python_that_is_not_there_is_trouble(folder: Folder) -> None:
-    folder.write(train="pass\n")
-    done = folder.verify("--python", "/not/there", "train.py")
-    assert (done.status, done.errors) == (2, "Error: /not/there: No such file or directory\n")
-
-
-def test_a_command_without_python_is_trouble(folder: Folder) -> None:
-    done = folder.verify("-c", "true")
-    assert (done.status, done.report["verdict"]) == (2, "trouble")
-
-
-def test_a_module_that_is_missing_is_a_failure(folder: Folder) -> None:
-    done = folder.verify("-m", "not_there_at_all")
-    assert done.status == 1 and "exit status 1" in done.report["reason"]
-
-
-def test_interrupted_it_leaves_nothing_running(folder: Folder) -> None:
-    folder.write(train="import time\nopen('started', 'w')\ntime.sleep(600)\n")
-    mark = f"mark-{os.getpid()}-{time.time()}"
-    command = [sys.executable, "-m", "devicefix", "verify", "train.py", mark]
-    process = subprocess.Popen(command, cwd=folder.path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    while not (folder.path / "started").exists():
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert b"Traceback" not in errors
-    assert not [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or [])]
-
-
-# --- rewrite --in-place --verify ---------------------------------------------------------------------------
-
-
-def rewrite(folder: Folder, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "devicefix", "rewrite", "-i", "--verify", command, *arguments],
-        cwd=folder.path,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-        env={**os.environ},
-    )
-
-
-def test_rewrite_writes_what_passes(folder: Folder) -> None:
-    folder.write(net=NET, train=TRAIN)
-    done = rewrite(folder, f"{sys.executable} train.py")
-    assert done.returncode == 0, done
-    assert ".cuda()" not in "".join(file.read_text() for file in folder.path.glob("*.py"))
-    assert "verify: pass" in done.stdout and "Fixed 2 findings" in done.stdout
-
-
-def test_rewrite_leaves_every_byte_where_it_fails(folder: Folder) -> None:
-    folder.write(net=NET, train=TRAIN + "\n    open('written', 'w')\n    raise SystemExit(5)\n")
-    before = folder.content()
-    done = rewrite(folder, f"{sys.executable} train.py")
-    assert done.returncode == 1, done
-    assert "exit status 5" in done.stdout and "Nothing was written" in done.stdout
-    assert {name: data for name, data in folder.content().items() if name in before} == before
-
-
-@pytest.mark.slow
-def test_rewrite_takes_the_steps_asked_for_as_enough(folder: Folder) -> None:
-    folder.write(net=NET, train=TRAIN.replace("range(5)", "range(10**9)"))
-    done = rewrite(folder, f"{sys.executable} train.py", "--steps", "2")
-    assert done.returncode == 0, done
-    assert ".to(device)" in (folder.path / "net.py").read_text()
-
-
-def test_rewrite_needs_in_place_to_verify(folder: Folder) -> None:
-    command = [sys.executable, "-m", "devicefix", "rewrite", "--verify", "true"]
-    done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True)
-    assert done.returncode == 2 and "--verify goes with --in-place" in done.stderr

@@ -1,4 +1,4 @@
-"""`devicefix verify --compare`: equal where the rewrite is right, and what it says of wrong ones."""
+"""End-to-end tests of `devicefix verify --compare`, with a right rewrite and wrong ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from devicefix.config.settings import Settings
 from devicefix.verify import against_cuda, runs, session
-from devicefix.verify.program import Program
+from devicefix.verify.program import New, Program
 from devicefix.verify.runs import Result, Task
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import Verdict
@@ -45,7 +45,7 @@ RIGHT = (
     .replace("import torch\n", "import torch\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'\n")
 )
 
-# Each changes what is right: the change, where it must be seen, and what must be said of it.
+# Changes to the right rewrite: old text, new text, where the difference is, and words of its description.
 WRONG = {
     "a random stream of the GPU": (
         "torch.randn(2, 3).to(device)",
@@ -87,11 +87,11 @@ def compared(folder: Path, rewritten: str) -> Report:
     task = Task(
         [sys.executable, "program.py"], folder, folder, (folder,), compare=True, scratch=True, copies=False
     )
-    new = (str(program), (rewritten.strip() + "\n").encode(), [])
+    new: New = (str(program), (rewritten.strip() + "\n").encode(), [])
     return session.verify(task, Settings(), lambda *_: None, [new])
 
 
-def test_right_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_right_rewrite_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     report = compared(tmp_path, RIGHT)
     assert report.verdict is Verdict.PASS, report
@@ -99,7 +99,7 @@ def test_right_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rewrite_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     old, new, where, words = WRONG[name]
     assert old in RIGHT
@@ -112,7 +112,7 @@ def test_wrong_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert not report.comparison.on_cuda
 
 
-def test_from_the_command_line_with_what_devicefix_makes_of_it(tmp_path: Path) -> None:
+def test_the_command_with_a_rewrite_by_devicefix(tmp_path: Path) -> None:
     tied = """
         import torch
         torch.manual_seed(3)
@@ -132,9 +132,7 @@ def test_from_the_command_line_with_what_devicefix_makes_of_it(tmp_path: Path) -
     assert [file.name for file in tmp_path.iterdir()] == ["program.py"]
 
 
-def test_an_original_that_fails_on_cuda_is_no_measure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_original_that_fails_on_cuda_is_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "program.py").write_text("import torch\n(torch.ones(1).cuda() + torch.ones(1)).item()\n")
     monkeypatch.chdir(tmp_path)
     task = Task([sys.executable, "program.py"], tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True)
@@ -143,10 +141,10 @@ def test_an_original_that_fails_on_cuda_is_no_measure(
 
 
 @pytest.mark.parametrize("name", ["a copy that a CPU does not make", "other numbers"])
-def test_with_a_gpu_its_numbers_are_not_held_against_the_cpus(
+def test_with_a_gpu_the_cpu_is_compared_with_the_simulation(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flow only: what stands for the GPU here is the simulation, with numbers of its own on the CPU."""
+    """Test the order of the runs, with the simulated CUDA machine in place of the GPU."""
     machines = []
 
     def run_program(

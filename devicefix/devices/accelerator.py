@@ -272,7 +272,6 @@ class Accelerator:
 
         Those have no `cuda_stream`, and a function that gets one as an argument may need torch.cuda's.
         """
-        self.facts.tree.look_everywhere()
         references = [(node, self.reference(node)) for node in self.facts.tree.nodes]
         used = [(node, short) for node, short in references if short in _STREAMS]
         return all(self._is_replaceable(node, short) for node, short in used if short) and all(

@@ -109,7 +109,7 @@ class Context:
     def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
         question = self.devices.available(statement)
-        return Fix((blocks.under_guard(self.source, statement, question.text),), safety, question.needs)
+        return Fix((blocks.put_under_guard(self.facts, statement, question.text),), safety, question.needs)
 
     def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:
         """Return the edits that remove the import of a name which a fix leaves unused.

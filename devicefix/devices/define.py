@@ -73,6 +73,8 @@ class Definitions:
                     used |= scope.bindings.keys() | scope.elsewhere
                 elif isinstance(node, ast.Name):
                     used.add(node.id)
+                elif isinstance(node, ast.arg):
+                    used.add(node.arg)
             self._function_names[function] = next((name for name in _NAMES if name not in used), None)
         return self._function_names[function]
 

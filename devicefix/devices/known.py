@@ -78,8 +78,6 @@ class KnownDevices:
     def _is_device(self, name: str, scope: Scope) -> bool:
         """Return whether all bindings of a name are the current device, or the CPU."""
         bindings = scope.bindings[name]
-        for binding in bindings:
-            self._facts.tree.look_into(binding.node)
         values = [binding.value for binding in bindings]
         if any(value is None for value in values):
             return False

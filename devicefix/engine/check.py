@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import may_matter
+from devicefix.facts.prefilter import lines_that_matter, may_matter
 from devicefix.model import Finding, Import
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
+    from devicefix.files.text import Source
     from devicefix.rules.dispatch import Table
 
 
@@ -38,20 +38,6 @@ def _holds_words(data: bytes, settings: Settings) -> bool:
     from devicefix.rules.registry import words
 
     return any(word in data for word in words(settings))
-
-
-@cache
-def _words_of_plugins() -> re.Pattern[str] | None:
-    """What the rules that plugins bring look for; the facts know the words of ours."""
-    from devicefix.rules.registry import PLUGINS
-
-    words = {
-        word.decode()
-        for plugin in PLUGINS
-        for rule in plugin.rules
-        for word in (*rule.words, *rule.common_words)
-    }
-    return re.compile("|".join(map(re.escape, sorted(words)))) if words else None
 
 
 def check_module(
@@ -81,9 +67,17 @@ def check_module(
     if settings.enabled(UNUSED, default=False):
         from devicefix.rules.registry import by_position
 
-        findings += unused(source, module, found, settings)
+        findings += unused(source, module, found, _rules(settings))
         findings.sort(key=by_position)
     return findings, devices
+
+
+def _rules(settings: Settings) -> dict[str, bool]:
+    """Return the codes of all rules, true for those that are on."""
+    from devicefix.rules.registry import RULES
+
+    enabled = _rule_options(settings).enabled
+    return {code: code in enabled for code in RULES}
 
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
@@ -92,13 +86,11 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
     facts = facts.informed(project.is_integer_option, project.is_flag)
-    if (words := _words_of_plugins()) is not None:
-        facts.tree.look_for(words)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
     found = sorted(_visit(context, tables(on, RANKS)), key=by_position)
-    return _unless_deep(facts, found), context.devices
+    return _unless_comments_go(facts.source, _unless_deep(facts, found)), context.devices
 
 
 @lru_cache(maxsize=1)
@@ -117,11 +109,14 @@ def _rule_options(settings: Settings) -> RuleOptions:
 def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
     from devicefix.rules.dispatch import visit
+    from devicefix.rules.registry import WORDS
 
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
-    for node, finding in visit(tuple(tree.nodes), tables, context.handled):
-        string = tree.strings.get(node)
+    lines = lines_that_matter(tree.text, WORDS)
+    nodes = tree.nodes_at([0, *lines])  # 0: the module itself
+    for node, finding in visit(nodes, tables, context.handled):
+        string = tree.f_string(node)
         sound = _in_data(finding) if only_data else finding
         yield sound if string is None else _in_string(context, string, sound)
 
@@ -135,7 +130,7 @@ def _in_data(finding: Finding) -> Finding:
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     """Return the findings without the fixes that would change code that is nested too deeply."""
-    from devicefix.rewrite.edits import may_be_too_deep, too_deep
+    from devicefix.rewrite.parsing import may_be_too_deep, too_deep
 
     text = facts.source.text
     changed = {
@@ -147,10 +142,29 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     }
     if not any(may_be_too_deep(text[start:end]) for start, end in changed):
         return findings
-    deep = changed.intersection(map(facts.source.span, too_deep(facts.tree.module)))
+    deep = list(map(facts.source.span, too_deep(facts.tree.module)))
+    hopeless = {
+        (start, end) for start, end in changed if any(start <= first and last <= end for first, last in deep)
+    }
     return [
         each.unfixed("since the code is nested too deeply")
-        if each.fix and any((edit.start, edit.end) in deep for edit in each.fix.edits)
+        if each.fix and any((edit.start, edit.end) in hopeless for edit in each.fix.edits)
+        else each
+        for each in findings
+    ]
+
+
+def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding]:
+    """Drop the fixes that would lose a comment inside an expression."""
+    if not any(
+        "#" in source.text[edit.start : edit.end] for each in findings if each.fix for edit in each.fix.edits
+    ):
+        return findings
+    from devicefix.rewrite.selfcheck import loses_comment
+
+    return [
+        each.unfixed("since a comment inside would be lost: move it first")
+        if each.fix and loses_comment(source, each.fix.edits)
         else each
         for each in findings
     ]

@@ -132,15 +132,17 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
     Raises:
         Exception: one of the fixes is wrong, or they don't go together.
     """
-    from devicefix.rewrite.edits import apply
+    from devicefix.rewrite.edits import joined, replaced, resolved
     from devicefix.rewrite.selfcheck import check
 
     source = devices.facts.source
     edits = [edit for _, fix in fixes for edit in fix.edits]
     edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
-    text = apply(source.text, edits)
-    check(source.text, devices.facts.tree.module, text, [(edit.start, edit.end) for edit in edits])
-    return source.encode(text)
+    edits = joined(source.text, edits)
+    changes = resolved(source.text, edits)
+    output = source.encode(replaced(source.text, changes))
+    check(source, devices.facts.tree.module, output, edits, changes)
+    return output
 
 
 def _failure(

@@ -2,7 +2,8 @@
 
 from devicefix.facts.guards import ASKS, AVAILABLE, of_any_count, refuses, returns
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, Scope, Tree, dotted, with_defaults
+from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
+from devicefix.facts.tree import Tree
 
 __all__ = [
     "ASKS", "AVAILABLE", "Binding", "Facts", "Scope", "Tree", "dotted", "of_any_count", "refuses", "returns",

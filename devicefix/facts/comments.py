@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from devicefix.files.text import Source
+from devicefix.config.values import nearest
+from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Finding, Fix
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ _OURS = re.compile(r"DF\d+")
 
 
 def silenced(source: Source, finding: Finding, module: ast.Module | None = None) -> bool:
-    """Whether a comment silences a finding.
+    """Return whether a comment silences a finding.
 
-    It stands at the end of the finding's first or last line; or, where nothing can stand there since a
-    string or a backslash goes on, at the end of the line where that ends.
+    The comment is at the end of the finding's first or last line. Where a string or a backslash continues
+    that line, it is at the end of the line that ends the string.
 
     Args:
         source: the file's text.
@@ -49,7 +50,7 @@ def silenced(source: Source, finding: Finding, module: ast.Module | None = None)
 
 
 def _lines(source: Source, finding: Finding, module: ast.Module | None) -> Iterator[int]:
-    """The lines where a comment silences a finding."""
+    """Return the lines where a comment silences a finding."""
     yield finding.line
     yield finding.end_line
     if module is not None:
@@ -64,7 +65,7 @@ def _silences(source: Source, line: int, code: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _silencing(source: Source) -> dict[int, set[str] | None]:
-    """The codes that `# noqa: ...` names, by line; None for a `# noqa` that silences all."""
+    """Return the codes that `# noqa: ...` names, by line; None for a `# noqa` that silences all."""
     found: dict[int, set[str] | None] = {}
     for match in _DIRECTIVE.finditer(source.text):
         line = source.position(match.start())[0]
@@ -81,7 +82,7 @@ def _split(codes: str) -> list[str]:
 
 
 def comment_line(source: Source, module: ast.Module, line: int) -> int:
-    """The first line from this one on that a comment can end: no string and no backslash goes on there."""
+    """Return the first line, from `line` on, at whose end a comment can be added."""
     strings = _long_strings(source, module)
     while line < len(source.line_starts):
         behind = max((last for first, last in strings if first <= line < last), default=line)
@@ -97,7 +98,7 @@ def comment_line(source: Source, module: ast.Module, line: int) -> int:
 
 @lru_cache(maxsize=1)
 def _long_strings(source: Source, module: ast.Module) -> list[tuple[int, int]]:
-    """The first and the last line of each string in triple quotes that has several."""
+    """Return the first and the last line of each string in triple quotes that has several."""
     if '"""' not in source.text and "'''" not in source.text:
         return []
     lines = (
@@ -112,7 +113,7 @@ def _long_strings(source: Source, module: ast.Module) -> list[tuple[int, int]]:
 
 
 class _Directive(NamedTuple):
-    """A `# noqa: ...` in a comment: where it stands, and where its codes do.
+    """A `# noqa: ...` in a comment, with its span and that of its codes.
 
     `comment` is the span of the comment, which may say more.
     """
@@ -126,7 +127,7 @@ class _Directive(NamedTuple):
 
 
 def _comments(source: Source) -> dict[int, tuple[int, int]]:
-    """Where the comment of each line stands that has one."""
+    """Return the span of each comment, by line."""
     found = {}
     for kind, text, (line, column), _, _ in _tokens(source):
         if kind == tokenize.COMMENT:
@@ -142,7 +143,7 @@ def _tokens(source: Source) -> Iterator[tokenize.TokenInfo]:
 
 
 def _directive(source: Source, line: int, comment: tuple[int, int]) -> _Directive | None:
-    """The first directive in a comment that names codes."""
+    """Return the first directive in a comment that names codes."""
     for match in _DIRECTIVE.finditer(source.text, *comment):
         if match["codes"]:
             codes = tuple(_split(match["codes"]))
@@ -171,8 +172,6 @@ def add(data: bytes, findings: Iterable[Finding]) -> Added:
         data: the file's bytes.
         findings: what was found in it.
     """
-    from devicefix.files.text import parse
-
     findings = list(findings)
     unchanged = Added(data, 0, findings)
     try:
@@ -200,7 +199,7 @@ def add(data: bytes, findings: Iterable[Finding]) -> Added:
 def _with_codes(
     source: Source, line: int, comment: tuple[int, int] | None, codes: set[str]
 ) -> tuple[int, int, str]:
-    """The edit that gives a line's comment these codes."""
+    """Return the edit that gives a line's comment these codes."""
     directive = comment and _directive(source, line, comment)
     if directive:
         named = ", ".join(sorted(codes.union(directive.codes)))
@@ -212,7 +211,7 @@ def _with_codes(
 
 
 def _same_code(before: Source, after: Source) -> bool:
-    """Whether two texts differ in nothing but comments."""
+    """Return whether two texts differ only in comments."""
 
     def code(source: Source) -> list[tuple[int, str, int]]:
         return [(kind, text, at[0]) for kind, text, at, *_ in _tokens(source) if kind != tokenize.COMMENT]
@@ -224,18 +223,20 @@ def _same_code(before: Source, after: Source) -> bool:
 
 
 def may_be_unused(data: bytes, settings: Settings) -> bool:
-    """Whether a file's bytes may hold a comment that `unused` reports."""
+    """Return whether a file's bytes may hold a comment that `unused` reports."""
     return (b"noqa" in data or b"NOQA" in data) and settings.enabled(UNUSED, default=False)
 
 
-def unused(source: Source, module: ast.Module, found: list[Finding], settings: Settings) -> Iterator[Finding]:
-    """The comments that name codes of ours which are not found on their lines.
+def unused(
+    source: Source, module: ast.Module, found: list[Finding], rules: Mapping[str, bool]
+) -> Iterator[Finding]:
+    """Report the comments that name codes of devicefix which are not found on their lines.
 
     Args:
         source: the file's text.
         module: its syntax tree.
         found: what was found in it, silenced or not.
-        settings: which rules are on: of others nothing is known.
+        rules: all codes, true for those that are on. Nothing is reported of the others.
     """
     if not any(_OURS.match(code) for codes in _silencing(source).values() if codes for code in codes):
         return
@@ -244,27 +245,22 @@ def unused(source: Source, module: ast.Module, found: list[Finding], settings: S
         directive = _directive(source, line, comment)
         if directive is None or UNUSED in directive.codes:
             continue
-        idle = {code: why for code in directive.codes if (why := _idle(code, line, used, settings))}
+        idle = {code: why for code in directive.codes if (why := _idle(code, line, used, rules))}
         if idle:
             place = *source.position(directive.start), *source.position(directive.end)
             message = "; ".join(idle.values())
             yield Finding(UNUSED, f"Unused `noqa`: {message}", *place, _without(source, directive, set(idle)))
 
 
-def _idle(code: str, line: int, used: set[tuple[int, str]], settings: Settings) -> str | None:
-    """Why a code does nothing in a line, None if it does or is not ours to judge."""
-    from devicefix.config.values import nearest
-    from devicefix.rules.registry import RULES
-
-    rule = RULES.get(code)
-    if rule is None:
-        return f"no rule has the code {code!r}{nearest(code, RULES)}" if _OURS.fullmatch(code) else None
-    on = settings.target in rule.targets and settings.enabled(code, rule.default)
-    return f"{code} is not found here" if on and (line, code) not in used else None
+def _idle(code: str, line: int, used: set[tuple[int, str]], rules: Mapping[str, bool]) -> str | None:
+    """Return why a code does nothing in a line, None if it does or is another tool's."""
+    if code in rules:
+        return f"{code} is not found here" if rules[code] and (line, code) not in used else None
+    return f"no rule has the code {code!r}{nearest(code, rules)}" if _OURS.fullmatch(code) else None
 
 
 def _without(source: Source, directive: _Directive, codes: set[str]) -> Fix:
-    """A fix that takes codes out of a comment, and the comment away that has said nothing else."""
+    """Return the fix that removes codes from a comment, and the comment if nothing else is in it."""
     kept = [code for code in directive.codes if code not in codes]
     if kept:
         return Fix((Edit(directive.codes_start, directive.end, ", ".join(kept)),))

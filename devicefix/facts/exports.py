@@ -1,4 +1,4 @@
-"""What the other files of a project need to know of one."""
+"""What one file exports to the others of its project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicefix.files.text import DecodeError
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the other files of a project need to know of one.
+    """What one file exports to the others of its project.
 
     Attributes:
         path: where the file is.
@@ -75,7 +75,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         star_imports=tuple(facts.tree.star_imports),
         bound=frozenset(root.bindings),
         devices=frozenset(name for name in tuple(root.bindings) if _device(facts, name)),
-        read=frozenset(facts.tree.loads) if facts.tree.star_imports else frozenset(),
+        read=facts.tree.loads if facts.tree.star_imports else frozenset(),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
         late=bool(late_settings(facts)),
@@ -93,7 +93,7 @@ _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
 
 
 def passed_through(data: bytes, path: str) -> Summary | None:
-    """What a file that does not matter itself imports, and its classes: found without parsing it."""
+    """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
     imports: set[str] = set()
     for module, names, plain in _IMPORT.findall(data):
@@ -116,12 +116,12 @@ def passed_through(data: bytes, path: str) -> Summary | None:
 
 
 def defines_cuda(node: ast.ClassDef) -> bool:
-    """Whether a class has a method `cuda` of its own."""
+    """Return whether a class defines a method `cuda`."""
     return any(isinstance(each, ast.FunctionDef) and each.name == "cuda" for each in node.body)
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
-    """The statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
+    """Return the statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
     if "CUDA_VISIBLE_DEVICES" not in facts.source.text:
         return []
     first = min(
@@ -130,7 +130,7 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
         default=None,
     )  # fmt: skip
     found: list[ast.stmt] = []
-    for node in facts.tree.nodes:
+    for node in facts.tree.nodes_with("CUDA_VISIBLE_DEVICES"):
         if isinstance(node, (ast.Assign, ast.Expr)) and _sets_visible_devices(node):
             in_function = facts.tree.scope(node).function is not None
             if in_function or (first is None or node.lineno > first):
@@ -143,7 +143,7 @@ _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(s
 
 
 def _forks(data: bytes) -> bool:
-    """Whether a module starts processes that get a copy of this one's memory.
+    """Return whether a module starts processes that get a copy of this one's memory.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
     """
@@ -186,7 +186,7 @@ def _imports(facts: Facts) -> Iterable[str]:
 
 
 def _flags(facts: Facts) -> dict[str, bool]:
-    """The attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
+    """Return the attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
     found: dict[str, bool] = {}
     for path, bindings in tuple(facts.tree.attributes.items()):
         start, _, name = path.rpartition(".")
@@ -199,7 +199,6 @@ def _flags(facts: Facts) -> dict[str, bool]:
 
 
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
-    facts.tree.look_into(node)
     falsy = isinstance(value, ast.Constant) and not value.value
     return falsy or facts.guards.implies(value) or facts.is_guarded(node)
 
@@ -216,16 +215,13 @@ def _made(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
-    numbers: dict[Scope, set[str]] | None = None
     for node, scope in facts.tree.scopes.items():
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
         if not any(map(device_name, names)):
             continue
-        if numbers is None:
-            numbers = _compared(facts)
-        names = tuple("" if name in numbers.get(scope, ()) else name for name in names)
+        names = tuple("" if _may_be_number(facts, scope, name) else name for name in names)
         owner = facts.tree.parents.get(node)
         if isinstance(owner, ast.ClassDef):
             yield (owner.name if node.name == "__init__" else node.name), names[1:]
@@ -236,30 +232,26 @@ def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
 _OF_NUMBERS = ("int", "isinstance", "range")
 
 
-def _compared(facts: Facts) -> dict[Scope, set[str]]:
-    """The names that a function compares or computes with: if a device is among them, it may be a number."""
-    found: dict[Scope, set[str]] = {}
-    for node in facts.tree.nodes:
-        if isinstance(node, ast.Name):
-            parent = facts.tree.parents.get(node)
-            if isinstance(parent, ast.Call):
-                numeric = last_name(parent.func) in _OF_NUMBERS
-            elif isinstance(parent, ast.Compare):
-                others = [parent.left, *parent.comparators]
-                numeric = any(
-                    isinstance(each, ast.Constant) and isinstance(each.value, int) for each in others
-                )
-            else:
-                numeric = isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List))
-            if numeric:
-                found.setdefault(facts.tree.scope(node), set()).add(node.id)
-    return found
+def _may_be_number(facts: Facts, scope: Scope, name: str) -> bool:
+    """Return whether a function compares or computes with a parameter that is called like a device."""
+    if not device_name(name) and name != "map_location":
+        return False
+    reads = (node for node in facts.tree.reads(name) if facts.tree.scope(node) is scope)
+    return any(_is_numeric(facts.tree.parents.get(node)) for node in reads)
+
+
+def _is_numeric(parent: ast.AST | None) -> bool:
+    """Return whether a part of a node is used as a number."""
+    if isinstance(parent, ast.Call):
+        return last_name(parent.func) in _OF_NUMBERS
+    if isinstance(parent, ast.Compare):
+        others = (parent.left, *parent.comparators)
+        return any(isinstance(other, ast.Constant) and isinstance(other.value, int) for other in others)
+    return isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List))
 
 
 def _device(facts: Facts, name: str) -> bool:
     bindings = facts.tree.root.bindings[name]
-    for binding in bindings:
-        facts.tree.look_into(binding.node)
     return (
         len(bindings) == 1
         and current_device(facts, bindings[0].value)

@@ -19,7 +19,7 @@ Body = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Point:
-    """A statement, or the header of a compound one: what runs at once.
+    """A node of the control flow: a statement, or the header of a compound one.
 
     Args:
         node: the statement.
@@ -38,12 +38,12 @@ class Point:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """The nodes of what is evaluated."""
+        """Return the nodes of what is evaluated."""
         return tuple(node for part in self.parts for node in own_nodes(part))
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """The paths that are bound anew."""
+        """Return the paths that are rebound."""
         found: set[str] = set()
         for part in self.parts:
             if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -68,7 +68,7 @@ class Point:
 
     @property
     def cleared(self) -> Iterator[str]:
-        """The paths of collections whose items are taken away."""
+        """The paths of the collections that are cleared."""
         targets: list[ast.expr] = []
         match self.node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
@@ -78,8 +78,8 @@ class Point:
         return filter(None, map(dotted, targets))
 
     @cached_property
-    def reads(self) -> frozenset[str]:
-        """The paths whose content is read: not only whether they are None, or how long."""
+    def reads(self) -> frozenset[str]:  # noqa: C901 (one case a kind of node)
+        """Return the paths whose content is read: not only whether they are None, or how long."""
         found: set[str] = set()
         todo: list[ast.AST] = list(self.parts)
         while todo:
@@ -133,7 +133,7 @@ class Flow:
     def reachable(
         self, start: Iterable[Point], among: Container[Point], *ends: Container[Point]
     ) -> Iterator[Point]:
-        """The points that may run after those of `start`, on each way up to one of `ends`.
+        """Yield the points that may run after those of `start`, up to those of `ends`.
 
         Args:
             start: where to begin.
@@ -153,17 +153,17 @@ class Flow:
 
     @cached_property
     def readers(self) -> dict[str, list[Point]]:
-        """The points that read a path, by path."""
+        """Return the points that read a path, by path."""
         return self._by_path(lambda point: point.reads)
 
     @cached_property
     def binders(self) -> dict[str, list[Point]]:
-        """The points that bind a path anew, by path."""
+        """Return the points that rebind a path, by path."""
         return self._by_path(lambda point: point.bound)
 
     @cached_property
     def clearers(self) -> dict[str, list[Point]]:
-        """The points that take away the items of a collection, by its path."""
+        """Return the points that clear a collection, by its path."""
         return self._by_path(lambda point: point.cleared)
 
     def _by_path(self, paths: Callable[[Point], Iterable[str]]) -> dict[str, list[Point]]:
@@ -175,7 +175,7 @@ class Flow:
 
     @cached_property
     def before(self) -> dict[Point, list[Point]]:
-        """What may run right before a point."""
+        """Return what may run right before a point."""
         found: dict[Point, list[Point]] = {point: [] for point in (*self.points, self.exit)}
         for point in self.points:
             for after in point.after:
@@ -193,7 +193,10 @@ class Flow:
             before = self._statement(statement, before)
         return before
 
-    def _statement(self, node: ast.stmt, before: list[Point]) -> list[Point]:
+    def _statement(  # noqa: PLR0911 (one case a kind of statement)
+        self, node: ast.stmt, before: list[Point]
+    ) -> list[Point]:
+        """Add a statement, and return the points after which the next one runs."""
         match node:
             case ast.If():
                 return self._if(node, before)
@@ -208,35 +211,45 @@ class Flow:
             case ast.Try():
                 return self._try(node, before)
             case ast.Match():
-                head = self._add(node, before, node.subject)
-                ends = [head]
-                for case in node.cases:
-                    ends += self._block(case.body, [head])
-                return ends
+                return self._match(node, before)
+            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+                self._leave(node, before)
+                return []
+        return [self._simple(node, before)]
+
+    def _simple(self, node: ast.stmt, before: list[Point]) -> Point:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                point = self._add(node, before, value, *targets)
+                point.binds = tuple(targets)
+            case ast.AnnAssign(target=target, value=value):
+                point = self._add(node, before, value)
+                point.binds = (target,) if value is not None else ()
+            case ast.Delete(targets=targets):
+                point = self._add(node, before)
+                point.binds = tuple(targets)
+            case _:
+                point = self._add(node, before, node)
+        return point
+
+    def _leave(self, node: ast.Return | ast.Raise | ast.Break | ast.Continue, before: list[Point]) -> None:
+        """Add a statement that leaves its block."""
+        match node:
             case ast.Return():
                 _connect([self._add(node, before, node.value)], self.exit)
-                return []
             case ast.Raise():
                 self._add(node, before, node.exc)
-                return []
-            case ast.Break() | ast.Continue():
-                if self._loops:
-                    head, left = self._loops[-1]
-                    left.extend(before) if isinstance(node, ast.Break) else _connect(before, head)
-                return []
-            case ast.Assign():
-                point = self._add(node, before, node.value, *node.targets)
-                point.binds = tuple(node.targets)
-                return [point]
-            case ast.AnnAssign():
-                point = self._add(node, before, node.value)
-                point.binds = (node.target,) if node.value is not None else ()
-                return [point]
-            case ast.Delete():
-                point = self._add(node, before)
-                point.binds = tuple(node.targets)
-                return [point]
-        return [self._add(node, before, node)]
+            case ast.Break() if self._loops:
+                self._loops[-1][1].extend(before)
+            case ast.Continue() if self._loops:
+                _connect(before, self._loops[-1][0])
+
+    def _match(self, node: ast.Match, before: list[Point]) -> list[Point]:
+        head = self._add(node, before, node.subject)
+        ends = [head]
+        for case in node.cases:
+            ends += self._block(case.body, [head])
+        return ends
 
     def _if(self, node: ast.If, before: list[Point]) -> list[Point]:
         test = self._add(node, before, node.test)
@@ -263,7 +276,7 @@ class Flow:
         return [*left, *self._block(node.orelse, [head])]
 
     def _looped(self, body: Sequence[ast.stmt], head: Point, first: Point) -> list[Point]:
-        """Run a loop's body from `first` on and back to `head`; what `break` leaves it from."""
+        """Add a loop's body, between `first` and `head`, and return the points before each `break`."""
         left: list[Point] = []
         self._loops.append((head, left))
         _connect(self._block(body, [first]), head)
@@ -286,7 +299,7 @@ def _connect(before: Iterable[Point], after: Point) -> None:
 
 
 def own_nodes(part: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of an expression or statement, less what runs later: the bodies of functions in it."""
+    """Return the nodes of an expression or statement, less what runs later: the bodies of functions in it."""
     todo = [part]
     while todo:
         node = todo.pop()
@@ -296,7 +309,7 @@ def own_nodes(part: ast.AST) -> Iterator[ast.AST]:
 
 
 def path_of(node: ast.AST) -> str | None:
-    """`a.b['c']` for such a chain of attributes and constant keys, else None."""
+    """Return `a.b['c']` for such a chain of attributes and constant keys, else None."""
     parts: list[str] = []
     while not isinstance(node, ast.Name):
         match node:
@@ -311,7 +324,7 @@ def path_of(node: ast.AST) -> str | None:
 
 
 def without_index(node: ast.expr) -> ast.expr:
-    """An expression less the subscripts at its end."""
+    """Return an expression without the subscripts at its end."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node

@@ -1,4 +1,4 @@
-"""Which tests say that there is CUDA, and which code runs only where one of them holds."""
+"""Guards: tests that imply that CUDA is available, and the code that runs only under one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import ast
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 from weakref import proxy
 
+from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding, dotted
-
-if TYPE_CHECKING:
-    from devicefix.facts.module import Facts
 
 AVAILABLE = "torch.cuda.is_available"
 # True on a machine with CUDA, false on a CPU.
@@ -29,20 +26,20 @@ _FLAGS = 20  # how many flags to follow that are set where others are true
 
 
 class Guards:
-    """Answers, for one module, whether a test or a place implies that CUDA is available."""
+    """The guards of one module."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts: Facts = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
+    def __init__(self, facts: Names) -> None:
+        self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
         self.asked: set[int] = set()  # the flags, by their bindings, that are being asked about
         self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.known: dict[ast.AST, bool] = {}
-        self.flags: dict[tuple[int, int, int], bool] = {}
+        self.flags: dict[tuple[int, int], bool] = {}
         self.arms: dict[tuple[ast.AST, bool], bool] = {}
         self.behind: dict[ast.AST, set[ast.expr]] = {}
         self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
 
-    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:
-        """Whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
+    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)
+        """Return whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
         if depth == 0:
             return False
         match test:
@@ -67,8 +64,8 @@ class Guards:
                 return truth and self._flag(test, depth)
         return False
 
-    def settled(self, test: ast.expr) -> bool | None:
-        """What a test is on every machine with CUDA: true, false, or None where that depends on more."""
+    def settled(self, test: ast.expr) -> bool | None:  # noqa: PLR0911 (one case a kind of node)
+        """Return the value of a test on every machine with CUDA, None where it depends on more."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 inner = self.settled(operand)
@@ -96,7 +93,7 @@ class Guards:
         return None
 
     def refusal(self, node: ast.If) -> list[ast.stmt] | None:
-        """The branch of an `if` that refuses to run without CUDA, and is never taken with it."""
+        """Return the branch of an `if` that refuses to run without CUDA, and is never taken with it."""
         answer = self.settled(node.test)
         if answer is None:
             return None
@@ -104,7 +101,7 @@ class Guards:
         return branch if branch and refuses(branch) else None
 
     def is_guarded(self, node: ast.AST) -> bool:
-        """Whether `node` is evaluated only where CUDA is available."""
+        """Return whether `node` is evaluated only where CUDA is available."""
         answer = False
         inside: list[ast.AST] = []
         for child, parent in self.facts.tree.ancestors(node):
@@ -126,7 +123,7 @@ class Guards:
         return self.facts.resolve(call.func) in _TELLING or self._own_function(call.func)
 
     def _own_function(self, function: ast.expr) -> bool:
-        """Whether a function of the module returns nothing true where there is no CUDA."""
+        """Return whether a function of the module returns nothing true where there is no CUDA."""
         if not isinstance(function, ast.Name):
             return False
         found = self.facts.tree.scope(function).lookup(function.id)
@@ -134,20 +131,18 @@ class Guards:
         if not isinstance(node, ast.FunctionDef):
             return False
         tests = (each for each in node.body if isinstance(each, ast.If) and _ends_falsely(each.body[-1]))
-        return any(map(self._not_with, tests))
-
-    def _not_with(self, node: ast.If) -> bool:
-        self.facts.tree.look_into(node)
-        return self.implies(node.test, False)
+        return any(self.implies(each.test, False) for each in tests)
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
-        """`a if t else b` is true only with CUDA: each arm is, or is never true, or is never taken."""
+        """Return whether `a if t else b` is true only with CUDA: each arm is, is false, or is not taken."""
         return all(
             _falsy(arm) or self.implies(arm, True, depth) or self.implies(test, taken, depth)
             for arm, taken in ((body, True), (orelse, False))
         )
 
-    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
+    def _compared(  # noqa: PLR0911 (one case a kind of comparison)
+        self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int
+    ) -> bool:
         if isinstance(right, ast.Constant):
             value = right.value
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
@@ -167,29 +162,29 @@ class Guards:
         return False
 
     def _names_type(self, left: ast.expr) -> bool:
-        """`x.device.type`, or a device itself, as the left side of a comparison with its name."""
+        """Return whether a node is `x.device.type`, or a device itself."""
         if isinstance(left, ast.Attribute) and left.attr == "type":
             return True
         return _device_like(left)
 
     def counts_gpus(self, node: ast.expr, depth: int = _DEPTH) -> bool:
-        """Whether an expression is the number of GPUs, or something that is 0 where there are none."""
+        """Return whether an expression is the number of GPUs, or something that is 0 where there are none."""
         if depth == 0:
             return False
         if isinstance(node, ast.Call):
             return self.facts.resolve(node.func) in _COUNTS
         bindings = self.facts.bindings(node)
-        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, depth - 1)
+        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, self, depth - 1)
 
     def _flag(self, node: ast.expr, depth: int) -> bool:
-        """Whether every value that a flag is ever given is true only where CUDA is available."""
+        """Return whether every value of a flag is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
         if not bindings:
             return False
         flag = id(bindings)
-        key = flag, depth, self.facts.tree.bound
+        key = flag, depth
         if key in self.flags:
             return self.flags[key]
         if flag in self.asked or len(self.asked) == _FLAGS:
@@ -215,29 +210,31 @@ class Guards:
         )
 
     def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
+        """Return whether a node is evaluated only where CUDA is available, judged by its parent alone."""
+        if isinstance(child, ast.stmt):
+            return self._statement_only_with_cuda(child, parent)
         match parent:
-            case ast.If() | ast.While():
-                if isinstance(child, ast.stmt) and self._arm(parent, child.lineno <= parent.body[-1].lineno):
-                    return True
             case ast.IfExp(test=test, body=body):
-                if child is not test and self.implies(test, child is body):
-                    return True
+                return child is not test and self.implies(test, child is body)
             case ast.BoolOp():
-                if child in self._behind(parent):
-                    return True
+                return child in self._behind(parent)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                if not isinstance(child, ast.comprehension):
-                    tests = [test for generator in parent.generators for test in generator.ifs]
-                    if any(map(self.implies, tests)):
-                        return True
+                tests = (test for generator in parent.generators for test in generator.ifs)
+                return not isinstance(child, ast.comprehension) and any(map(self.implies, tests))
+        return False
+
+    def _statement_only_with_cuda(self, child: ast.stmt, parent: ast.AST) -> bool:
+        if isinstance(parent, (ast.If, ast.While)):
+            if self._arm(parent, child.lineno <= parent.body[-1].lineno):
+                return True
         if any(map(self._skips, getattr(child, "decorator_list", ()))):
             return True
         if isinstance(child, ast.FunctionDef) and child.name in self._waiting:
             return True
-        return isinstance(child, ast.stmt) and self._left_before(child, parent)
+        return self._left_before(child, parent)
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
-        """Whether the body, or what is behind `else`, runs only where CUDA is available."""
+        """Return whether the body, or the `else` branch, runs only where CUDA is available."""
         key = node, truth
         answer = self.arms.get(key)
         if answer is None:
@@ -249,11 +246,11 @@ class Guards:
         return answer
 
     def _behind(self, node: ast.BoolOp) -> set[ast.expr]:
-        """The values of an `and`, or an `or`, that are evaluated only where one before them implies CUDA."""
+        """Return the values of an `and` or `or` after the first one that implies CUDA."""
         found = self.behind.get(node)
         if found is None:
-            tells = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
-            first = next((index for index, answer in enumerate(tells) if answer), len(node.values))
+            implied = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
+            first = next((index for index, answer in enumerate(implied) if answer), len(node.values))
             found = set(node.values[first + 1 :])
             if not self.supposed:
                 self.behind[node] = found
@@ -261,17 +258,17 @@ class Guards:
 
     @cached_property
     def _waiting(self) -> set[str]:
-        """The functions that torch calls only once CUDA is in use."""
+        """Return the functions that torch calls only once CUDA is in use."""
         return {
             argument.id
-            for node in self.facts.tree.nodes
+            for node in self.facts.tree.nodes_with("_lazy_call")
             if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_lazy_call")
             for argument in node.args
             if isinstance(argument, ast.Name)
         }
 
     def _skips(self, decorator: ast.expr) -> bool:
-        """A decorator of a test that keeps it from running without CUDA."""
+        """Return whether a decorator skips a test where there is no CUDA."""
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
         if isinstance(decorator, ast.Call) and decorator.args:
             short = name.rpartition(".")[2].lower()
@@ -282,14 +279,14 @@ class Guards:
         return bool(_SKIPS.search(name))
 
     def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
-        """Whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
+        """Return whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
         for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
             if isinstance(block, list) and block and block[0].lineno <= statement.lineno <= block[-1].lineno:
                 return statement.lineno > self._left_in(block)
         return False
 
     def _left_in(self, block: list[ast.stmt]) -> int:
-        """The line behind which a block goes on only where CUDA is available."""
+        """Return the line of the statement that leaves a block where there is no CUDA."""
         line = self.left.get(id(block))
         if line is None:
             line = next((each.lineno for each in block if self._leaves(each)), 1 << 30)
@@ -300,12 +297,11 @@ class Guards:
     def _leaves(self, statement: ast.stmt) -> bool:
         if not isinstance(statement, ast.If) or statement.orelse:
             return False
-        self.facts.tree.look_into(statement)
         return self.implies(statement.test, False) and returns(statement.body)
 
 
 def returns(body: Sequence[ast.stmt]) -> bool:
-    """Whether a block ends by leaving what it is part of, other than by refusing to go on."""
+    """Return whether a block ends with a return, break, continue or skip."""
     last = body[-1]
     if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
         return True
@@ -315,7 +311,7 @@ def returns(body: Sequence[ast.stmt]) -> bool:
 
 
 def refuses(body: Sequence[ast.stmt]) -> bool:
-    """Whether a block does nothing but raise an error or end the program, and tell why."""
+    """Return whether a block only raises an error or ends the program, perhaps with a message."""
     *others, last = body
     if not all(isinstance(each, (ast.Expr, ast.Assign)) or _only_asks(each) for each in others):
         return False
@@ -327,35 +323,33 @@ def refuses(body: Sequence[ast.stmt]) -> bool:
 
 
 def _only_asks(statement: ast.stmt) -> bool:
-    """Whether a statement does something only where there is CUDA, such as a fix has put under that guard."""
+    """Return whether a statement is guarded by a question for a device, as fixes guard statements."""
     if not isinstance(statement, ast.If) or statement.orelse:
         return False
     name = dotted(statement.test.func) if isinstance(statement.test, ast.Call) else None
     return (name or "").endswith(".is_available")
 
 
-def _all_count_gpus(facts: Facts, bindings: Sequence[Binding], depth: int) -> bool:
-    """Whether a name is bound to nothing but the number of GPUs, and 0."""
-    return all(
-        each.value is not None and (_falsy(each.value) or facts.guards.counts_gpus(each.value, depth))
-        for each in bindings
-    )
+def _all_count_gpus(_facts: Names, bindings: Sequence[Binding], guards: Guards, depth: int) -> bool:
+    """Return whether a name is bound to the number of GPUs, and to nothing else but what is false."""
+    counts = [binding.value for binding in bindings if binding.value is None or not _falsy(binding.value)]
+    return bool(counts) and all(value is not None and guards.counts_gpus(value, depth) for value in counts)
 
 
 def _ends_falsely(last: ast.stmt) -> bool:
-    """Whether a block ends by returning nothing true, or by an error."""
+    """Return whether a block ends with a false value or an error."""
     if isinstance(last, ast.Return):
         return last.value is None or _falsy(last.value)
     return isinstance(last, ast.Raise)
 
 
 def _backend_in_use(node: ast.expr) -> bool:
-    """`torch.distributed.get_backend()`: NCCL can only be in use where there is CUDA."""
+    """Return whether a node is `torch.distributed.get_backend()`: NCCL needs CUDA."""
     return isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("get_backend")
 
 
 def of_any_count(op: ast.cmpop, value: int) -> bool | None:
-    """What `n op value` is for every n from 1 up, or None where that depends on n."""
+    """Return what `n op value` is for every n from 1 up, or None where that depends on n."""
     match op:
         case ast.Gt() | ast.NotEq() if value == 0:
             return True
@@ -369,7 +363,7 @@ def of_any_count(op: ast.cmpop, value: int) -> bool | None:
 
 
 def _at_least_one(op: ast.cmpop, value: int, truth: bool) -> bool:
-    """Whether `n op value` being true (or false) means that n is not 0."""
+    """Return whether `n op value` being true (or false) means that n is not 0."""
     match op:
         case ast.Gt() | ast.NotEq():
             return truth and (value >= 0 if isinstance(op, ast.Gt) else value == 0)
@@ -387,7 +381,7 @@ def _falsy(node: ast.expr) -> bool:
 
 
 def _device_like(node: ast.expr) -> bool:
-    """A name or attribute that is called a device, or `str(...)` of one."""
+    """Return whether a node is a name or attribute that is called a device, or `str(...)` of one."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
         return _device_like(node.args[0])
     name = dotted(node)

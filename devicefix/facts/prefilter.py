@@ -1,10 +1,17 @@
-"""Which files can hold a tie to CUDA, judged by their bytes before anything is parsed."""
+"""The prefilter: which files, and which lines of them, can hold a tie to CUDA.
+
+Both questions are asked before anything is parsed or walked. Here are the words for which any file is parsed;
+those of the rules, which decide about lines, are arguments.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
-_WORDS = (
+# -- files ---------------------------------------------------------------------------------------------
+
+_IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".accelerator.",
 )  # fmt: skip
@@ -16,14 +23,14 @@ _NUMBER = re.compile(rb"device\s*[=(]\s*\d")
 
 
 def may_matter(data: bytes) -> bool:
-    """Whether a file's bytes hold a word that most rules look for."""
+    """Return whether a file's bytes hold a word that every run looks for."""
     if b"cuda" in data or b"nccl" in data:
         return True
     if b"torch" not in data:
         return False
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
-        any(word in data for word in _WORDS)
+        any(word in data for word in _IN_FILES)
         or (b"load" in data and _loads(data))
         or (b".to(" in data and _MOVE.search(data) is not None)
         or (b"device" in data and _NUMBER.search(data) is not None)
@@ -31,7 +38,7 @@ def may_matter(data: bytes) -> bool:
 
 
 def _loads(data: bytes) -> bool:
-    """Whether `torch.load` or the like may be called, by whatever name torch goes."""
+    """Return whether `torch.load` or the like may be called, by whatever name torch goes."""
     if b"load_state_dict_from_url" in data or _LOAD_IMPORTED.search(data):
         return True
     loaders = set(_LOAD.findall(data))
@@ -39,3 +46,77 @@ def _loads(data: bytes) -> bool:
         re.search(rb"\b(torch|jit|hub)\s+as\s+%b\b|\b%b\s*=\s*torch\b" % (name, name), data)
         for name in loaders
     )
+
+
+# -- lines ---------------------------------------------------------------------------------------------
+
+_FROM_CUDA = re.compile(
+    r"^[ \t]*(?:from[ \t]+torch\.cuda[\w.]*[ \t]+import[ \t]+([^\n#]+)"
+    r"|import[ \t]+torch\.cuda[\w.]*[ \t]+as[ \t]+(\w+)"
+    r"|from[ \t]+torch[ \t]+import[^\n#]*\bcuda[ \t]+as[ \t]+(\w+))",
+    re.M,
+)
+
+
+def lines_that_matter(text: str, words: Iterable[bytes]) -> list[int]:
+    """Return the lines, from 1 and in order, that hold a word, or a name that is imported from torch.cuda.
+
+    Args:
+        text: the text, whose lines end in a line feed.
+        words: the words, in any case.
+    """
+    text = text.lower()
+    wanted = {*_imported_from_cuda(text), *(word.decode().lower() for word in words)}
+    return _lines(text, {place for word in wanted for place in _once_a_line(text, word)})
+
+
+def lines_with(text: str, word: str) -> list[int]:
+    """Return the lines, from 1 and in order, that hold a word or a part of one."""
+    return _lines(text, _once_a_line(text, word))
+
+
+def lines_with_name(text: str, name: str) -> list[int]:
+    """Return the lines, from 1 and in order, that hold a name, and not only as a part of another."""
+    return _lines(text, _names(text, name))
+
+
+def _imported_from_cuda(text: str) -> set[str]:
+    """Return the names, in small letters, by which a module calls torch.cuda or parts of it."""
+    found = {
+        name for match in _FROM_CUDA.findall(text) for part in match for name in re.findall(r"\w+", part)
+    }
+    return found - {"as", "import"}
+
+
+def _once_a_line(text: str, word: str) -> Iterator[int]:
+    """Yield the first place of a word in each line that holds it."""
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        end = text.find("\n", at)
+        at = text.find(word, end) if end >= 0 else -1
+
+
+def _names(text: str, name: str) -> Iterator[int]:
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if not _in_names(text[at - 1 : at]) and not _in_names(text[end : end + 1]):
+            yield at
+        at = text.find(name, end)
+
+
+def _in_names(character: str) -> bool:
+    return character == "_" or character.isalnum()
+
+
+def _lines(text: str, places: Iterable[int]) -> list[int]:
+    """Return the lines, from 1 and in order, in which some places are."""
+    lines: list[int] = []
+    line, before = 1, 0
+    for at in sorted(places):
+        line += text.count("\n", before, at)
+        before = at
+        if not lines or line != lines[-1]:
+            lines.append(line)
+    return lines

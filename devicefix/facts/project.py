@@ -1,4 +1,4 @@
-"""Facts that need more than one file: star imports, classes with their own cuda(), late settings."""
+"""Facts of several files: star imports, classes with their own `cuda()`, late settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devicefix.facts.values import device_name
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
-    """Where the module that an import in the file at `path` names may be: beside the file, or further up."""
+    """Return the paths where an imported module may be: beside the importing file, or further up."""
     level = len(module) - len(module.lstrip("."))
     parts = [part for part in module.split(".") if part]
     folder = os.path.dirname(os.path.normpath(path))
@@ -34,7 +34,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _remembered(method: Method) -> Method:
-    """A question to a project: it and its answer are written down."""
+    """Record the questions to a project, with its answers."""
 
     @wraps(method)
     def ask(self: Project, *args: Any) -> Any:
@@ -91,12 +91,12 @@ class Project:
 
     @classmethod
     def alone(cls, summary: Summary, among: int) -> Project:
-        """One file by itself, before the others are known.
+        """Return the project of one file, before the others are known.
 
         Args:
             summary: the file's.
-            among: how many files there are. In so many, some class mostly has a `cuda` of its own; where
-                that turns out to be wrong, the file is looked at again.
+            among: how many files there are. Among many, some class mostly defines `cuda`; where that
+                turns out to be wrong, the file is checked again.
         """
         return cls([summary], supposed_own_cuda=among > 500)
 
@@ -107,56 +107,56 @@ class Project:
         return project
 
     def agrees(self, answers: Answers) -> bool:
-        """Whether this project gives the same answers as another did."""
+        """Return whether this project gives the same answers as another did."""
         return all(getattr(self, name)(*args) == answer for (name, *args), answer in answers.items())
 
     @_remembered
     def has_own_cuda(self) -> bool:
-        """Whether any class has a `cuda` of its own."""
+        """Return whether any class defines `cuda`."""
         return self._supposed_own_cuda or bool(self.cuda_classes)
 
     @_remembered
     def is_cuda_class(self, name: str) -> bool:
-        """Whether a class of this name has a `cuda` of its own."""
+        """Return whether a class of this name defines or inherits `cuda`."""
         return name in self.cuda_classes
 
     @_remembered
     def holds_cuda_object(self, name: str) -> bool:
-        """Whether a name or attribute is assigned an object of such a class somewhere."""
+        """Return whether a name or attribute is assigned an object of such a class somewhere."""
         return name in self.cuda_names
 
     @_remembered
     def is_integer_option(self, name: str) -> bool:
-        """Whether the command line's options of this name are ints."""
+        """Return whether the command line's options of this name are ints."""
         return name in self.integer_options
 
     @_remembered
     def is_flag(self, name: str) -> bool:
-        """Whether an attribute is set, and only to what is true only with CUDA."""
+        """Return whether an attribute is set, and only to what is true only with CUDA."""
         return name in self.flags
 
     @_remembered
     def is_late(self, path: str) -> bool:
-        """Whether a file must not ask for CUDA as it is imported: CUDA_VISIBLE_DEVICES is set later."""
+        """Return whether a file must not ask for CUDA on import: CUDA_VISIBLE_DEVICES is set later."""
         return os.path.normpath(path) in self.late
 
     @_remembered
     def is_forked(self, path: str) -> bool:
-        """The same, since processes are forked later."""
+        """Return whether a file must not ask for CUDA on import: processes are forked later."""
         return os.path.normpath(path) in self.forks
 
     @_remembered
     def has_module(self, path: str, module: str) -> bool:
-        """Whether an import in the file at `path` reads a file of the project."""
+        """Return whether an import in the file at `path` reads a file of the project."""
         return self.find(path, module) is not None
 
     @_remembered
     def has_function(self, name: str) -> bool:
-        """Whether the project has a function of this name that takes a device."""
+        """Return whether the project has a function of this name that takes a device."""
         return name in self.functions
 
     def find(self, path: str, module: str) -> Summary | None:
-        """The file that an import in the file at `path` reads, if it is one of the project's."""
+        """Return the file that an import in the file at `path` reads, if it is one of the project's."""
         named = self._named.get(module.rpartition(".")[2])
         if named is None:  # most imports are of other projects
             return None
@@ -176,7 +176,7 @@ class Project:
 
     @cached_property
     def _named(self) -> dict[str, list[str]]:
-        """The project's files by the last parts of their modules' names."""
+        """Return the project's files by the last parts of their modules' names."""
         named: dict[str, list[str]] = {}
         for path in self.files:
             *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
@@ -185,19 +185,19 @@ class Project:
 
     @_remembered
     def takes_device(self, function: str, position: int) -> bool:
-        """Whether all the project's functions of a name that take a device take it at a position."""
+        """Return whether all functions of a name that take a device take it at a position."""
         known = self.functions.get(function, ())
         return bool(known) and all(position < len(names) and device_name(names[position]) for names in known)
 
     @_remembered
     def takes_device_called(self, function: str, keyword: str) -> bool:
-        """Whether all the project's functions of a name that take a device take one of this keyword."""
+        """Return whether all functions of a name that take a device take one of this keyword."""
         known = self.functions.get(function, ())
         return bool(known) and all(keyword in names for names in known)
 
     @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
-        """Names that star imports bring into a file; true for those that are a device."""
+        """Return the names that star imports bring into a file; true for those that are a device."""
         summary = self.files.get(os.path.normpath(path))
         names: dict[str, bool] = {}
         if summary is not None:
@@ -209,7 +209,7 @@ class Project:
 
     @_remembered
     def carried(self, path: str, name: str) -> bool:
-        """Whether a new name at the top of a file would travel to where it means something else."""
+        """Return whether a star import would carry a new name of a file to one that uses it otherwise."""
         if name.startswith("_"):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
@@ -229,7 +229,7 @@ class Project:
             own |= more
 
     def _imported_too_early(self, start: set[str]) -> frozenset[str]:
-        """The files that must not ask for CUDA as they are imported.
+        """Return the files that must not ask for CUDA as they are imported.
 
         They are those of `start`, those that import such a file, since they may call it, and all that any of
         these import.
@@ -252,7 +252,7 @@ class Project:
 
 
 def _closure(start: Iterable[str], following: Mapping[str, set[str]]) -> frozenset[str]:
-    """All that is reached from a start."""
+    """Return what is reached from a start, with the start."""
     reached = set(start)
     todo = list(reached)
     while todo:

@@ -1,4 +1,4 @@
-"""What an expression stands for: a CUDA device, the CPU, the number of a GPU."""
+"""The value of an expression: a CUDA device, the CPU, or the index of a GPU."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _RANKS = {
 
 
 def device_name(name: str) -> bool:
-    """Whether a variable, option or key of this name holds a device, judged by the name alone."""
+    """Return whether a variable, option or key of this name holds a device, judged by the name alone."""
     return bool(_DEVICE_NAME.search(name.replace("-", "_"))) and not name.endswith("_type")
 
 
 def devices_name(name: str) -> bool:
-    """Whether a variable of this name holds several devices, judged by the name alone."""
+    """Return whether a variable of this name holds several devices, judged by the name alone."""
     return bool(re.search(r"(^|_)(devices|device_?list)\Z", name, re.I))
 
 
 def index_name(name: str) -> bool:
-    """Whether a variable of this name holds the number of a GPU, judged by the name alone."""
+    """Return whether a variable of this name holds the number of a GPU, judged by the name alone."""
     return bool(_INDEX_NAME.search(name.replace("-", "_")))
 
 
 def last_name(node: ast.expr) -> str:
-    """The last part of a name or dotted path, empty for anything else."""
+    """Return the last part of a name or dotted path, empty for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def cuda_literal(node: ast.AST) -> int | str | None:
-    """The index that a string literal names: an int for "cuda:1", None for "cuda", else "no"."""
+    """Return the index that a string literal names: an int for "cuda:1", None for "cuda", else "no"."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         match = _CUDA.match(node.value)
         if match:
@@ -56,7 +56,7 @@ def cuda_literal(node: ast.AST) -> int | str | None:
 
 
 def cuda_string(node: ast.AST) -> bool:
-    """Whether an expression is a string that names a CUDA device, also one put together."""
+    """Return whether an expression is a string that names a CUDA device, also one put together."""
     match node:
         case ast.Constant(value=str(text)):
             return bool(_CUDA.match(text))
@@ -70,14 +70,14 @@ def cuda_string(node: ast.AST) -> bool:
 
 
 def cpu(facts: Facts, node: ast.expr) -> bool:
-    """Whether an expression is the CPU, as a string or a device."""
+    """Return whether an expression is the CPU, as a string or a device."""
     if isinstance(node, ast.Constant):
         return node.value == "cpu"
     return facts.call(node, "torch.device") and bool(node.args) and cpu(facts, node.args[0])  # type: ignore[attr-defined]
 
 
 def cuda_device(facts: Facts, node: ast.expr) -> bool:
-    """Whether an expression is a CUDA device and nothing else: a string or `torch.device(...)`."""
+    """Return whether an expression is a CUDA device and nothing else: a string or `torch.device(...)`."""
     if cuda_string(node):
         return True
     if not (isinstance(node, ast.Call) and facts.call(node, "torch.device")):
@@ -89,19 +89,19 @@ def cuda_device(facts: Facts, node: ast.expr) -> bool:
 
 
 def integer(node: ast.AST) -> bool:
-    """Whether a node is the literal number of a GPU."""
+    """Return whether a node is the literal number of a GPU."""
     return literal_index(node) is not None
 
 
 def literal_index(node: ast.AST | None) -> int | None:
-    """The number that a literal names, for the number of a GPU."""
+    """Return the number that a literal names, for the number of a GPU."""
     if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
         return node.value
     return None
 
 
 def choice(facts: Facts, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    """The test, the CUDA arm and the CPU arm of `a if test else b`; the test may be the wrong way round."""
+    """Return the test, the CUDA arm and the CPU arm of `a if test else b`, or of `b if test else a`."""
     if not isinstance(node, ast.IfExp):
         return None
     if cpu(facts, node.orelse):
@@ -112,9 +112,9 @@ def choice(facts: Facts, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] 
 
 
 def current_device(facts: Facts, node: ast.expr | None, depth: int = 4) -> bool:
-    """Whether an expression is the current CUDA device where there is one (and it is wanted), else the CPU.
+    """Return whether an expression is the current CUDA device if available and wanted, else the CPU.
 
-    An unconditional `"cuda"` counts: it becomes that.
+    An unconditional `"cuda"` counts, since fixes replace it.
     """
     if node is None or depth == 0:
         return False
@@ -132,8 +132,10 @@ def current_device(facts: Facts, node: ast.expr | None, depth: int = 4) -> bool:
     return facts.call(node, "torch.accelerator.current_accelerator")
 
 
-def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:
-    """Whether an expression is known to be an int or None: what `torch.device("cuda", i)` takes."""
+def index_or_none(  # noqa: PLR0911 (one case a kind of node)
+    facts: Facts, node: ast.expr, depth: int = 4
+) -> bool:
+    """Return whether an expression is known to be an int or None: what `torch.device("cuda", i)` takes."""
     if depth == 0:
         return False
     match node:

@@ -1,230 +1,133 @@
-"""New code from old: LibCST for expressions, so that comments and line breaks inside them survive."""
+"""Edits: how they join, how they nest, and how they are made."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import libcst as cst
-
-    from devicefix.model import Edit
-
+from devicefix.model import Edit, Effect
 
 _NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)(?P<indentation>[ \t]*)")
-_DEEP = 300  # LibCST's parser overflows its stack, which is the end of the process, somewhere behind 2,000
-_LEVEL = re.compile(r"[^\w\s]|\b(?:and|or|not|if|lambda|await|yield)\b")  # each level needs one of these
+
+Change = tuple[int, int, str]
 
 
 class ConflictError(Exception):
-    """Two edits overlap without one being inside the other."""
+    """Two edits overlap, and neither is inside the other."""
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """Apply edits that may nest: inner ones first, outer ones to the result.
+    """Return a text with edits made: inner ones first, outer ones on the result.
 
     Raises:
-        ConflictError: two edits cross, or replace the same characters.
+        ConflictError: Two edits cross, or replace the same characters.
     """
+    return replaced(text, resolved(text, joined(text, edits)))
+
+
+def replaced(text: str, changes: Iterable[Change]) -> str:
+    """Return a text with changes made that neither nest nor overlap."""
     parts, at = [], 0
-    for start, end, new in resolved(text, edits):
+    for start, end, new in changes:
         parts += [text[at:start], new]
         at = end
     return "".join([*parts, text[at:]])
 
 
-def resolved(text: str, edits: Iterable[Edit]) -> list[tuple[int, int, str]]:
-    """Edits as plain ones, in order, those inside others made part of them: start, end and new text of each.
+def joined(text: str, edits: Iterable[Edit]) -> list[Edit]:
+    """Return edits in order, changed where one depends on another.
+
+    Neighbours share a guard. A block of which every statement is removed goes whole, or gets a `pass`.
+    """
+    return _share_guards(text, sorted(_without_empty_blocks(list(edits)), key=_place))
+
+
+def resolved(text: str, edits: Sequence[Edit]) -> list[Change]:
+    """Make the edits inside others, and return the outermost ones: start, end and new text of each.
+
+    Args:
+        text: The text that the edits are for.
+        edits: Edits from `joined`.
 
     Raises:
-        ConflictError: two edits cross, or replace the same characters.
+        ConflictError: Two edits cross, or replace the same characters.
     """
-    ordered = _joined(text, sorted(edits, key=lambda edit: (edit.start, edit.start < edit.end, -edit.end)))
-    found: list[tuple[int, int, str]] = []
+    found: list[Change] = []
     index = 0
-    while index < len(ordered):
-        edit = ordered[index]
+    while index < len(edits):
+        edit = edits[index]
         if found and edit.start < found[-1][1]:
             raise ConflictError
-        inner, index = _apply(text, ordered, index + 1, edit.start, edit.end)
-        found.append((edit.start, edit.end, edit.new if isinstance(edit.new, str) else edit.new(inner)))
+        inner, index = _nested(text, edits, index + 1, edit.start, edit.end)
+        found.append((edit.start, edit.end, _new_text(edit, inner)))
     return found
 
 
-def _joined(text: str, edits: list[Edit]) -> list[Edit]:
-    """Neighbours that are put under the same guard share it."""
-    joined: list[Edit] = []
-    before: Edit | None = None
-    for edit in edits:
-        if edit.guard is not None:
-            if before is not None and before.guard == edit.guard and _follows(text, before, edit):
-                assert edit.under is not None
-                edit = replace(edit, new=edit.under)
-            before = edit
-        joined.append(edit)
-    return joined
-
-
-def _follows(text: str, before: Edit, edit: Edit) -> bool:
-    """Whether an edit's statement stands on the line after another's, in the same block."""
-    between = _NEXT_LINE.fullmatch(text, before.end, edit.start)
-    line = text.rfind("\n", 0, before.start) + 1
-    line = max(line, text.rfind("\r", line, before.start) + 1)
-    return between is not None and between["indentation"] == text[line : before.start]
-
-
-def _apply(text: str, edits: list[Edit], index: int, start: int, end: int) -> tuple[str, int]:
+def _nested(text: str, edits: Sequence[Edit], index: int, start: int, end: int) -> tuple[str, int]:
+    """Return a part of the text with the edits inside it made, and the index of the edit after them."""
     parts = []
     at = start
     while index < len(edits) and edits[index].start < end:
         edit = edits[index]
-        if edit.start < at or edit.end > end:
+        if edit.start < at or edit.end > end or (edit.start, edit.end) == (start, end):
             raise ConflictError
         parts.append(text[at : edit.start])
-        inner, index = _apply(text, edits, index + 1, edit.start, edit.end)
-        parts.append(edit.new if isinstance(edit.new, str) else edit.new(inner))
+        inner, index = _nested(text, edits, index + 1, edit.start, edit.end)
+        parts.append(_new_text(edit, inner))
         at = edit.end
     parts.append(text[at:end])
     return "".join(parts), index
 
 
-def on_call(change: Callable[[cst.Call], cst.Call]) -> Callable[[str], str]:
-    """A text-to-text function that parses a call, changes it and writes it out again."""
-
-    def rewrite(text: str) -> str:
-        import libcst as cst
-
-        module, call = _parsed(text)
-        assert isinstance(call, cst.Call)
-        return module.code_for_node(change(call))
-
-    return rewrite
+def _new_text(edit: Edit, old: str) -> str:
+    return edit.new if isinstance(edit.new, str) else edit.new(old)
 
 
-def _parsed(text: str) -> tuple[cst.Module, cst.BaseExpression]:
-    """An expression, which may span lines, and a module that holds it and has its line ends.
-
-    Raises:
-        RecursionError: it is nested so deeply that LibCST could end the process.
-    """
-    import libcst as cst
-
-    if may_be_too_deep(text) and any(too_deep(ast.parse(f"({text}\n)"))):
-        raise RecursionError("nested too deeply for LibCST")
-    # Inside parentheses it may span lines; they are taken off again.
-    try:
-        module = cst.parse_module(f"({text}\n)")
-    except cst.ParserSyntaxError as problem:
-        if len(text) <= _DEEP:
-            raise
-        raise RecursionError from problem  # thousands of strings in a row
-    statement = cst.ensure_type(module.body[0], cst.SimpleStatementLine)
-    expression = cst.ensure_type(statement.body[0], cst.Expr).value
-    return module, expression.with_changes(lpar=expression.lpar[1:], rpar=expression.rpar[:-1])
+def _place(edit: Edit) -> tuple[int, bool, int]:
+    """Sort insertions before what they precede, and outer edits before inner ones."""
+    return edit.start, edit.start < edit.end, -edit.end
 
 
-def may_be_too_deep(text: str) -> bool:
-    """Whether there is enough in a text that it could be nested too deeply for LibCST."""
-    return len(text) > _DEEP and len(_LEVEL.findall(text)) > _DEEP
-
-
-def too_deep(module: ast.Module) -> Iterator[ast.expr]:
-    """The expressions of a module that are nested too deeply for LibCST, where each `and` is a level."""
-    nodes = list(ast.walk(module))
-    heights: dict[ast.AST, int] = {}
-    for node in reversed(nodes):
-        inside = max(map(heights.__getitem__, ast.iter_child_nodes(node)), default=0)
-        heights[node] = inside + (len(node.values) if isinstance(node, ast.BoolOp) else 1)
-        if isinstance(node, ast.expr) and heights[node] > _DEEP:
-            yield node
-
-
-def receiver_of(text: str) -> str:
-    """The code of `x` in that of `x.method(...)`."""
-    code = ""
-
-    def read(call: cst.Call) -> cst.Call:
-        import libcst as cst
-
-        nonlocal code
-        assert isinstance(call.func, cst.Attribute)
-        code = cst.Module([]).code_for_node(call.func.value)
-        return call
-
-    on_call(read)(text)
-    return code
-
-
-def moved(device: str) -> Callable[[str], str]:
-    """`x.cuda(1, True)` as `x.to(device, non_blocking=True)`: every argument but the device survives."""
-
-    def change(call: cst.Call) -> cst.Call:
-        import libcst as cst
-
-        _, target = _parsed(device)
-        given = next((arg for i, arg in enumerate(call.args) if _is(arg, i, 0, "device")), None)
-        rest = [arg for arg in call.args if arg is not given]
-        rest = [_named(arg, "non_blocking") if arg.keyword is None and not arg.star else arg for arg in rest]
-        if given is None:
-            comma = (
-                cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")) if rest else cst.MaybeSentinel.DEFAULT
-            )
-            first = cst.Arg(target, comma=comma)
+def _share_guards(text: str, edits: list[Edit]) -> list[Edit]:
+    """Put neighbouring statements that get the same guard under one."""
+    shared: list[Edit] = []
+    above: Edit | None = None
+    for edit in edits:
+        if edit.guard is None:
+            shared.append(edit)
+            continue
+        if above is not None and above.guard == edit.guard and _follows(text, above, edit):
+            assert edit.under is not None
+            shared.append(replace(edit, new=edit.under, effect=Effect(deeper=edit.effect.deeper)))
         else:
-            first = given.with_changes(value=target, keyword=None, equal=cst.MaybeSentinel.DEFAULT)
-        args = [first, *rest]
-        return _renamed(call, "to").with_changes(args=args)
-
-    return on_call(change)
+            shared.append(edit)
+        above = edit
+    return shared
 
 
-def _is(arg: cst.Arg, index: int, position: int, name: str) -> bool:
-    if arg.star:
-        return False
-    return index == position if arg.keyword is None else arg.keyword.value == name
+def _follows(text: str, above: Edit, edit: Edit) -> bool:
+    """Return whether an edit's statement is on the line below another's, in the same block."""
+    between = _NEXT_LINE.fullmatch(text, above.end, edit.start)
+    line = text.rfind("\n", 0, above.start) + 1
+    line = max(line, text.rfind("\r", line, above.start) + 1)
+    return between is not None and between["indentation"] == text[line : above.start]
 
 
-def _named(arg: cst.Arg, name: str) -> cst.Arg:
-    import libcst as cst
-
-    nothing = cst.SimpleWhitespace("")
-    equal = cst.AssignEqual(whitespace_before=nothing, whitespace_after=nothing)
-    return arg.with_changes(keyword=cst.Name(name), equal=equal)
-
-
-def _renamed(call: cst.Call, name: str) -> cst.Call:
-    import libcst as cst
-
-    assert isinstance(call.func, cst.Attribute)
-    return call.with_changes(func=call.func.with_changes(attr=cst.Name(name)))
-
-
-def with_keyword(name: str, value: str) -> Callable[[str], str]:
-    """A call with one keyword argument more, behind the last that it has (but before `**kwargs`)."""
-
-    def change(call: cst.Call) -> cst.Call:
-        import libcst as cst
-
-        added = _named(cst.Arg(_parsed(value)[1]), name)
-        args = list(call.args)
-        at = next((i for i, arg in enumerate(args) if arg.star == "**"), len(args))
-        separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-        if at < len(args):
-            return call.with_changes(args=[*args[:at], added.with_changes(comma=separator), *args[at:]])
-        if args:
-            last = args[-1]
-            if isinstance(last.comma, cst.Comma):  # the call ends in a comma: go on doing so
-                before = args[-2].comma if len(args) > 1 else separator
-                if not isinstance(before, cst.Comma):
-                    before = separator
-                added = added.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
-                args[-1] = last.with_changes(comma=before)
-            else:
-                added = added.with_changes(whitespace_after_arg=last.whitespace_after_arg)
-                args[-1] = last.with_changes(comma=separator, whitespace_after_arg=cst.SimpleWhitespace(""))
-        return call.with_changes(args=[*args, added])
-
-    return on_call(change)
+def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:
+    """Replace the removals of all statements of a block, which may empty the block around it."""
+    while True:
+        removals: dict[int, list[Edit]] = defaultdict(list)
+        for edit in edits:
+            if edit.removal is not None:
+                removals[edit.removal.block].append(edit)
+        changed: dict[int, Edit | None] = {}
+        for first, *others in removals.values():
+            assert first.removal is not None
+            if first.removal.size == 1 + len(others):
+                instead = changed[id(first)] = first.removal.instead
+                changed.update((id(edit), None) for edit in others if edit.start < instead.end)
+        if not changed:
+            return edits
+        edits = list(filter(None, (changed.get(id(edit), edit) for edit in edits)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from devicefix.files.text import Source
 from devicefix.model import Edit
-from devicefix.rewrite.blocks import alone
+from devicefix.rewrite.lines import alone
 
 _Import = ast.Import | ast.ImportFrom
 

@@ -1,4 +1,4 @@
-"""How a module is laid out: where its imports end, and where a line of ours goes."""
+"""The layout of a module: where its imports end, and where new lines go."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from functools import cached_property
 
 from devicefix.facts import Facts, dotted
 from devicefix.files.notebook.markers import CELL_END, MAGIC
+from devicefix.files.text import Source
 from devicefix.model import Import
-from devicefix.rewrite.blocks import alone
+from devicefix.rewrite.lines import alone, end_of
 
 _AMONG_IMPORTS = ("sys.", "os.", "warnings.", "matplotlib.", "mpl.", "print", "logging.", MAGIC)
+# Neither the end of a signature, nor where a cell begins in a script of cells.
+_COMMENT = re.compile(r"[ \t]*#(?!\s*(?:type:|%%|In\s*\[))")
+_HEADER = re.compile(
+    r"(?P<first>(?:#(?:![^\r\n]*|[^\r\n]*coding[:=][^\r\n]*)?(?:\r\n|\r|\n)){0,2})"
+    r"(?:#[^\r\n]*(?:\r\n|\r|\n|\Z))*"
+)
+_LINES_ABOVE_CELLS = 2
+_BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*")
+_LICENCE = re.compile(r"copyright|licen[cs]e|SPDX", re.I)
 _OF_DEVICES = re.compile(r"^[^#\r\n]*(?:cuda|device|\.to\()", re.M)
 
 
 class Layout:
-    """Where lines are inserted into one module."""
+    """The places in a module at which lines can be inserted."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -24,7 +34,7 @@ class Layout:
 
     @cached_property
     def _prologue_statement(self) -> ast.stmt | None:
-        """The statement after which an import may be added: the docstring and `__future__` imports."""
+        """The last of the docstring and the `__future__` imports, after which an import may be added."""
         place = None
         for statement in self.facts.tree.module.body:
             if (
@@ -41,8 +51,8 @@ class Layout:
     def leading_imports(self) -> ast.stmt | None:
         """The last statement of the imports that a module begins with.
 
-        In a notebook, of those that begin with the first import of torch: whoever runs the cells in an order
-        of their own has run that one.
+        In a notebook these begin with the first import of torch: whoever runs the cells in another order has
+        run that one.
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
@@ -55,7 +65,7 @@ class Layout:
 
     @cached_property
     def _cells(self) -> list[list[ast.stmt]]:
-        """The statements of each of a notebook's cells; of a module all of them."""
+        """The statements of each cell of a notebook, or all of a module."""
         cells: list[list[ast.stmt]] = [[]]
         for statement in self.facts.tree.module.body:
             if _calls(statement, CELL_END):
@@ -65,7 +75,7 @@ class Layout:
         return cells
 
     def binds_torch(self, statement: ast.stmt) -> bool:
-        """Whether a statement of the top level imports torch."""
+        """Return whether a statement of the top level imports torch."""
         if not imports_something(statement):
             return False
         return not self._torch_imports.isdisjoint(ast.walk(statement))
@@ -90,7 +100,7 @@ class Layout:
         return {each.node for found in bindings for each in found if each.imported == "torch"}
 
     def import_line(self, needed: Import) -> tuple[int, str]:
-        """Where and how an import is inserted: before the first of the same package, else of any."""
+        """Return the offset and the text of a new import: above the first of the same package, or of any."""
         package = "torch" if needed.module == "torch" else ""
         for statement in self.facts.tree.module.body:
             if isinstance(statement, ast.Import):
@@ -100,16 +110,22 @@ class Layout:
             else:
                 continue
             if len(self._cells) > 1 and statement.lineno > getattr(self.leading_imports, "lineno", 0):
-                break  # what is defined behind the first imports would come before it
+                break  # a definition below the first imports would come before it
             if name.startswith(package) and alone(self.facts.source, statement):
-                return self.facts.source.span(statement)[0], f"{needed.line}{self.facts.source.newline}"
+                return self._above(statement), f"{needed.line}{self.facts.source.newline}"
         return self.line_after(self.leading_imports, needed.line, group=False)
 
     def line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
-        """Where and how a line is inserted behind a statement; a group is set off by blank lines."""
+        """Return the offset and the text of a new line below a statement.
+
+        Args:
+            statement: The statement, None for the beginning of the module.
+            line: The line.
+            group: Whether blank lines set it off.
+        """
         source, newline = self.facts.source, self.facts.source.newline
         if statement is None:
-            at = self._prologue_end
+            at = self._after_blank_lines if group else self._prologue_end
             return at, f"{line}{newline}" + (newline if group else "")
         end = self._line_end(statement)
         if not group:
@@ -120,16 +136,36 @@ class Layout:
 
     @cached_property
     def _prologue_end(self) -> int:
-        """Behind the comments that a file begins with: `#!`, the encoding, a licence."""
-        at = 0
-        for line in self.facts.source.text.splitlines(keepends=True):
-            if not line.startswith("#"):
-                break
-            at += len(line)
-        return at
+        """The end of the comments that a file begins with: `#!`, the encoding, a licence.
+
+        Those directly above the first statement belong to it, unless they are one of these.
+        """
+        header = _HEADER.match(self.facts.source.text)
+        assert header is not None
+        body = self.facts.tree.module.body
+        explained = body and self.facts.source.position(header.end())[0] == body[0].lineno
+        return header.end("first") if explained and not _LICENCE.search(header.group()) else header.end()
+
+    @cached_property
+    def _after_blank_lines(self) -> int:
+        blank = _BLANK_LINES.match(self.facts.source.text, self._prologue_end)
+        return blank.end() if blank else self._prologue_end
+
+    def _above(self, statement: ast.stmt) -> int:
+        """Return the start of a statement, or of the comment above that explains it."""
+        source = self.facts.source
+        decorators = getattr(statement, "decorator_list", None)
+        index = source.position(source.span(decorators[0] if decorators else statement)[0])[0] - 1
+        is_notebook = len(self._cells) > 1
+        top = _LINES_ABOVE_CELLS if is_notebook else 0
+        first = index
+        while first > top and _is_comment(source, first - 1):
+            first -= 1
+        explained = is_notebook or first > top  # else it is the header of the file
+        return source.line_starts[first if explained else index]
 
     def last_on_line(self, statement: ast.stmt) -> ast.stmt:
-        """The statement that ends the lines of a statement: after a semicolon others may follow it."""
+        """Return the last of the statements that share a line with a statement."""
         if statement not in self._last_on_line:
             last = statement
             for each in self.facts.tree.block(statement):
@@ -139,26 +175,28 @@ class Layout:
         return self._last_on_line[statement]
 
     def _line_end(self, statement: ast.stmt) -> int:
-        return self.facts.source.line_end(self.facts.source.span(self.last_on_line(statement))[1])
+        return end_of(self.facts.source, self.last_on_line(statement))
 
     def line_in(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, after: ast.stmt | None, line: str
     ) -> tuple[int, str]:
-        """Where and how a line is inserted into a function: at its start, or behind a statement."""
+        """Return the offset and the text of a new line in a function: at its start, or below a statement."""
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]
-        start = source.span(first)[0]
-        indentation = source.indentation(start)
+        indentation = source.indentation(source.span(first)[0])
         after = after or (first if _docstring(first) else None)
         if after is not None:
             return self._line_end(after), f"{newline}{indentation}{line}"
-        if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and first.decorator_list:
-            start = source.span(first.decorator_list[0])[0] - 1
-        return start - len(indentation), f"{indentation}{line}{newline}"
+        return self._above(first), f"{indentation}{line}{newline}"
+
+
+def _is_comment(source: Source, index: int) -> bool:
+    """Return whether a line holds nothing but a comment that may explain the line below."""
+    return _COMMENT.match(source.text, source.line_starts[index]) is not None
 
 
 def _leading(body: list[ast.stmt]) -> ast.stmt | None:
-    """The last of the imports that a block begins with."""
+    """Return the last of the imports that a block begins with."""
     last = None
     for statement in body:
         if imports_something(statement):
@@ -173,7 +211,7 @@ def _imports_all(statement: ast.stmt) -> bool:
 
 
 def _calls(statement: ast.stmt, prefix: str) -> bool:
-    """Whether a statement calls a function, by a name that begins so, and does nothing else."""
+    """Return whether a statement only calls a function whose name begins with a prefix."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)
@@ -191,12 +229,12 @@ def _docstring(statement: ast.stmt) -> bool:
 
 
 def imports_something(statement: ast.stmt) -> bool:
-    """An import, or a `try` or `if` that holds nothing but imports and plain settings."""
+    """Return whether a statement is an import, or a `try` or `if` with only imports and plain settings."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return True
     chain: list[ast.stmt] = []
     todo = [statement]
-    while len(todo) == 1 and isinstance(todo[0], (ast.Try, ast.If)):  # `elif` may go on for long
+    while len(todo) == 1 and isinstance(todo[0], (ast.Try, ast.If)):  # an `elif` chain may be long
         chain += todo
         todo = todo[0].orelse
     known: dict[ast.stmt, bool] = {}
@@ -211,7 +249,7 @@ def imports_something(statement: ast.stmt) -> bool:
 
 
 def _among_imports(statement: ast.stmt) -> bool:
-    """What may stand between imports without ending the block of them."""
+    """Return whether a statement may be between imports without ending their block."""
     if isinstance(statement, ast.Pass) or _docstring(statement):
         return True
     if isinstance(statement, ast.Assign):

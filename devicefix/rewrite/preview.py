@@ -24,12 +24,12 @@ def suggested(
     fix = finding.fix
     if fix is None or not fix.edits:
         return finding
-    from devicefix.rewrite.edits import resolved
+    from devicefix.rewrite.edits import joined, resolved
 
     edits = [*fix.edits, *insertions(fix.needs)]
     replacements = (
         Replacement(*source.position(start), *source.position(end), new)
-        for start, end, new in resolved(source.text, edits)
+        for start, end, new in resolved(source.text, joined(source.text, edits))
     )
     return replace(finding, fix=replace(fix, replacements=tuple(replacements)))
 

@@ -1,283 +1,323 @@
-"""Proves of a rewritten text that it is the old one, token for token, outside of the fixed statements.
+"""Proof that a rewrite changes nothing but what its edits say.
 
-How the new text was made is not trusted: all that is known are the two texts and the places of the edits.
+How the new text was made does not matter. It has to hold that
 
-Whole files are not tokenized, which would take longer than everything else together. Where a logical line
-begins, a tokenizer knows nothing of what was before but the blocks that are open, and in the same state the
-same characters make the same tokens. So it is enough that
-
-- the lines of the old text that hold no statement with an edit are in the new text, in their order, and
-  between them only what those statements have become (a region);
-- regions, which alone are tokenized, begin and end with a logical line in both texts: no edit opens a string
-  or a bracket, or ends in a backslash, that swallows what is behind it;
-- a region begins as deep as it did, reaches no block further out than what follows it, and leaves the same
-  blocks open behind it;
-- what stands in it before its first edit and behind its last is the same in characters and in tokens, and
-  what stands between two edits in tokens, so that no edit ends in a comment that swallows what is behind it.
-
-That logical lines of the old text begin where its statements do is known from its syntax tree.
+- every character outside of the edits is the same;
+- the new text has the same statements in the same order, each in the same block and as deep as before, except
+  for what edits add, remove or move by their declared effect;
+- a statement without an edit begins and ends where the edits before it shift it; one that moves with its
+  block has the same syntax tree;
+- names and values next to an edit are still there: the edit does not end in an open string or a comment;
+- every comment inside an edit is still there, except in what the edit removes.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import tokenize
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
-from devicefix.files.text import parse
-from devicefix.model import SelfCheckError
+from devicefix.files.text import DecodeError, Source, parse
+from devicefix.model import Edit, Effect, SelfCheckError, Span
+from devicefix.rewrite.edits import Change, joined, replaced, resolved
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_NO_CODE = re.compile(r"[ \t\f]*(?:#|[\r\n]|\Z)")
-_INDENTATION = (tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-_LINE_ENDS = (tokenize.NEWLINE, tokenize.NL)
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+_TOKEN = re.compile(
+    r"""(?s:(?P<quote>'''|\"{3})(?:[^\\]|\\.)*?(?P=quote))|(?P<single>['"])(?:\\(?:\r\n|(?s:.))|(?!(?P=single))[^\\\r\n])*(?P=single)"""
+    r"|(?P<comment>\#[^\r\n]*)"
+)
+_ONLY_COMMENT = re.compile(r"\s*#[^\r\n]*\s*")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_NO_EFFECT = Effect()
 
-Span = tuple[int, int]
-Token = tuple[int, str]
 
-
-def check(before: str, module: ast.Module, after: str, edits: Iterable[Span]) -> None:
-    """Compare a rewritten text with the original.
+def check(
+    source: Source, module: ast.Module, output: bytes, edits: Sequence[Edit], changes: Sequence[Change]
+) -> None:
+    """Compare a rewritten file with the original.
 
     Args:
-        before: the original.
-        module: its syntax tree.
-        after: what has become of it.
-        edits: the spans of the original that were to be replaced; an insertion is an empty one.
+        source: The text of the original.
+        module: Its syntax tree.
+        output: The content of the rewritten file.
+        edits: The edits that were made, in order, with the effects that they declare.
+        changes: The outermost of them, with their new text.
 
     Raises:
-        SelfCheckError: the new text does not parse, or differs from the original where it must not.
+        SelfCheckError: The new text does not parse, or differs from the original where it must not.
     """
     try:
-        parse(after)
-    except (SyntaxError, ValueError) as problem:
+        new = Source(output)
+        rewritten = parse(new.text)
+    except (DecodeError, SyntaxError, ValueError) as problem:
         raise SelfCheckError(f"would not parse: {problem}") from problem
-    old, new = _Text(before), _Text(after)
-    regions = _regions(old, module, edits)
-    at = regions[0].first if regions else len(old.lines)
-    if old.lines[:at] != new.lines[:at] or (not regions and len(new.lines) > at):
-        raise SelfCheckError("differs before the first fix")
-    for region, following in pairwise([*regions, None]):
-        assert region is not None
-        at = _behind(old, new, at, region, following)
+    if new.text != replaced(source.text, changes):
+        raise SelfCheckError("differs outside of the fixes")
+    _Comparison(source, new, edits, changes).compare(module, rewritten)
+    for change in changes:
+        _compare_comments(source, change, edits)
 
 
-@dataclass(slots=True)
-class _Lines:
-    """Some logical lines: those from `first` up to `end` as they stand in the text.
+# -- statements ------------------------------------------------------------------------------------------
 
-    `tokens` have a type, a text, a start and an end, and are not those of indentation. `widths` tell how deep
-    the logical lines with code are indented. `spans` are those of the edits, in the old text.
+
+class _Statement(NamedTuple):
+    """A statement, exception handler or case, and its place.
+
+    `depth` is the number of blocks around it, an `elif` being as deep as its `if`; `block` is the field of
+    the statement around it that it is in. `head_end` is where its first block begins, or else its end.
     """
 
-    first: int
+    node: ast.AST
+    kind: str
+    depth: int
+    block: str
+    start: int
+    head_end: int
     end: int
-    tokens: list[tuple[int, str, int, int]] = field(default_factory=list)
-    widths: list[int] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
 
 
-class _Text:
-    """A text and its lines."""
+class _Expected(NamedTuple):
+    """A statement that the new text should have; `old` is None for one that an edit adds."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.lines: list[str] = _LINE.findall(text)
-        self.starts = [0, *accumulate(map(len, self.lines))]
-
-    def line(self, offset: int) -> int:
-        """The line of an offset; at the end of the text the one behind the last, if that has ended."""
-        line = bisect_right(self.starts, offset) - 1
-        whole = line < len(self.lines) or self.text.endswith(("\r", "\n"))
-        return line if whole else max(line - 1, 0)
-
-    def head(self, region: _Lines) -> str:
-        """What stands before the first edit of a region."""
-        return self.text[self.starts[region.first] : region.spans[0][0]]
-
-    def read(self, lines: _Lines) -> None:
-        """Add the next logical line, comment or blank line to some lines."""
-        at = lines.end
-        rest = (self.lines[each].rstrip("\r\n") + "\n" for each in range(at, len(self.lines)))
-        code = False
-        try:
-            for kind, text, (row, column), (last, end), _ in tokenize.generate_tokens(rest.__next__):
-                if kind in _INDENTATION:
-                    continue
-                start, stop = self.starts[at + row - 1] + column, self.starts[at + last - 1] + end
-                lines.tokens.append((kind, text, start, stop))
-                code = code or kind not in (tokenize.COMMENT, tokenize.NL)
-                if kind == tokenize.NEWLINE or (kind == tokenize.NL and not code):
-                    lines.end = at + row
-                    break
-            else:
-                lines.end = len(self.lines)
-        except (tokenize.TokenError, SyntaxError) as problem:
-            raise SelfCheckError(f"does not end what line {at + 1} begins: {problem}") from problem
-        if code:
-            lines.widths.append(_width(self.lines[at]))
-
-    def next_width(self, at: int) -> int:
-        """How deep the next code is indented, from a line on that begins a logical one."""
-        rest = (self.lines[each] for each in range(at, len(self.lines)))
-        return _width(next((line for line in rest if not _NO_CODE.match(line)), ""))
+    kind: str
+    depth: int | None
+    old: _Statement | None = None
+    moved: bool = False
 
 
-def _width(line: str) -> int:
-    indentation = line[: len(line) - len(line.lstrip(" \t\f"))]
-    return len(indentation.rpartition("\f")[2].expandtabs(8))
+class _Shift:
+    """Offsets of the old text in the new one."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.starts = [start for start, _, _ in changes]
+        self.ends = [end for _, end, _ in changes]
+        self.sums = [0, *accumulate(len(new) - (end - start) for start, end, new in changes)]
+
+    def touches(self, start: int, end: int) -> bool:
+        """Return whether a change overlaps a part of the old text, or is next to it."""
+        return bisect_left(self.ends, start) < bisect_right(self.starts, end)
+
+    def covers(self, offset: int) -> bool:
+        """Return whether a character of the old text is replaced."""
+        return bisect_right(self.ends, offset) < bisect_right(self.starts, offset)
+
+    def __call__(self, offset: int) -> list[int]:
+        """Return where an offset is in the new text: two places at an insertion, none if it is gone."""
+        first, last = bisect_left(self.ends, offset), bisect_right(self.ends, offset)
+        if last < len(self.starts) and self.starts[last] < offset:
+            return []
+        while first < last and self.starts[first] < offset:
+            first += 1  # a replaced part that ends here
+        return [offset + moved for moved in self.sums[first : last + 1]]
 
 
-# -- where the edits are -------------------------------------------------------------------------------
+class _Comparison:
+    """The statements of two texts, and what edits may change about them.
+
+    Args:
+        source: The original text.
+        new: The new text.
+        edits: The edits, in order.
+        changes: The outermost of them.
+    """
+
+    def __init__(self, source: Source, new: Source, edits: Sequence[Edit], changes: Sequence[Change]) -> None:
+        self.source = source
+        self.new = new
+        self.edits = edits
+        self.shift = _Shift(changes)
+        self.inner = _Shift([(edit.start, edit.end, "") for edit in edits if edit.effect == _NO_EFFECT])
+
+    def compare(self, module: ast.Module, rewritten: ast.Module) -> None:
+        """Compare the statements of two modules.
+
+        Raises:
+            SelfCheckError: They differ where they must not.
+        """
+        expected = list(_expected(_outline(self.source, module), self.edits))
+        found = list(_outline(self.new, rewritten))
+        for wanted, statement in zip(expected, found, strict=False):
+            if wanted.kind != statement.kind or wanted.depth not in (None, statement.depth):
+                line, _ = self.new.position(statement.start)
+                raise SelfCheckError(f"has another statement in line {line}, or in another block")
+            if wanted.old is not None:
+                same = self._same_after_move if wanted.moved else self._same_in_place
+                if not same(wanted.old, statement):
+                    line, _ = self.source.position(wanted.old.start)
+                    raise SelfCheckError(f"changes more than the fix in line {line}")
+        if len(expected) != len(found):
+            raise SelfCheckError("has lost or gained a statement")
+
+    def _same_after_move(self, old: _Statement, found: _Statement) -> bool:
+        """Return whether a statement that moves with its block is unchanged, or has an edit inside."""
+        return self.inner.touches(old.start, old.head_end) or _head(old.node) == _head(found.node)
+
+    def _same_in_place(self, old: _Statement, found: _Statement) -> bool:
+        """Return whether a statement is in its block and place, and changed only by edits inside it."""
+        starts, ends = self.shift(old.start), self.shift(old.end)
+        if old.block != found.block or (ends and found.end not in ends):
+            return False
+        if not self.shift.covers(old.start) and found.start not in starts:
+            return False
+        if not self.shift.touches(old.start, old.head_end):
+            return True
+        return set(_shifted(self.source, old.node, self.shift)) <= set(_leaves(self.new, found.node))
 
 
-def _regions(old: _Text, module: ast.Module, edits: Iterable[Span]) -> list[_Lines]:
-    """The logical lines with edits; neighbours are one region if they are in the same block."""
-    begins = sorted({0, *_begins(old, module)})
-    regions: list[_Lines] = []
-    for span in _outermost(edits):
-        first, last = map(old.line, span)
-        if span[0] < span[1] == old.starts[last]:
-            last -= 1  # whole lines
-        if not regions or regions[-1].end <= first:
-            known = regions[-1].end if regions else 0
-            region = _logical_line(old, max(begins[bisect_right(begins, first) - 1], known), first)
-            if regions and regions[-1].end == region.first and regions[-1].widths[:1] == region.widths:
-                regions[-1].tokens += region.tokens
-                regions[-1].widths += region.widths
-                regions[-1].end = region.end
-            else:
-                regions.append(region)
-        while regions[-1].end <= last and regions[-1].end < len(old.lines):
-            old.read(regions[-1])
-        regions[-1].spans.append(span)
-    return regions
+def _outline(source: Source, module: ast.Module) -> Iterator[_Statement]:
+    """Yield the statements of a module in order."""
+    todo: list[tuple[ast.AST, int, str]] = [(node, 0, "body") for node in reversed(module.body)]
+    while todo:
+        node, depth, block = todo.pop()
+        inner: list[tuple[ast.AST, int, str]] = []
+        for name in _BLOCKS:
+            for child in getattr(node, name, ()):
+                is_elif = name == "orelse" and isinstance(child, ast.If) and _starts(source, child, "elif")
+                inner.append((child, depth, "elif") if is_elif else (child, depth + 1, name))
+        start, end = _span(source, node)
+        head_end = _span(source, inner[0][0])[0] if inner else end
+        yield _Statement(node, type(node).__name__, depth, block, start, head_end, end)
+        todo += reversed(inner)
 
 
-def _begins(old: _Text, module: ast.Module) -> Iterator[int]:
-    """Lines that begin a logical line, since a statement is the first thing on them."""
-    todo: list[ast.AST] = [module]
+def _starts(source: Source, node: ast.stmt, word: str) -> bool:
+    return source.text.startswith(word, source.span(node)[0])
+
+
+def _span(source: Source, node: ast.AST) -> Span:
+    """Return where a statement starts, with its decorators, and where it ends."""
+    if isinstance(node, ast.match_case):
+        return source.span(node.pattern)[0], source.span(node.body[-1])[1]  # type: ignore[arg-type]
+    start, end = source.span(node)  # type: ignore[arg-type]
+    decorators = getattr(node, "decorator_list", None)
+    return (source.span(decorators[0])[0] if decorators else start), end
+
+
+def _expected(statements: Iterable[_Statement], edits: Sequence[Edit]) -> Iterator[_Expected]:
+    """Yield the statements that the new text should have, by the effects of the edits."""
+    around: list[Edit] = []
+    index = 0
+    for statement in statements:
+        while index < len(edits) and edits[index].start <= statement.start:
+            yield from _added(edits[index], _around(around, edits[index].start), statement.depth)
+            around.append(edits[index])
+            index += 1
+        if not _removed(_around(around, statement.start), statement.start):
+            deeper = sum(edit.effect.deeper for edit in around)
+            moved = any(edit.effect != _NO_EFFECT for edit in around)
+            yield _Expected(statement.kind, statement.depth + deeper, statement, moved)
+    for edit in edits[index:]:
+        yield from _added(edit, _around(around, edit.start), None)
+
+
+def _around(edits: list[Edit], offset: int) -> list[Edit]:
+    """Return the edits around an offset, given those around one before it."""
+    while edits and edits[-1].end <= offset:
+        edits.pop()
+    return edits
+
+
+def _removed(edits: Iterable[Edit], offset: int) -> bool:
+    return any(start <= offset < end for edit in edits for start, end in edit.effect.removed)
+
+
+def _added(edit: Edit, around: list[Edit], depth: int | None) -> Iterator[_Expected]:
+    """Yield the statements that an edit adds: by its effect, or by the lines of code that it inserts."""
+    if _removed(around, edit.start):
+        return
+    if depth is not None:
+        depth += sum(outer.effect.deeper for outer in around)
+    yield from (_Expected(kind, depth) for kind in edit.effect.added)
+    if edit.start == edit.end and isinstance(edit.new, str) and _LINE_END.search(edit.new):
+        for line in _LINE_END.split(edit.new):
+            yield from (_Expected(type(node).__name__, None) for node in parse(line.strip()).body)
+
+
+# -- expressions -----------------------------------------------------------------------------------------
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a statement that are not in its blocks, and no parts of an f-string."""
+    todo = [child for child in ast.iter_child_nodes(node) if not _is_statement(child)]
     while todo:
         node = todo.pop()
-        todo += (each for block in _BLOCKS for each in getattr(node, block, ()))
-        if isinstance(node, (ast.stmt, ast.ExceptHandler)):
-            at = node.lineno - 1
-            if not old.lines[at][: node.col_offset].strip(" \t\f"):
-                if at == 0 or not old.lines[at - 1].rstrip("\r\n").endswith("\\"):
-                    yield at
+        yield node
+        if not isinstance(node, ast.JoinedStr):  # its parts have no places before Python 3.12
+            todo += ast.iter_child_nodes(node)
 
 
-def _outermost(edits: Iterable[Span]) -> list[Span]:
-    spans: list[Span] = []
-    for start, end in sorted(edits, key=lambda span: (span[0], -span[1])):
-        if not spans or spans[-1][1] <= start:
-            spans.append((start, end))
-        else:
-            spans[-1] = spans[-1][0], max(end, spans[-1][1])
-    return spans
+def _is_statement(node: ast.AST) -> bool:
+    return isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case))
 
 
-def _logical_line(text: _Text, begin: int, line: int) -> _Lines:
-    """The logical line that holds a line, read from one on that begins a logical line."""
-    while True:
-        found = _Lines(begin, begin)
-        if begin < len(text.lines):
-            text.read(found)
-        if found.end > line or found.end >= len(text.lines):
-            return found
-        begin = found.end
+def _head(node: ast.AST) -> list[str]:
+    """Return the code of a statement without its blocks."""
+    return [ast.dump(child) for child in ast.iter_child_nodes(node) if not _is_statement(child)]
 
 
-# -- what has become of a region -----------------------------------------------------------------------
+def _leaves(source: Source, node: ast.AST) -> Iterator[tuple[str, int, int]]:
+    """Yield the names and values of a statement, with their places."""
+    for part in _own(node):
+        if isinstance(part, (ast.Name, ast.Constant, ast.JoinedStr)):
+            yield type(part).__name__, *source.span(part)
 
 
-def _behind(old: _Text, new: _Text, at: int, region: _Lines, following: _Lines | None) -> int:
-    """The line of the new text where the next region begins: what is left and right of it has been found."""
-    kept = old.lines[region.end : following.first if following else len(old.lines)]
-    found = _Lines(at, at)
-    while not (
-        (not kept or new.lines[found.end : found.end + 1] == kept[:1])
-        and (following or len(new.lines) == found.end + len(kept))
-        and new.lines[found.end : found.end + len(kept) if following else None] == kept
-        and (not following or _begins_there(old, new, found.end + len(kept), following))
-        and _same_tokens(old, new, region, found)
-        and _same_blocks(old, new, region, found, following)
-    ):
-        if found.end >= len(new.lines):
-            raise SelfCheckError(f"differs outside of what is fixed in line {region.first + 1}")
-        new.read(found)
-    return found.end + len(kept)
+def _shifted(source: Source, node: ast.AST, shift: _Shift) -> Iterator[tuple[str, int, int]]:
+    """Yield the names and values of a statement that no edit touches, with their new places."""
+    for kind, start, end in _leaves(source, node):
+        if not shift.touches(start + 1, end - 1) and shift(start) and shift(end):
+            yield kind, shift(start)[-1], shift(end)[0]
 
 
-def _begins_there(old: _Text, new: _Text, at: int, region: _Lines) -> bool:
-    """Whether what stands before the first edit of a region does so from a line of the new text on."""
-    head, start = old.head(region), new.starts[at]
-    deeper = head.isspace() and new.text[start + len(head) : start + len(head) + 1] in (" ", "\t")
-    return new.text.startswith(head, start) and not deeper
+# -- comments --------------------------------------------------------------------------------------------
 
 
-def _same_tokens(old: _Text, new: _Text, region: _Lines, found: _Lines) -> bool:
-    """Whether what stands around the edits of a region is the same."""
-    text = new.text[new.starts[found.first] : new.starts[found.end]]
-    head, tail = old.head(region), old.text[region.spans[-1][1] : old.starts[region.end]]
-    if len(text) < len(head) + len(tail) or not (text.startswith(head) and text.endswith(tail)):
-        return False
-    tokens = [(kind, string) for kind, string, _, _ in found.tokens if kind not in _LINE_ENDS]
-    first, *middle = _runs(region)
-    last = middle.pop()
-    end = len(tokens) - len(last)
-    if end < len(first) or tokens[: len(first)] != first or tokens[end:] != last:
-        return False
-    at = len(first)
-    for run in middle:
-        places = (place for place in range(at, end - len(run) + 1) if tokens[place : place + len(run)] == run)
-        place = next(places, None)
-        if place is None:
-            return False
-        at = place + len(run)
-    return True
+def _compare_comments(source: Source, change: Change, edits: Sequence[Edit]) -> None:
+    """Compare the comments of a changed part with those of its new text.
 
-
-def _runs(region: _Lines) -> list[list[Token]]:
-    """The tokens before, between and behind the edits of a region, less line ends.
-
-    The end of a statement may have become that of a blank line behind an inserted one.
+    An edit may change a comment, if that is all that it changes.
     """
-    stops = [start for start, _ in region.spans]
-    ends = [end for _, end in region.spans]
-    runs: list[list[Token]] = [[] for _ in range(len(stops) + 1)]
-    for kind, string, start, end in region.tokens:
-        run = bisect_right(ends, start)
-        if kind not in _LINE_ENDS and (run == len(stops) or end <= stops[run]):
-            runs[run].append((kind, string))
-    return runs
+    start, end, text = change
+    old = source.text[start:end]
+    if ("#" not in old and "#" not in text) or _ONLY_COMMENT.fullmatch(old):
+        return
+    first = bisect_left(edits, start, key=lambda edit: edit.start)
+    last = bisect_left(edits, end, key=lambda edit: edit.start)
+    inside = edits[first:last]
+    kept: Counter[str] = Counter()
+    changed = 0
+    for at, comment in _comments(old):
+        offset = start + at
+        if any(offset <= edit.start < offset + len(comment) for edit in inside):
+            changed += 1
+        elif not _removed(inside, offset):
+            kept[comment] += 1
+    found = Counter(comment for _, comment in _comments(text))
+    if kept - found or (found - kept).total() > changed:
+        raise SelfCheckError(f"loses or changes a comment in line {source.position(start)[0]}")
 
 
-def _same_blocks(old: _Text, new: _Text, region: _Lines, found: _Lines, following: _Lines | None) -> bool:
-    """Whether a region stands in the block where it stood, and what is behind it, too."""
-    deep, next_deep = new.next_width(found.end), old.next_width(region.end)
-    if deep != next_deep and (following is None or deep != old.next_width(following.end)):
-        return False  # the next region may be gone, but not moved
-    before = region.widths or [next_deep]
-    after = found.widths
-    if not after:
-        return deep <= min(before)
-    floor = max(min(before), min(after))
-    same = _open(before, floor, deep) == _open(after, floor, deep)
-    return same and after[0] == before[0] and min(after) >= min(*before, next_deep)
+def loses_comment(source: Source, edits: Sequence[Edit]) -> bool:
+    """Return whether edits would lose a comment, made alone."""
+    if not any("#" in source.text[edit.start : edit.end] for edit in edits):
+        return False
+    edits = joined(source.text, edits)
+    try:
+        for change in resolved(source.text, edits):
+            _compare_comments(source, change, edits)
+    except SelfCheckError:
+        return True
+    except RecursionError:  # it is reported when the fix is made
+        return False
+    return False
 
 
-def _open(widths: list[int], floor: int, deep: int) -> list[int]:
-    """The blocks deeper than `floor` that logical lines leave open for code that is so deep."""
-    blocks: list[int] = []
-    for width in [*widths, deep]:
-        while blocks and blocks[-1] > width:
-            blocks.pop()
-        if not blocks or blocks[-1] < width:
-            blocks.append(width)
-    return [block for block in blocks if floor < block < deep]
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    for match in _TOKEN.finditer(text):
+        if match["comment"]:
+            yield match.start(), match["comment"].rstrip()

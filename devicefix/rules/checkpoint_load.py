@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import is_gpu_index
 from devicefix.facts.values import cuda_device, integer
 from devicefix.model import Finding
-from devicefix.rewrite.edits import with_keyword
+from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Example, Rule
 
 

@@ -240,7 +240,7 @@ class CreatedThenMoved(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if isinstance(node.func, ast.Attribute) and node not in self.facts.tree.strings:
+        if isinstance(node.func, ast.Attribute) and self.facts.tree.f_string(node) is None:
             made = self._made(node.func.value)
             if made is not None and not self._commented(node, made):
                 yield from self._moved(node)
@@ -323,7 +323,7 @@ def _made_there(device: str | None) -> Callable[[str], str]:
     def new(text: str) -> str:
         import libcst as cst
 
-        from devicefix.rewrite.edits import on_call, with_keyword
+        from devicefix.rewrite.calls import on_call, with_keyword
 
         there = [device] if device else []
 

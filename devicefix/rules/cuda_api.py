@@ -11,7 +11,7 @@ from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
-from devicefix.rewrite.edits import moved
+from devicefix.rewrite.calls import moved
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.functions import Functions
@@ -568,8 +568,7 @@ class CudaApi(Rule):
         if found is None or len(found[1]) != 1:
             return None
         regions = list(before)
-        self.facts.tree.look_everywhere()
-        for node in tuple(self.facts.tree.reads(name.id)):
+        for node in self.facts.tree.reads(name.id):
             if self.facts.tree.scope(node).lookup(name.id) == found:
                 more = self._regions(node, depth - 1, counts)
                 if more is None:

@@ -9,7 +9,7 @@ from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import dotted
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
-from devicefix.rewrite.edits import moved, receiver_of
+from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
 
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice

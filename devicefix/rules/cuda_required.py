@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.facts import refuses
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rewrite.blocks import can_unwrap, elif_without, is_elif, removed, unwrapped
+from devicefix.rewrite.blocks import remove, without_branch
 from devicefix.rules.base import Example, Rule
 
 MESSAGE = "stops the program without CUDA"
@@ -298,8 +298,7 @@ class CudaRequired(Rule):
         guards = self.facts.guards
         if guards.settled(node.test):
             self.context.mark_handled(node)
-            edit = removed(self.context.source, node, self.facts.tree.block(node))
-            yield self.finding(node, MESSAGE, Fix((edit,)))
+            yield self.finding(node, MESSAGE, Fix((remove(self.facts, node),)))
         elif _lists_no_cpu(node.test):
             yield self.finding(node, "does not allow the CPU as a device; add it")
         elif self._counts(node.test):
@@ -314,7 +313,7 @@ class CudaRequired(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         refusal = self.facts.guards.refusal(node)
         if refusal is not None:
-            yield self.finding(node.test, MESSAGE, self._without(node, refusal))
+            yield self.finding(node.test, MESSAGE, Fix(without_branch(self.facts, node, refusal)))
         elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.is_guarded(node):
             yield self.finding(node.test, "rejects CPU tensors; add a CPU path")
 
@@ -323,16 +322,6 @@ class CudaRequired(Rule):
         return isinstance(test, ast.Compare) and any(
             map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
         )
-
-    def _without(self, node: ast.If, refusal: list[ast.stmt]) -> Fix | None:
-        """Return the fix that replaces an `if` by its other branch."""
-        source = self.context.source
-        other = node.orelse if refusal is node.body else node.body
-        if is_elif(source, node):
-            return Fix(elif_without(source, node, refusal))
-        if not other:
-            return Fix((removed(source, node, self.facts.tree.block(node)),))
-        return Fix(unwrapped(source, node, other)) if can_unwrap(source, node, other) else None
 
     def _only(self, test: ast.BoolOp, kept: list[ast.expr]) -> tuple[Edit, ...]:
         """Return the edits that keep some parts of a test, which other edits may change."""

@@ -184,7 +184,7 @@ class DeviceValue(Rule):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._used: dict[tuple[str, int], bool] = {}
+        self._used: dict[str, bool] = {}
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         pairs = [(target, node.value) for target in node.targets]
@@ -292,11 +292,9 @@ class DeviceValue(Rule):
             return True
         if not isinstance(target, ast.Name):
             return False
-        uses = self.facts.tree.reads(target.id)
-        known = target.id, len(uses)  # more become known
-        if known not in self._used:
-            self._used[known] = any(map(self._used_as_device, uses))
-        return self._used[known]
+        if target.id not in self._used:
+            self._used[target.id] = any(map(self._used_as_device, self.facts.tree.reads(target.id)))
+        return self._used[target.id]
 
     def _used_as_device(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)

@@ -229,7 +229,6 @@ class GpuCount(Rule):
 
         A parameter of the same name counts as the same number.
         """
-        self.facts.tree.look_everywhere()
         uses = self.facts.tree.reads(path)
         counting = [use for use in uses if self._counts(use) and not self.facts.is_guarded(use)]
         return any(map(self._asks, uses)), counting

@@ -131,7 +131,6 @@ class GuardedName(Rule):
         scope = tree.scope(node)
         if not self._only_here(scope.bindings.get(target.id, []), node):
             return None
-        tree.look_everywhere()
         uses = [
             each
             for each in tree.reads(target.id)

@@ -8,7 +8,7 @@ from devicefix.devices.tensors import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
-from devicefix.rewrite.edits import on_call
+from devicefix.rewrite.calls import on_call
 from devicefix.rules.base import Example, Rule
 
 

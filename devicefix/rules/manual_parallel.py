@@ -128,9 +128,8 @@ class ManualParallel(Rule):
         if "parallel" not in self.context.source.text:
             return
         names = [*_WORDS, *self._renamed()]
-        self.facts.tree.look_for(re.compile(rf"\b({'|'.join(names)})\b"))
         reported: set[ast.AST] = set()
-        calls = (each for each in self.facts.tree.nodes if isinstance(each, ast.Call))
+        calls = (each for each in self.facts.tree.nodes_with(*names) if isinstance(each, ast.Call))
         for each in sorted(calls, key=lambda call: call.lineno):
             if not _FUNCTIONS.fullmatch(self.facts.resolve(each.func) or ""):
                 continue

@@ -157,7 +157,7 @@ class PinMemory(Rule):
         return self._pinned_when_made(node, receiver)
 
     def _pinned_when_made(self, node: ast.Call, receiver: ast.expr) -> Fix:
-        from devicefix.rewrite.edits import with_keyword
+        from devicefix.rewrite.calls import with_keyword
 
         use = self.devices.available(node)
         start, end = self.context.source.span(node)

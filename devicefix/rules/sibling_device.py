@@ -9,7 +9,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import KEEPERS, MAKERS, is_variable
 from devicefix.facts.values import current_device
 from devicefix.model import Finding
-from devicefix.rewrite.edits import moved
+from devicefix.rewrite.calls import moved
 from devicefix.rules.base import Example, Rule
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -222,7 +222,7 @@ class SiblingDevice(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if node in self.facts.tree.strings:
+        if self.facts.tree.f_string(node) is not None:
             return
         function = self._function(self.facts.tree.statement(node))
         if function is None or not self._sent(node):
@@ -285,8 +285,6 @@ class SiblingDevice(Rule):
         given = [name for name in plain if self._stays(name, function)]
         if not given:
             return None
-        for each in ast.walk(function):
-            self.facts.tree.look_into(each)
         made = self._outermost(node)
         name = self._name(made)
         for each in ast.walk(function):

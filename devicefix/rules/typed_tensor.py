@@ -241,7 +241,7 @@ class TypedTensor(Rule):
 
 
 def _maker(function: str, dtype: str, device: str):  # type: ignore[no-untyped-def]
-    from devicefix.rewrite.edits import on_call, with_keyword
+    from devicefix.rewrite.calls import on_call, with_keyword
 
     def renamed(call):  # type: ignore[no-untyped-def]
         import libcst as cst

@@ -180,7 +180,6 @@ class UncalledCuda(Rule):
     def _called_later(self, target: ast.expr) -> bool:
         if not isinstance(target, ast.Name):
             return False
-        self.facts.tree.look_everywhere()
         parents = ((each, self.facts.tree.parents[each]) for each in self.facts.tree.reads(target.id))
         return any(isinstance(parent, ast.Call) and parent.func is each for each, parent in parents)
 

@@ -4,9 +4,9 @@
 return `x` itself, and `x.cpu().numpy()` is a view of it. That matters where the result is kept, `x` is then
 changed in place, and the result is used after that.
 
-In the order in which they need one another: `expressions` and `bodies` are about syntax; `moves` tells what
-copies on a GPU, `places` what of, `copying` puts these together; `keeping` tells what keeps a copy and how
-long, `uses` where it is used; `training` and `changes` what is changed in place; `clashes` finds what is
+In the order in which they need one another: `expressions` and `bodies` are about syntax; `moves` finds what
+copies on a GPU, `places` what it copies, `copying` puts these together; `keeping` finds what keeps a copy and
+how long, `uses` where it is used; `training` and `changes` what is changed in place; `clashes` finds what is
 changed and used while it is kept, and `search` goes through the module.
 """
 

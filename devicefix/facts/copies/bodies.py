@@ -24,25 +24,25 @@ class Bodies:
 
     @cached_property
     def owners(self) -> list[Body]:
-        """What has a body: the module and its functions."""
+        """Return the module and its functions."""
         return [each for each in self.facts.tree.scopes if isinstance(each, Body)]
 
     @cached_property
     def functions(self) -> list[Function]:
-        """The functions and methods of the module."""
+        """Return the functions and methods of the module."""
         return [each for each in self.owners if not isinstance(each, ast.Module)]
 
     def flow(self, owner: Body) -> Flow:
-        """The flow of a body, worked out once."""
+        """Return the flow of a body, from a cache."""
         if owner not in self._flows:
             self._flows[owner] = Flow(owner)
         return self._flows[owner]
 
     def is_method(self, function: Function) -> bool:
-        """Whether a function is defined right in a class."""
+        """Return whether a function is a method."""
         return isinstance(self.facts.tree.parents.get(function), ast.ClassDef)
 
 
 def positional_names(function: Function) -> list[str]:
-    """The names of the parameters that can be given by position."""
+    """Return the names of the parameters that can be given by position."""
     return [each.arg for each in (*function.args.posonlyargs, *function.args.args)]

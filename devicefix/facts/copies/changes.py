@@ -54,7 +54,7 @@ class Changes:
         self._within: dict[Flow, set[str]] = {}
 
     def at(self, point: Point, place: Place, but: ast.AST | None = None) -> ast.AST | None:
-        """What changes a place at a point, other than the node `but`."""
+        """Return what changes a place at a point, other than the node `but`."""
         if place.parameters:
             return self._trained(point, place.path)
         for node, item in self._by_path(point).get(place.path, ()):
@@ -63,7 +63,7 @@ class Changes:
         return None
 
     def within(self, flow: Flow, place: Place) -> bool:
-        """Whether a place may be changed anywhere in a flow."""
+        """Return whether a place may be changed anywhere in a flow."""
         if place.parameters:
             return any(self.at(point, place) for point in flow.points)
         if flow not in self._within:
@@ -71,7 +71,7 @@ class Changes:
         return place.path in self._within[flow]
 
     def _by_path(self, point: Point) -> dict[str, list[tuple[ast.AST, bool]]]:
-        """What changes a place at a point, by the path of that place."""
+        """Return what changes a place at a point, by the path of that place."""
         if point not in self._changing:
             found = self._changing[point] = {}
             for node in point.nodes:
@@ -81,7 +81,7 @@ class Changes:
         return self._changing[point]
 
     def _trained(self, point: Point, model: str) -> ast.AST | None:
-        """What changes the parameters of a model at a point."""
+        """Return what changes the parameters of a model at a point."""
         key = point, model
         if key not in self._training_at:
             found = (node for node in point.nodes if self._training.changes(node, model))
@@ -90,7 +90,7 @@ class Changes:
 
 
 def changes_numbers(method: str) -> bool:
-    """Whether a tensor's method of this name changes the numbers in it."""
+    """Return whether a tensor's method of this name changes the numbers in it."""
     return in_place(method) and method not in _HARMLESS
 
 
@@ -105,7 +105,7 @@ class _Effects:
         self._facts = bodies.facts
 
     def of(self, node: ast.AST) -> Iterator[Change]:
-        """What a node changes."""
+        """Return what a node changes."""
         yield from self._with_functions(node)
         yield from self._by_method(node)
 
@@ -114,14 +114,14 @@ class _Effects:
         yield from self._by_function(node)
 
     def _by_function(self, node: ast.AST) -> Iterator[Change]:
-        """What a call hands to a function of the module that changes it."""
+        """Return the arguments that are changed by the function of the module that a call calls."""
         if isinstance(node, ast.Call):
             for index in self._changed_parameters.get(last_name(node.func), ()):
                 if index < len(node.args):
                     yield from _whole(self._facts, node.args[index], False)
 
     def _by_method(self, node: ast.AST) -> Iterator[Change]:
-        """What a method changes that is called on `self`."""
+        """Return what is changed by a method that is called on `self`."""
         match node:
             case ast.Call(func=ast.Attribute(attr=name, value=ast.Name(id="self"))):
                 for path in self._changed_attributes.get(name, ()):
@@ -129,7 +129,7 @@ class _Effects:
 
     @cached_property
     def _changed_parameters(self) -> dict[str, tuple[int, ...]]:
-        """Which of its parameters a function of the module changes, by the function's name."""
+        """Return which of its parameters a function of the module changes, by the function's name."""
         found: dict[str, tuple[int, ...]] = {}
         for function in self._bodies.functions:
             if not self._bodies.is_method(function):
@@ -142,7 +142,7 @@ class _Effects:
 
     @cached_property
     def _changed_attributes(self) -> dict[str, frozenset[str]]:
-        """Which attributes of `self` a method changes, by the method's name."""
+        """Return which attributes of `self` a method changes, by the method's name."""
         found: dict[str, frozenset[str]] = {}
         for function in self._bodies.functions:
             if self._bodies.is_method(function):
@@ -153,7 +153,7 @@ class _Effects:
         return found
 
     def _changed_in(self, function: Function, changes: Callable[[ast.AST], Iterator[Change]]) -> set[str]:
-        """The paths that a function changes and does not bind."""
+        """Return the paths that a function changes and does not bind."""
         points = self._bodies.flow(function).points
         found = {
             place.path
@@ -167,7 +167,7 @@ class _Effects:
 
 
 def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
-    """What a node changes itself."""
+    """Return what a node changes itself."""
     match node:
         case ast.AugAssign(target=target, value=value):
             if not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)):
@@ -182,7 +182,7 @@ def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
 
 
 def _arguments(facts: Facts, node: ast.Call) -> Iterator[Change]:
-    """What a call changes of its arguments, if it is one of a library."""
+    """Return what a call changes of its arguments, if it is one of a library."""
     out = keyword(node, "out")
     if out is not None:
         yield from _whole(facts, out, False)

@@ -49,7 +49,7 @@ class Clashes:
         self._changed: dict[tuple[ast.ClassDef, Place], list[tuple[Function, ast.AST]]] = {}
 
     def find(self, flow: Flow, made: Point, place: Place, holder: Holder) -> Clash | None:
-        """The clash of a place with the holder that keeps a copy of it, which is made at a point."""
+        """Return the clash of a place with the holder that keeps a copy of it, which is made at a point."""
         if not self._changes.within(flow, place) and self._elsewhere(flow, place, holder) is None:
             return None
         rebound = self._rebound_at(flow, place.path)
@@ -73,7 +73,7 @@ class Clashes:
         return self._elsewhere(flow, place, holder)
 
     def uses(self, flow: Flow, keeper: Holder) -> Uses:
-        """The uses of what is kept."""
+        """Return the uses of what is kept."""
         key = flow, keeper
         if key not in self._uses:
             if len(self._uses) >= _KEPT:
@@ -82,14 +82,14 @@ class Clashes:
         return self._uses[key]
 
     def _rebound_at(self, flow: Flow, path: str) -> set[Point]:
-        """The points at which a place is bound anew."""
+        """Return the points at which a place is bound anew."""
         key = flow, path
         if key not in self._rebound:
             self._rebound[key] = rebinding(flow, path)
         return self._rebound[key]
 
     def _stored_at(self, point: Point) -> list[tuple[Holder, set[str]]]:
-        """What keeps something at a point, and the paths of what it keeps."""
+        """Return what keeps something at a point, and the paths of what it keeps."""
         if point not in self._stored:
             self._stored[point] = [
                 (holder, {place.path for each in contents(value) if (place := place_of(self._facts, each))})
@@ -97,8 +97,10 @@ class Clashes:
             ]
         return self._stored[point]
 
-    def _elsewhere(self, flow: Flow, place: Place, holder: Holder) -> Clash | None:
-        """A change in another method of the class, or of a model's parameters by whoever calls."""
+    def _elsewhere(  # noqa: PLR0911 (one condition a line)
+        self, flow: Flow, place: Place, holder: Holder
+    ) -> Clash | None:
+        """Return a change in another method of the class, or of a model's parameters by the caller."""
         if isinstance(flow.owner, ast.Module) or not holder.path.startswith("self."):
             return None
         if flow.owner.name == "__init__":
@@ -123,7 +125,7 @@ class Clashes:
         return None if change is None else Clash(change, None)
 
     def _changed_in(self, owner: ast.ClassDef, place: Place) -> list[tuple[Function, ast.AST]]:
-        """The methods of a class that change a place, each with its first change."""
+        """Return the methods of a class that change a place, each with its first change."""
         key = owner, place
         if key not in self._changed:
             found = self._changed[key] = []
@@ -140,5 +142,5 @@ def _methods(owner: ast.ClassDef) -> list[Function]:
 
 
 def _but_the_first(owner: ast.ClassDef) -> list[Function]:
-    """The methods that run when an object is there."""
+    """Return the methods of a class other than `__init__`."""
     return [each for each in _methods(owner) if each.name != "__init__"]

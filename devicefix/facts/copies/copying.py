@@ -47,14 +47,14 @@ class Copies:
         self._facts = bodies.facts
 
     def of(self, expression: ast.expr) -> Copy | None:
-        """The copy that an expression is, or is a view of."""
+        """Return the copy that an expression is, or is a view of."""
         if isinstance(expression, ast.Call) and last_name(expression.func) in self.returning:
             return self._returned(expression)
         return _written_out(self._facts, expression)
 
     @cached_property
     def returning(self) -> dict[str, tuple[str, Copy]]:
-        """The functions that only return copies of a module's parameters, and the name of that module."""
+        """Return the functions that return copies of a model's parameters, with the name of the model."""
         found: dict[str, tuple[str, Copy]] = {}
         for function in self._bodies.functions:
             last = function.body[-1]
@@ -63,7 +63,6 @@ class Copies:
                 continue
             if ".cpu(" not in self._facts.source.code(last):
                 continue
-            self._facts.tree.look_into(last)
             for expression in contents(last.value):
                 copy = _written_out(self._facts, expression)
                 if copy is not None and any(
@@ -73,7 +72,7 @@ class Copies:
         return found
 
     def _returned(self, call: ast.Call) -> Copy | None:
-        """The copy that a function of the module returns, of what the call hands to it."""
+        """Return the copy of its argument that a call of the module's own function returns."""
         name, copy = self.returning[last_name(call.func)]
         path = path_of(call.args[0]) if call.args else None
         if name == "self" and isinstance(call.func, ast.Attribute):
@@ -89,7 +88,7 @@ class Copies:
 
 
 def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
-    """The copy that an expression is, or is a view of, without a look into the functions it calls."""
+    """Return the copy that an expression is, or is a view of; calls are not followed."""
     if isinstance(outer, ast.Call) and last_name(outer.func) == "state_dict":
         return _state_on_cpu(outer)
     call = _move_inside(facts, outer)
@@ -107,7 +106,7 @@ def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
 
 
 def _move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
-    """The move that an expression is, or is a view of."""
+    """Return the move that an expression is, or is a view of."""
     while not (isinstance(node, ast.Call) and moves(facts, node)):
         inner = viewed(node)
         if inner is None:
@@ -117,7 +116,7 @@ def _move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
 
 
 def _state_on_cpu(outer: ast.Call) -> Copy | None:
-    """`model.cpu().state_dict()`, whose tensors stay on the CPU when the model goes back to the GPU."""
+    """Return the copy that `model.cpu().state_dict()` is: its tensors stay on the CPU."""
     call = outer.func.value if isinstance(outer.func, ast.Attribute) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "cpu":
         return None

@@ -1,4 +1,4 @@
-"""What the syntax of an expression alone says of it."""
+"""What the syntax of an expression alone shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VIEWS = {
 
 
 def contents(value: ast.expr) -> Iterator[ast.expr]:
-    """The expressions whose values are kept where `value` is kept."""
+    """Return the expressions whose values are kept where `value` is kept."""
     todo = [value]
     while todo:
         value = todo.pop()
@@ -45,7 +45,7 @@ def contents(value: ast.expr) -> Iterator[ast.expr]:
 
 
 def viewed(node: ast.expr) -> ast.expr | None:
-    """What an expression is a view of."""
+    """Return the expression that an expression is a view of."""
     match node:
         case ast.Attribute(attr=attr, value=value) if attr in VIEW_ATTRIBUTES:
             return value
@@ -62,27 +62,27 @@ def viewed(node: ast.expr) -> ast.expr | None:
 
 
 def root(path: str) -> str:
-    """The name that a path such as `a.b['c']` starts with."""
+    """Return the name that a path such as `a.b['c']` starts with."""
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def constant_key(node: ast.Subscript) -> bool:
-    """Whether a subscript is a literal string."""
+    """Return whether a subscript is a literal string."""
     return isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
 
 
 def in_place(method: str) -> bool:
-    """Whether a tensor's method of this name works on the tensor itself, and returns it."""
+    """Return whether a tensor's method of this name works on the tensor itself, and returns it."""
     return method.endswith("_") and not method.startswith("_") and not method.endswith("__")
 
 
 def keyword(node: ast.Call, name: str) -> ast.expr | None:
-    """What a call is given by keyword."""
+    """Return the value of a keyword argument."""
     return next((each.value for each in node.keywords if each.arg == name), None)
 
 
 def names_cpu(node: ast.expr) -> bool:
-    """Whether an expression is the CPU, spelled out."""
+    """Return whether an expression is the literal name of the CPU."""
     if isinstance(node, ast.Call) and last_name(node.func) == "device" and node.args:
         return names_cpu(node.args[0])
     return isinstance(node, ast.Constant) and node.value == "cpu"

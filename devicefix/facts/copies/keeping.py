@@ -1,4 +1,4 @@
-"""What keeps a value, and how long."""
+"""The names and collections that keep a value, and how long."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Holder:
 
 
 def stores(facts: Facts, point: Point) -> Iterator[tuple[Holder, ast.expr]]:
-    """What a statement keeps, and where."""
+    """Return the values that a statement keeps, each with its holder."""
     match point.node:
         case ast.Assign(targets=targets, value=value) if point.binds:
             for target in targets:
@@ -66,11 +66,11 @@ def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[H
 
 
 def _collection(facts: Facts, node: ast.expr) -> bool:
-    """Whether a name is bound to a dict or list, whose items are kept and not copied into."""
+    """Return whether a name is bound to a dict or list, whose items are kept and not copied into."""
     return facts.once(_all_collections, facts.bindings(node))
 
 
-def _all_collections(facts: Facts, bindings: Sequence[Binding]) -> bool:
+def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
     values = [each.value for each in bindings]
     return bool(values) and all(
         isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
@@ -81,33 +81,33 @@ def _all_collections(facts: Facts, bindings: Sequence[Binding]) -> bool:
 
 
 def parts(path: str) -> list[str]:
-    """`a`, `a.b` and `a.b['c']` for the last of them: where one is bound anew, so are those behind it."""
+    """Return a path and the paths it starts with: `a`, `a.b` and `a.b['c']` for the last."""
     return [*(path[: match.start()] for match in re.finditer(r"[.\[]", path)), path]
 
 
 def rebinding(flow: Flow, path: str) -> set[Point]:
-    """The points at which a path, or what it is an attribute or item of, is bound anew."""
+    """Return the points that rebind a path, or what it is an attribute or item of."""
     return {point for part in parts(path) for point in flow.binders.get(part, ())}
 
 
 def emptying(flow: Flow, holder: Holder) -> set[Point]:
-    """The points after which nothing is kept by a holder any more."""
+    """Return the points after which nothing is kept by a holder any more."""
     return rebinding(flow, holder.path).union(flow.clearers.get(holder.path, ()))
 
 
 def only_given(facts: Facts, flow: Flow, path: str) -> bool:
-    """Whether a path is a parameter, which is never bound anew."""
+    """Return whether a path is a parameter that is never rebound."""
     if isinstance(flow.owner, ast.Module):
         return False
     return facts.once(_all_parameters, facts.tree.scopes[flow.owner].bindings.get(path, ()))
 
 
-def _all_parameters(facts: Facts, bindings: Sequence[Binding]) -> bool:
+def _all_parameters(_facts: Facts, bindings: Sequence[Binding]) -> bool:
     return bool(bindings) and all(each.parameter for each in bindings)
 
 
 def outlives_call(facts: Facts, flow: Flow, holder: Holder) -> bool:
-    """Whether what is kept is still there when the function has returned."""
+    """Return whether what is kept outlives the call of the function."""
     if isinstance(flow.owner, ast.Module):
         return False
     name = root(holder.path)

@@ -18,7 +18,7 @@ _FACTORIES = {
 
 
 def moves(facts: Facts, node: ast.Call) -> bool:
-    """Whether a call moves a tensor, or a NumPy array, to a device and does nothing else to it."""
+    """Return whether a call moves a tensor, or a NumPy array, to a device and does nothing else to it."""
     if as_tensor(facts, node):
         device = keyword(node, "device")
         return (
@@ -40,12 +40,12 @@ def moves(facts: Facts, node: ast.Call) -> bool:
 
 
 def as_tensor(facts: Facts, node: ast.Call) -> bool:
-    """Whether a call is one of `torch.as_tensor`."""
+    """Return whether a call is one of `torch.as_tensor`."""
     return last_name(node.func) == "as_tensor" and facts.call(node, "torch.as_tensor")
 
 
 def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
-    """Whether a move of `base` does nothing on a GPU either: the tensor is on that device as it is."""
+    """Return whether a move of `base` does nothing on a GPU either, since the tensor is on that device."""
     target = call.args[0] if call.args else keyword(call, "device")
     to_cpu = last_name(call.func) == "cpu" or (target is not None and names_cpu(target))
     node = base
@@ -60,13 +60,13 @@ def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
 
 
 def _all_there(facts: Facts, bindings: Sequence[Binding], there: Callable[[Facts, ast.expr], bool]) -> bool:
-    """Whether a name is bound to nothing but what is on a device as it is."""
+    """Return whether all values of a name are on a device already."""
     values = [each.value for each in bindings if not isinstance(each.node, ast.AugAssign)]
     return bool(values) and all(value is not None and there(facts, value) for value in values)
 
 
 def numpy_array(facts: Facts, node: ast.expr) -> bool:
-    """Whether an expression is a view of a name that is bound to a NumPy array."""
+    """Return whether an expression is a view of a name that is bound to a NumPy array."""
     while (inner := viewed(node)) is not None:
         node = inner
     return facts.once(_all_arrays, facts.bindings(node))

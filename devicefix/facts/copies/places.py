@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devicefix.facts.copies.expressions import constant_key, in_place, viewed
-from devicefix.facts.copies.moves import as_tensor, moves, numpy_array
+from devicefix.facts.copies.moves import moves, numpy_array
 from devicefix.facts.flow import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 
+_OF_ARRAYS = ("torch.from_numpy", "torch.as_tensor")
 _PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers"}
 
 
@@ -30,27 +31,22 @@ class Place:
 
 
 def parameters_of(path: str) -> Place:
-    """The parameters of the module at a path, which may be wrapped for several GPUs."""
+    """Return the parameters of the module at a path, which may be wrapped for several GPUs."""
     return Place(path.removesuffix(".module"), parameters=True)
 
 
 def place_of(facts: Facts, node: ast.expr) -> Place | None:
-    """The place that an expression is, through views and moves."""
+    """Return the place that an expression is, through views and moves."""
     indexed = buffer = False
     while True:
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and moves(facts, node) and not as_tensor(facts, node):
-                node = node.func.value
-                continue
-            if node.args and facts.call(node, "torch.from_numpy", "torch.as_tensor"):
-                if not facts.call(node, "torch.from_numpy") and (
-                    node.keywords or not numpy_array(facts, node.args[0])
-                ):
-                    return None
-                buffer = True
-                node = node.args[0]
-                continue
-            if isinstance(node.func, ast.Attribute) and in_place(node.func.attr):
+        if isinstance(node, ast.Call) and node.args and facts.call(node, *_OF_ARRAYS):
+            if not _shares_array(facts, node):
+                return None
+            buffer = True
+            node = node.args[0]
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if moves(facts, node) or in_place(node.func.attr):
                 node = node.func.value
                 continue
         if isinstance(node, ast.Subscript) and not constant_key(node):
@@ -65,8 +61,15 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
         node = inner
 
 
+def _shares_array(facts: Facts, call: ast.Call) -> bool:
+    """Return whether a tensor that is made of a NumPy array shares its memory."""
+    if facts.call(call, "torch.from_numpy"):
+        return True
+    return not call.keywords and numpy_array(facts, call.args[0])
+
+
 def places_of(facts: Facts, base: ast.expr) -> Iterator[Place]:
-    """What a copied expression is (a part of): itself, and what a loop variable is taken from."""
+    """Return the places of a copied expression: its own, and that of what a loop variable comes from."""
     place = place_of(facts, base)
     if place is None:
         return
@@ -82,7 +85,7 @@ def places_of(facts: Facts, base: ast.expr) -> Iterator[Place]:
 
 
 def _chooses_a_view(facts: Facts, index: ast.expr) -> bool:
-    """Whether an index is of numbers and slices, where a tensor or list would make a copy."""
+    """Return whether an index selects a view; a tensor or list as an index makes a copy."""
     match index:
         case ast.Slice() | ast.UnaryOp(op=ast.USub()):
             return True
@@ -97,14 +100,14 @@ def _chooses_a_view(facts: Facts, index: ast.expr) -> bool:
 
 
 def _binds_numbers(node: ast.AST) -> bool:
-    """Whether a node is a loop whose variables are numbers."""
+    """Return whether a node is a loop whose variables are numbers."""
     if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
         return last_name(node.iter.func) in ("range", "enumerate", "trange")
     return False
 
 
 def _loop(facts: Facts, node: ast.expr, name: str) -> ast.For | ast.comprehension | None:
-    """The loop that binds the name that an expression is a view of."""
+    """Return the loop that binds the name that an expression is a view of."""
     scope = next((facts.tree.scope(each) for each in ast.walk(node)
                   if isinstance(each, ast.Name) and each.id == name), None)  # fmt: skip
     found = scope.lookup(name) if scope is not None else None
@@ -115,7 +118,7 @@ def _loop(facts: Facts, node: ast.expr, name: str) -> ast.For | ast.comprehensio
 
 
 def _elements(facts: Facts, node: ast.expr) -> Place | None:
-    """What the elements of an iterable are, where they are a module's parameters."""
+    """Return the place of an iterable's elements, where they are a module's parameters."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
         if node.func.id in ("list", "sorted", "enumerate", "tqdm", "tuple"):
             return _elements(facts, node.args[0])

@@ -1,4 +1,4 @@
-"""The search for copies that outlive a change of what they were made of."""
+"""The search for copies that are used after their source has changed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Held:
 
 @lru_cache(maxsize=1)
 def held_copies(facts: Facts) -> tuple[Held, ...]:
-    """The copies of a module that outlive the next change of what they were made of."""
+    """Return the copies of a module that are used after their source has changed."""
     text = facts.source.text
     if ("cuda" not in text and "device" not in text) or next(_copying(text), None) is None:
         return ()
@@ -56,7 +56,7 @@ def held_copies(facts: Facts) -> tuple[Held, ...]:
 
 
 def _copying(text: str) -> Iterator[int]:
-    """Where what may copy is called."""
+    """Return the places of calls that may copy."""
     for word in _COPYING:  # one by one: several times as fast as a regular expression for all
         at = text.find(word)
         while at >= 0:
@@ -74,12 +74,11 @@ class _Search:
         self._clashes = Clashes(self._bodies, self._changes)
 
     def held(self) -> Iterator[Held]:
-        """The copies that are kept, body by body."""
+        """Return the copies that are kept, body by body."""
         for owner in self._bodies.owners:
             if self._may_copy(owner):
                 flow = self._bodies.flow(owner)
                 for point in filter(self._copies_at, flow.points):
-                    self._facts.tree.look_into(point.node)
                     yield from self._kept(flow, point)
                     yield from self._changed_at_once(flow, point)
 
@@ -89,7 +88,7 @@ class _Search:
         return self._between(owner.lineno, owner.end_lineno or owner.lineno)
 
     def _copies_at(self, point: Point) -> bool:
-        """Whether the lines of a point hold what may be a copy."""
+        """Return whether the lines of a point hold what may be a copy."""
         return any(
             self._between(getattr(part, "lineno", 0), getattr(part, "end_lineno", 0)) for part in point.parts
         )
@@ -100,7 +99,7 @@ class _Search:
 
     @cached_property
     def _lines(self) -> list[int]:
-        """The lines that hold what may be a copy, in order."""
+        """Return the lines that hold what may be a copy, in order."""
         source = self._facts.source
         found = list(_copying(source.text))
         returning = self._copies.returning
@@ -110,7 +109,7 @@ class _Search:
         return [source.position(at)[0] for at in sorted(found)]
 
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:
-        """The copies that are made and kept at a point."""
+        """Return the copies that are made and kept at a point."""
         for holder, value in stores(self._facts, point):
             for expression in contents(value):
                 copy = self._copies.of(expression)
@@ -124,7 +123,7 @@ class _Search:
                     yield held
 
     def _source_changed(self, flow: Flow, point: Point, copy: Copy, holder: Holder) -> Held | None:
-        """A copy whose source is changed in place, where the copy is used after that."""
+        """Return a copy that is used after its source is changed in place."""
         for place in copy.places:
             clash = self._clashes.find(flow, point, place, holder)
             if clash is not None:
@@ -132,7 +131,7 @@ class _Search:
         return None
 
     def _copy_changed(self, flow: Flow, point: Point, copy: Copy, holder: Holder) -> Held | None:
-        """A copy that is changed in place, where its source is used after that."""
+        """Return a copy that is changed in place, and whose source is used after that."""
         source = copy.source
         if holder.adds or source.parameters:
             return None
@@ -142,7 +141,7 @@ class _Search:
         return Held(copy.call, copy.outer, source, holder.path, clash.change, clash.use, True)
 
     def _changed_at_once(self, flow: Flow, point: Point) -> Iterator[Held]:
-        """`x.cuda().mul_(2)`, which changes `x` itself on a CPU, where `x` is used after that."""
+        """Return copies such as `x.cuda().mul_(2)`, which changes `x` itself on a CPU."""
         for node in point.nodes:
             if not (
                 isinstance(node, ast.Call)

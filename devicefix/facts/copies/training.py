@@ -27,7 +27,7 @@ class Training:
         self._bodies = bodies
 
     def changes(self, node: ast.AST, model: str) -> bool:
-        """Whether a node is a call that changes the parameters of a model."""
+        """Return whether a node is a call that changes the parameters of a model."""
         if not isinstance(node, ast.Call):
             return False
         name = last_name(node.func)
@@ -46,7 +46,7 @@ class Training:
 
     @cached_property
     def _stepping(self) -> frozenset[str]:
-        """The functions and methods of the module that take an optimizer's step, also through others."""
+        """Return the functions of the module that take an optimizer's step, also through others."""
         found = {each.name for each in self._bodies.functions if _takes_a_step(each)}
         called = [(each.name, _called(each)) for each in self._bodies.functions] if found else []
         for _ in range(_DEPTH):
@@ -55,7 +55,7 @@ class Training:
 
 
 def _takes_a_step(function: Function) -> bool:
-    """Whether a function takes an optimizer's step."""
+    """Return whether a function takes an optimizer's step."""
     return any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -66,6 +66,6 @@ def _takes_a_step(function: Function) -> bool:
 
 
 def _called(function: Function) -> set[str]:
-    """The names of what a function calls, by which it may take a step through others."""
+    """Return the names of the functions that a function calls."""
     names = {last_name(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
     return names - {"step"}

@@ -1,4 +1,4 @@
-"""Where in a function what is kept is still used."""
+"""The uses of a kept value in a function."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Uses:
         return leading
 
     def behind(self, start: Point) -> int | None:
-        """The line of a use behind a point; or `OUT_OF_SIGHT`, or None."""
+        """Return the line of a use after a point, `OUT_OF_SIGHT` for one elsewhere, or None."""
         if start in self.emptied:
             return None
         way: dict[Point, None] = {}

@@ -11,8 +11,8 @@ from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import ASKS, dotted
 from devicefix.model import Edit, Fix
-from devicefix.rewrite.blocks import can_unwrap, unwrapped
-from devicefix.rewrite.edits import moved
+from devicefix.rewrite.blocks import can_unwrap, unwrap
+from devicefix.rewrite.calls import first_choice, moved
 
 
 class GuardedMoves:
@@ -30,13 +30,13 @@ class GuardedMoves:
     def of_guard(self, node: ast.If) -> Fix | None:
         """Return the fix that moves without a guard, or None if the guard does anything else."""
         moves = self._moves(node)
-        if not moves or node.orelse or not can_unwrap(self.context.source, node, node.body):
+        if not moves or node.orelse or not can_unwrap(self.context.source, node):
             return None
         use = self._device(node, node.test)
         if use is None:
             return None
         edits = [self._moved(call, use) for call in moves]
-        return Fix((*edits, *unwrapped(self.context.source, node, node.body)), needs=use.needs)
+        return Fix((*edits, unwrap(self.facts, node)), needs=use.needs)
 
     def of_choice(self, node: ast.IfExp) -> Fix | None:
         """Return the fix that replaces `x.cuda() if use_cuda else x` by `x.to(device)`, or None."""
@@ -50,11 +50,8 @@ class GuardedMoves:
         use = self._device(node, node.test)
         if use is None:
             return None
-        start, end = self.context.source.span(node)
-        body_start, body_end = self.context.source.span(node.body)
-        edits = [Edit(start, body_start, "")] if start < body_start else []
-        edits += [self._moved(node.body, use), Edit(body_end, end, "")]
-        return Fix(tuple(edits), needs=use.needs)
+        choice = Edit(*self.context.source.span(node), first_choice)
+        return Fix((self._moved(node.body, use), choice), needs=use.needs)
 
     def _moves(self, node: ast.If) -> list[ast.Call]:
         """Return the calls of `.cuda()` in the body, or nothing if it does anything else."""

@@ -109,15 +109,7 @@ class Streams:
             node for node in self.facts.tree.nodes if isinstance(node, ast.Call) and self.is_maker(node)
         ]
         targets = {dotted(target) for target in map(self._target, makers) if target is not None} - {None}
-        if targets:
-            self.facts.tree.look_everywhere()
-        uses: dict[str, list[ast.expr]] = {name: [] for name in targets if name}
-        for node in self.facts.tree.nodes:
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                path = dotted(node)
-                if path in uses:
-                    uses[path].append(node)
-        return {name for name, nodes in uses.items() if all(map(self._bearable, nodes))}
+        return {name for name in targets if name and all(map(self._bearable, self.facts.tree.reads(name)))}
 
     def _bearable(self, node: ast.expr) -> bool:
         """Return whether a use of a stream or event can be fixed, or needs no fix."""

@@ -49,7 +49,7 @@ def _watches(plan: Plan, events: Events, sites: Sites) -> Iterator[tuple[str, Ca
 
     yield "steps", lambda: steps.install(plan.steps, events)
     if plan.machine == "simulated":
-        yield "the machine", lambda: _install("machine", plan, events, sites)
+        yield "the simulated CUDA machine", lambda: _install("machine", plan, events, sites)
     elif plan.machine == "cpu":
         yield "requests", lambda: _without_cuda(plan, events, sites)
         if plan.observe:

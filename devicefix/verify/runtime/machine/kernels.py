@@ -117,7 +117,9 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         self._machine = machine
         self._traits: dict[Any, Traits] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # noqa: C901, PLR0912  it runs for every operation, and calls would slow it down
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Run an operation on the CPU, and set the places of its results."""
         traits = self._traits.get(func)
         if traits is None:

@@ -88,9 +88,9 @@ class _Collectives:
         devices: Any = None,
         chunk_sizes: Any = None,
         dim: int = 0,
-        streams: Any = None,
-        *,
+        *_: Any,
         out: Any = None,
+        **__: Any,
     ) -> Any:
         count = len(devices if out is None else out)
         parts = tensor.split(chunk_sizes, dim) if chunk_sizes else tensor.chunk(count, dim)

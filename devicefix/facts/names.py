@@ -1,0 +1,215 @@
+"""The names of one module: what they are bound to, and which imports they stand for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from devicefix.facts.scopes import Binding, Scope, dotted
+from devicefix.facts.tree import Tree
+from devicefix.files.text import Source
+
+Question = Callable[[str], bool]
+Answer = TypeVar("Answer")
+
+_HOPS = 4  # how many names to follow from one to the next: `a = torch`, `b = a`
+
+
+def unknown(_name: str) -> bool:
+    """Answer no, where nothing is known of other files."""
+    return False
+
+
+class Names:
+    """What the names and options of one module stand for.
+
+    Args:
+        source: the module's text.
+        module: its syntax tree.
+        is_option: whether a name is that of an option that is an int in the other files.
+        is_flag: whether an attribute is one that other files set, and only to what is true only with CUDA.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        module: ast.Module,
+        is_option: Question = unknown,
+        is_flag: Question = unknown,
+    ) -> None:
+        self._is_option = is_option
+        self.is_flag = is_flag
+        self.source = source
+        self.tree = Tree(module, source.text)
+        self._resolved: dict[ast.expr, str | None] = {}
+        self._answers: dict[tuple[Any, ...], Any] = {}
+
+    def once(
+        self, question: Callable[..., Answer], about: Scope | Sequence[Binding], *more: object
+    ) -> Answer:
+        """Return the answer to a question about a scope, or about all bindings of a name, from a cache.
+
+        A name may be bound, and asked about, in thousands of places.
+
+        Args:
+            question: a function of these facts and what follows here.
+            about: what it is about; of bindings all, as the tree holds them.
+            more: what else the answer depends on.
+        """
+        key = question, id(about), *more  # what it is about lives as long as the tree
+        if key not in self._answers:
+            self._answers[key] = question(self, about, *more)
+        answer: Answer = self._answers[key]
+        return answer
+
+    def bindings(self, node: ast.expr) -> Sequence[Binding]:
+        """Return the bindings of a name, or of a dotted path such as `args.cuda`, in this module.
+
+        Empty where that can't be known: a parameter, an import, a builtin, an attribute of one.
+        """
+        if isinstance(node, ast.Name):
+            looked_up = self.tree.scope(node).lookup(node.id)
+            found = looked_up[1] if looked_up is not None else ()
+        else:
+            found = self.tree.attributes.get(dotted(node) or "", ())
+        return self.once(_assigned, found) if found else ()
+
+    def value(self, node: ast.expr) -> ast.expr | None:
+        """Return the one expression that a name is bound to, or None."""
+        bindings = self.bindings(node)
+        return bindings[0].value if len(bindings) == 1 else None
+
+    def resolve(self, node: ast.expr) -> str | None:
+        """Return the dotted name that an expression stands for, by the module's imports.
+
+        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for what is
+        no import, or an attribute of one.
+        """
+        if node not in self._resolved:
+            self._resolved[node] = self._stands_for(node, _HOPS)
+        return self._resolved[node]
+
+    def _stands_for(self, node: ast.expr, hops: int) -> str | None:
+        names = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        base = self._imported(node, hops) if isinstance(node, ast.Name) else None
+        return base and ".".join((base, *reversed(names)))
+
+    def _imported(self, node: ast.Name, hops: int) -> str | None:
+        found = self.tree.scope(node).lookup(node.id)
+        if found is None:
+            return "torch" if node.id == "torch" else None
+        imported = self.once(_import_of, found[1])
+        if imported is not None:
+            return imported
+        if len(found[1]) == 1 and hops and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
+            return self._stands_for(found[1][0].value, hops - 1)
+        return None
+
+    def call(self, node: ast.AST, *names: str) -> bool:
+        """Return whether a node is a call of one of the functions with these full names."""
+        return isinstance(node, ast.Call) and self.resolve(node.func) in names
+
+    def torch_name(self, node: ast.AST) -> str | None:
+        """Return the name of torch at a place, None where it is not imported there."""
+        here = self.tree.scope(node)
+        for scope in here.chain():
+            name = self.once(_torch_in, scope)
+            found = here.lookup(name) if name is not None else None
+            if found is not None and found[0] is scope:  # and no parameter that is called the same
+                return name
+        return "torch" if self._torch_from_star else None
+
+    @cached_property
+    def _torch_from_star(self) -> bool:
+        """Return whether a star import brings `torch`, which is read and bound nowhere."""
+        if not self.tree.star_imports or any(
+            "torch" in scope.bindings for scope in self.tree.scopes.values()
+        ):
+            return False
+        return any(self.tree.scope(node).lookup("torch") is None for node in self.tree.reads("torch"))
+
+    def taken(self, name: str) -> bool:
+        """Return whether a new name in the module's scope would clash with one that is there."""
+        return (
+            name in self.tree.root.bindings
+            or name in self.tree.declared_elsewhere
+            or any(self.tree.scope(node).lookup(name) is None for node in self.tree.reads(name))
+        )
+
+    def shadowed(self, name: str, node: ast.AST) -> Scope | None:
+        """Return the scope inside the module that binds a name as seen from a place, if one does."""
+        found = self.tree.scope(node).lookup(name)
+        return None if found is None or found[0].is_module else found[0]
+
+    def is_integer_option(self, name: str) -> bool:
+        """Return whether an attribute is an option of the command line that is always an int."""
+        kinds = self._kinds_of_options.get(name)
+        return kinds == {"int"} or (not kinds and self._is_option(name))
+
+    @cached_property
+    def _kinds_of_options(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for option, kind in self.options:
+            found.setdefault(option, set()).add(kind)
+        return found
+
+    @cached_property
+    def options(self) -> frozenset[tuple[str, str]]:
+        """Return the command line's options that this module declares, each with its type."""
+        found: set[tuple[str, str]] = set()
+        for node in self.tree.nodes_with("add_argument"):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr == "add_argument":
+                    found.update((name, _option_type(node)) for name in option_names(node))
+        return frozenset(found)
+
+
+def _assigned(_facts: Names, bindings: Sequence[Binding]) -> Sequence[Binding]:
+    """Return the bindings of a name; none if one is a parameter or an import."""
+    if any(each.parameter or each.imported for each in bindings):
+        return ()
+    return bindings
+
+
+def _import_of(facts: Names, bindings: Sequence[Binding]) -> str | None:
+    """Return the dotted name that a name bound by imports stands for."""
+    imported = {each.imported for each in bindings if each.imported}
+    # `import model` and then `model = model.Net()`: not the module any more.
+    if not imported or not all(each.imported or _missing(facts, each) for each in bindings):
+        return None
+    return "torch" if "torch" in imported else imported.pop() if len(imported) == 1 else None
+
+
+def _torch_in(facts: Names, scope: Scope) -> str | None:
+    """Return the name that a scope imports torch by, or None."""
+    for name, bindings in scope.bindings.items():
+        if any(each.imported == "torch" for each in bindings) and _import_of(facts, bindings) == "torch":
+            return name
+    return None
+
+
+def _missing(facts: Names, binding: Binding) -> bool:
+    """Return whether a binding such as `torch = None` replaces an import that failed."""
+    caught = isinstance(facts.tree.parents.get(binding.node), ast.ExceptHandler)
+    return caught or (isinstance(binding.value, ast.Constant) and not binding.value.value)
+
+
+def _option_type(call: ast.Call) -> str:
+    kind = next((each.value for each in call.keywords if each.arg == "type"), None)
+    return kind.id if isinstance(kind, ast.Name) else ""
+
+
+def option_names(call: ast.Call) -> list[str]:
+    """Return the attribute names that `add_argument("--local-rank", "-r")` may lead to."""
+    names = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    names += [
+        each.value.value
+        for each in call.keywords
+        if each.arg == "dest" and isinstance(each.value, ast.Constant)
+    ]
+    return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]

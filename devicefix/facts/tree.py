@@ -1,0 +1,317 @@
+"""A syntax tree with parents, scopes and bindings.
+
+Statements are all walked when the tree is made; the expressions of a statement are walked when something asks
+for them. That is several times as fast as walking everything, and gives the same answers.
+"""
+
+from __future__ import annotations
+
+import ast
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import ClassVar
+from weakref import proxy
+
+from devicefix.facts.prefilter import lines_with, lines_with_name
+from devicefix.facts.scopes import COMPREHENSIONS, Bindings, Scope, dotted
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+# Fields that hold no node, or none that is asked for.
+_PLAIN = {
+    "ctx", "op", "ops", "kind", "type_comment", "id", "attr", "arg", "asname", "module", "level", "simple",
+    "conversion", "is_async",
+}  # fmt: skip
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Return the fields of a kind of node that may hold others, the last one first."""
+    names = () if kind is ast.Constant else kind._fields
+    return tuple(name for name in reversed(names) if name not in _PLAIN)
+
+
+_KINDS = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
+_FIELDS = {kind: _fields(kind) for kind in _KINDS}
+# Those of a statement, less the statements that are part of it, and these.
+_HEADER = {kind: tuple(name for name in names if name not in _BLOCKS) for kind, names in _FIELDS.items()}
+_INSIDE = {kind: tuple(name for name in names if name in _BLOCKS) for kind, names in _FIELDS.items()}
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# The parts of expressions that bind names, open a scope, or mark what is inside them.
+_SPECIAL = {ast.NamedExpr, ast.comprehension, ast.Lambda, *COMPREHENSIONS, ast.JoinedStr}
+
+
+class _Parents(dict[ast.AST, ast.AST]):
+    """The parent of each node, where the tree walks the statement of a node that is not known yet.
+
+    Args:
+        tree: the tree; a weak reference, since a circle would keep it until it is collected.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__()
+        self._tree = proxy(tree)
+
+    def __missing__(self, node: ast.AST) -> ast.AST:
+        self._tree.walk_around(node)
+        if node in self:
+            return self[node]
+        raise KeyError(node)
+
+    def get(self, node: ast.AST | None, default: ast.AST | None = None) -> ast.AST | None:  # type: ignore[override]
+        """Return the parent of a node, None for the module and what is not part of it."""
+        try:
+            return default if node is None else self[node]
+        except KeyError:
+            return default
+
+
+class Tree:
+    """A syntax tree with each node's parent, and the scopes in it.
+
+    Args:
+        module: the syntax tree.
+        text: what it was parsed from.
+
+    Attributes:
+        LAZY: whether expressions are walked only when something asks for them; a test turns it off.
+        text: the text with its line ends and identifiers as `ast` reads them.
+        root: the module's scope.
+        scopes: the scopes of the module, its functions and classes, by their nodes.
+        parents: the parent of every node but the module.
+        attributes: the bindings of dotted paths such as `args.cuda` or `self.device`, by path.
+        imports: the import statements.
+        star_imports: the modules named in `from x import *`, with their leading dots.
+        declared_elsewhere: the names in `global` and `nonlocal` statements.
+    """
+
+    LAZY: ClassVar[bool] = True
+
+    def __init__(self, module: ast.Module, text: str) -> None:
+        self.module = module
+        self.text = _as_read(text)
+        self.root = Scope(module, None)
+        self.scopes: dict[ast.AST, Scope] = {module: self.root}
+        self.parents = _Parents(self)
+        self._scope_of: dict[ast.AST, Scope] = {module: self.root}
+        self._strings: dict[ast.AST, ast.JoinedStr] = {}
+        self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
+        self._reads: dict[str, list[ast.expr]] = {}
+        # The statements in the order of the source, the first and last lines of their headers, and the nodes
+        # of these, None where they have not been walked.
+        self._statements: list[ast.AST] = []
+        self._first: list[int] = []
+        self._last: list[int] = []
+        self._nodes: list[list[ast.AST] | None] = []
+        self._complete = False
+
+        self._bindings = Bindings(self.root)
+        self.attributes = self._bindings.attributes
+        self.imports = self._bindings.imports
+        self.star_imports = self._bindings.star_imports
+        self.declared_elsewhere = self._bindings.declared_elsewhere
+        self._walk_statements()
+        for index in self._at(lines_with(self.text, ":=")):  # no other expression binds names around it
+            self._walk_expressions(index)
+        if not self.LAZY:
+            self._walk_everything()
+
+    @property
+    def nodes(self) -> Sequence[ast.AST]:
+        """All nodes, in the order of the source."""
+        return list(self.nodes_at(None))
+
+    def nodes_at(self, lines: Iterable[int] | None) -> Iterator[ast.AST]:
+        """Return the nodes of the statements at some lines, in the order of the source.
+
+        Args:
+            lines: the lines, in order; None for all. With `LAZY` off, it is as if all were named.
+        """
+        everything = range(len(self._statements))
+        indexes = self._at(lines) if lines is not None and self.LAZY else everything
+        return chain.from_iterable(map(self._walk_expressions, indexes))
+
+    def nodes_with(self, *words: str) -> Iterator[ast.AST]:
+        """Return the nodes of the statements whose text holds one of some words."""
+        lines = sorted({line for word in words for line in lines_with(self.text, word)})
+        return self.nodes_at(lines)
+
+    def reads(self, path: str) -> Sequence[ast.expr]:
+        """Return the places that read a name or a dotted path, in the order of the source."""
+        if path not in self._reads:
+            self._reads[path] = [
+                node
+                for node in self.nodes_at(lines_with_name(self.text, path.rpartition(".")[2]))
+                if isinstance(node, (ast.Name, ast.Attribute))
+                and isinstance(node.ctx, ast.Load)
+                and dotted(node) == path
+            ]
+        return self._reads[path]
+
+    @property
+    def loads(self) -> frozenset[str]:
+        """All names that are read."""
+        return frozenset(
+            node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        )
+
+    def scope(self, node: ast.AST) -> Scope:
+        """Return the scope in which an expression or statement is evaluated.
+
+        Decorators, defaults and annotations of a function, and the bases of a class, belong to the
+        scope around it.
+        """
+        if node not in self._scope_of:
+            self.walk_around(node)
+        return self._scope_of.get(node, self.root)
+
+    def f_string(self, node: ast.AST) -> ast.JoinedStr | None:
+        """Return the outermost f-string that a node is inside of, None if there is none."""
+        if node not in self._scope_of:
+            self.walk_around(node)
+        return self._strings.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield pairs of a child and its parent, from the node up to the module."""
+        parent = self.parents.get(node)
+        while parent is not None:
+            yield node, parent
+            node, parent = parent, dict.get(self.parents, parent)  # that of a known node is known
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """Return the innermost statement that a node is part of."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """Return the list of statements that a statement is part of."""
+        if statement not in self._blocks:
+            for name in _BLOCKS:
+                block = getattr(self.parents[statement], name, None)
+                if isinstance(block, list):
+                    self._blocks.update(dict.fromkeys(block, block))
+        return self._blocks.get(statement, [statement])
+
+    def walk_around(self, node: ast.AST) -> None:
+        """Walk the statement that a node is part of, unless that has been done."""
+        if node in self._scope_of:
+            return
+        line = next((part.lineno for part in ast.walk(node) if hasattr(part, "lineno")), 0)
+        for index in self._at([line]):
+            self._walk_expressions(index)
+        if node not in self._scope_of and not self._complete:  # Python 3.11 misplaces what is in f-strings
+            self._walk_everything()
+
+    def _walk_everything(self) -> None:
+        self._complete = True
+        for index in range(len(self._statements)):
+            self._walk_expressions(index)
+
+    def _at(self, lines: Iterable[int]) -> Iterator[int]:
+        """Yield the indexes of the statements whose headers cover some lines, which are in order."""
+        following = 0
+        for line in lines:
+            index = max(following, bisect_left(self._last, line))
+            while index < len(self._first) and self._first[index] <= line:
+                yield index
+                index += 1
+            following = max(following, index)
+
+    def _walk_statements(self) -> None:
+        """Walk all statements, with the names that they bind."""
+        parents, scope_of = self.parents, self._scope_of
+        todo: list[tuple[ast.AST, Scope]] = [(self.module, self.root)]
+        while todo:
+            node, scope = todo.pop()
+            kind = type(node)
+            self._bindings.bind(node, scope)
+            inner = scope
+            if isinstance(node, _DEFINITIONS):
+                inner = self.scopes[node] = Scope(node, scope)
+                if not isinstance(node, ast.ClassDef):
+                    self._bindings.parameters(node.args, inner)
+            first, last = _header(node)
+            self._statements.append(node)
+            self._first.append(first)
+            self._last.append(last)
+            for name in _INSIDE[kind]:
+                for child in reversed(getattr(node, name)):
+                    parents[child] = node
+                    scope_of[child] = inner
+                    todo.append((child, inner))
+        self._nodes = [None] * len(self._statements)
+
+    def _walk_expressions(self, index: int) -> list[ast.AST]:
+        """Walk the expressions of a statement, less the statements inside it.
+
+        Returns:
+            The statement and the nodes of its expressions, each before what is inside it.
+        """
+        known = self._nodes[index]
+        if known is not None:
+            return known
+        statement = self._statements[index]
+        nodes = self._nodes[index] = []
+        parents, scope_of = self.parents, self._scope_of
+        todo = [(statement, scope_of[statement])]
+        fields = _HEADER[type(statement)]
+        while todo:  # in the order of the source: what is put there last comes first
+            node, scope = todo.pop()
+            nodes.append(node)
+            inner = scope
+            if node is not statement:
+                kind = type(node)
+                fields = _FIELDS[kind]
+                if kind in _SPECIAL:
+                    inner = self._enter(node, scope)
+            for name in fields:
+                value = getattr(node, name)
+                if value is None:
+                    continue
+                # The parameters of a lambda are bound inside it, but their defaults belong around it.
+                into = scope if name == "args" and inner is not scope else inner
+                for child in reversed(value) if isinstance(value, list) else (value,):
+                    if isinstance(child, ast.AST):
+                        parents[child] = node
+                        scope_of[child] = into
+                        todo.append((child, into))
+        return nodes
+
+    def _enter(self, node: ast.AST, scope: Scope) -> Scope:
+        """Record what a part of an expression binds, and return the scope inside it."""
+        if isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
+            inner = Scope(node, scope)
+            if isinstance(node, ast.Lambda):
+                self._bindings.parameters(node.args, inner)
+            return inner
+        if isinstance(node, ast.JoinedStr):
+            for part in ast.walk(node):
+                if part is not node:
+                    self._strings.setdefault(part, node)
+        else:
+            self._bindings.bind(node, scope)
+        return scope
+
+
+def _as_read(text: str) -> str:
+    """Return a text with the line ends and identifiers that `ast` makes of it."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _header(node: ast.AST) -> tuple[int, int]:
+    """Return the first and last line of a statement, less the statements that are part of it."""
+    if isinstance(node, ast.match_case):
+        return node.pattern.lineno, node.body[0].lineno
+    first: int = getattr(node, "lineno", 0)  # a module has no header
+    last: int = getattr(node, "end_lineno", 0) or first
+    if first and _INSIDE[type(node)]:
+        decorators = getattr(node, "decorator_list", ())
+        if decorators:
+            first = decorators[0].lineno
+        body = getattr(node, "body", ())
+        if body:
+            last = body[0].lineno
+    return first, last

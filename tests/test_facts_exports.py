@@ -1,0 +1,150 @@
+"""`devicefix.facts.exports`: what the other files of a project need to know of one."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from devicefix.facts import Facts
+from devicefix.facts.exports import defines_cuda, late_settings, passed_through, summarize, summary_of
+
+
+def exported(code: str, name: str) -> Any:
+    """Return one attribute of the summary of a module."""
+    return getattr(summary_of(Facts.read(code.encode()), "x.py"), name)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "expected"),
+    [
+        ("import a.b as c, d", "imports", {"a.b", "d"}),
+        ("from a import b", "imports", {"a", "a.b"}),
+        ("from . import b", "imports", {".", ".b"}),
+        ("from ..a import b", "imports", {"..a", "..a.b"}),
+        ("from a import *", "imports", {"a"}),
+        ("from a import *\nfrom .b import *", "star_imports", ("a", ".b")),
+        ("x = 1\ndef f(): y = 2", "bound", {"x", "f"}),
+        ("device = 'cuda'\nx = 'cpu'", "devices", {"device"}),
+        ("device = 'cuda'\ndevice = 'cpu'", "devices", set()),
+        ("if x:\n    device = 'cuda'", "devices", set()),
+        ("from a import *\nx = y + f(z)", "read", {"y", "f", "z"}),
+        ("x = y", "read", set()),
+        ("class A(B, c.D): ...\nclass E: ...", "classes", {"A": ("B", "c.D"), "E": ()}),
+        ("class A(f()): ...", "classes", {"A": ()}),
+        ("class A:\n    def cuda(self): ...\nclass B:\n    def cpu(self): ...", "cuda_classes", {"A"}),
+        ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late", True),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late", False),
+        ("p.add_argument('--x', type=int)", "options", {("x", "int")}),
+        ("class A:\n    def f(self):\n        self.use_cuda = torch.cuda.is_available()", "flags",
+         {"use_cuda": True}),
+        ("class A:\n    def f(self, x):\n        self.use_cuda = x", "flags", {"use_cuda": False}),
+        ("class A:\n    def f(self):\n        self.gpu = False", "flags", {"gpu": True}),
+        ("class A:\n    def f(self):\n        if torch.cuda.is_available():\n            self.gpu = 3",
+         "flags", {"gpu": True}),
+        ("class A:\n    def f(self):\n        self.x = 1\nargs.gpu = x", "flags", {}),
+        ("x = Net()\nself.y = nn.Net.make()\nz = f()", "made", {("x", "Net"), ("y", "Net")}),
+        ("def f():\n    x = Net()", "made", {("x", "Net")}),
+        ("def f(x, device): ...", "functions", {("f", ("x", "device"))}),
+        ("def f(x): ...", "functions", set()),
+        ("class A:\n    def __init__(self, device): ...", "functions", {("A", ("device",))}),
+        ("class A:\n    def f(self, device): ...", "functions", {("f", ("device",))}),
+    ],
+)  # fmt: skip
+def test_summary(code: str, name: str, expected: object) -> None:
+    assert exported(code, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("use", "number"),
+    [
+        ("device > 0", True),
+        ("device == 'cpu'", False),
+        ("device + 1", True),
+        ("xs[device]", True),
+        ("f'{device}'", True),
+        ("[device]", True),
+        ("int(device)", True),
+        ("x.to(device)", False),
+        ("g(device)", False),
+    ],
+)
+def test_a_parameter_that_is_used_as_a_number(use: str, number: bool) -> None:
+    code = f"def f(x, device):\n    return {use}\n"
+    assert exported(code, "functions") == {("f", ("x", "" if number else "device"))}
+
+
+def test_a_number_of_another_function() -> None:
+    assert exported("def f(device): ...\ndef g(device=0):\n    device + 1\n", "functions") == {
+        ("f", ("device",)),
+        ("g", ("",)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "forks"),
+    [
+        ("from multiprocessing import Process", True),
+        ("import multiprocessing\nmultiprocessing.Pool(2)", True),
+        ("from concurrent.futures import ProcessPoolExecutor", True),
+        ("os.fork()", True),
+        ("from multiprocessing import Process\nset_start_method('spawn')", False),
+        ("multiprocessing.get_context('forkserver').Process()", False),
+        ("from multiprocessing import cpu_count", False),
+        ("Process()", False),
+    ],
+)
+def test_forks(code: str, forks: bool) -> None:
+    assert exported(code, "forks") is forks
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", [2]),
+        ("from torch import nn\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", [2]),
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", []),
+        ("def f():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", [2]),
+        ("import torch\nos.environ.setdefault('CUDA_VISIBLE_DEVICES', '0')", [2]),
+        ("import torch\nos.environ.update(CUDA_VISIBLE_DEVICES='0')", [2]),
+        ("import torch\nos.putenv('CUDA_VISIBLE_DEVICES', '0')", [2]),
+        ("import torch\nos.environ.get('CUDA_VISIBLE_DEVICES')", []),
+        ("import torch\nx['OTHER'] = 'CUDA_VISIBLE_DEVICES'", []),
+    ],
+)
+def test_late_settings(code: str, lines: list[int]) -> None:
+    assert [node.lineno for node in late_settings(Facts.read(code.encode()))] == lines
+
+
+def test_passed_through() -> None:
+    data = b"import a.b, c as d\n    from ..e import f, g as h\nclass K(L, m.N): pass\nclass O: pass\n"
+    summary = passed_through(data, "x.py")
+    assert summary is not None
+    assert summary.imports == {"a.b", "c", "..e", "..e.f", "..e.g"}
+    assert summary.classes == {"K": ("L", "m.N")}
+    assert not summary.bound
+
+
+def test_passed_through_nothing() -> None:
+    assert passed_through(b"x = 1\n", "x.py") is None
+
+
+def test_summarize() -> None:
+    assert summarize(b"x = 1\n", "x.py") is None
+    assert summarize(b"cuda = (\n", "x.py") is None
+    light, whole = summarize(b"import a\nx = 1\n", "x.py"), summarize(b"import a\nx = cuda\n", "x.py")
+    assert light is not None
+    assert whole is not None
+    assert light.imports == whole.imports == {"a"}
+    assert not light.bound
+    assert whole.bound == {"a", "x"}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"), [("def cuda(self): ...", True), ("def f(self): ...", False), ("cuda = 1", False)]
+)
+def test_defines_cuda(body: str, expected: bool) -> None:
+    node = ast.parse(f"class A:\n    {body}\n").body[0]
+    assert isinstance(node, ast.ClassDef)
+    assert defines_cuda(node) is expected

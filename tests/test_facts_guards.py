@@ -1,0 +1,338 @@
+"""`devicefix.facts.guards`: which tests imply CUDA, which refuse to go on without it, and what is guarded."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from devicefix.facts import Facts, of_any_count, refuses, returns
+
+AVAILABLE = "torch.cuda.is_available()"
+COUNT = "torch.cuda.device_count()"
+
+
+def parsed(test: str, before: str = "") -> tuple[Facts, ast.expr]:
+    """Return the facts of a module whose last statement is a test, and the test."""
+    facts = Facts.read(f"import torch\n{before}\n{test}\n".encode())
+    statement = facts.tree.module.body[-1]
+    assert isinstance(statement, ast.Expr)
+    return facts, statement.value
+
+
+def guarded(code: str) -> bool:
+    """Return whether the call of `run` in a module is guarded."""
+    facts = Facts.read(f"import torch\n{code}".encode())
+    (call,) = (
+        node
+        for node in ast.walk(facts.tree.module)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "run"
+    )
+    return facts.is_guarded(call)
+
+
+# What is implied by a test that is true, and by one that is false.
+IMPLIES = {
+    AVAILABLE: (True, False),
+    f"not {AVAILABLE}": (False, True),
+    f"not not {AVAILABLE}": (True, False),
+    "torch.accelerator.is_available()": (True, False),
+    "torch.cuda.is_initialized()": (True, False),
+    COUNT: (True, False),
+    "torch.cuda.synchronize()": (False, False),
+    "torch.backends.mps.is_available()": (False, False),
+    f"bool({AVAILABLE})": (True, False),
+    f"{AVAILABLE} and x": (True, False),
+    f"{AVAILABLE} or x": (False, False),
+    f"{AVAILABLE} or {COUNT}": (True, False),
+    f"not {AVAILABLE} or x": (False, True),
+    f"not {AVAILABLE} and x": (False, False),
+    f"(x := {AVAILABLE})": (True, False),
+    f"{AVAILABLE} is True": (True, False),
+    f"{AVAILABLE} is False": (False, True),
+    f"{AVAILABLE} == True": (True, False),
+    f"{AVAILABLE} is not True": (False, True),
+    f"{AVAILABLE} != False": (True, False),
+    f"{AVAILABLE} < True": (False, False),
+    f"{COUNT} > 0": (True, False),
+    f"{COUNT} > 1": (True, False),
+    f"{COUNT} > -1": (False, False),
+    f"{COUNT} >= 1": (True, False),
+    f"{COUNT} >= 0": (False, False),
+    f"{COUNT} != 0": (True, False),
+    f"{COUNT} != 1": (False, False),
+    f"{COUNT} == 0": (False, True),
+    f"{COUNT} == 1": (False, False),
+    f"{COUNT} < 1": (False, True),
+    f"{COUNT} < 0": (False, False),
+    f"{COUNT} <= 0": (False, True),
+    f"{COUNT} <= -1": (False, False),
+    f"{COUNT} in 3": (False, False),
+    "x.is_cuda": (True, False),
+    "x.is_cpu": (False, False),
+    "x.device.type == 'cuda'": (True, False),
+    "x.device.type != 'cuda'": (False, True),
+    "x.device.type == 'cpu'": (False, True),
+    "x.device.type != 'cpu'": (True, False),
+    "x.device.type == 'mps'": (False, False),
+    "device == 'cuda'": (True, False),
+    "args.device_type == 'cuda'": (True, False),
+    "str(device) == 'cuda'": (True, False),
+    "name == 'cuda'": (False, False),
+    "'cuda' in device": (True, False),
+    "'cuda' not in device": (False, True),
+    "'cuda' in names": (False, False),
+    "'cpu' in device": (False, False),
+    "torch.distributed.get_backend() == 'nccl'": (True, False),
+    "torch.distributed.get_backend() != 'nccl'": (False, True),
+    "backend == 'nccl'": (False, False),
+    f"{AVAILABLE} if x else False": (True, False),
+    f"{AVAILABLE} if x else y": (False, False),
+    f"x if {AVAILABLE} else False": (True, False),
+    f"False if {AVAILABLE} else x": (False, False),
+    "isinstance(x, torch.cuda.FloatTensor)": (True, False),
+    "isinstance(x, torch.FloatTensor)": (False, False),
+    "isinstance(x, torch.cuda.Stream)": (False, False),
+    "x": (False, False),
+    "x[0]": (False, False),
+}
+
+
+@pytest.mark.parametrize("test", IMPLIES)
+def test_implied_by_test(test: str) -> None:
+    facts, node = parsed(test)
+    assert (facts.guards.implies(node), facts.guards.implies(node, False)) == IMPLIES[test]
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (f"flag = {AVAILABLE}", True),
+        (f"flag = {AVAILABLE} and args.cuda", True),
+        (f"flag = False\nif {AVAILABLE}:\n    flag = True", True),
+        (f"flag = False\nif not {AVAILABLE}:\n    flag = True", False),
+        ("flag = False", False),
+        ("flag = True", False),
+        (f"flag = {AVAILABLE}\nflag = args.cuda", False),
+        (f"other = {AVAILABLE}\nflag = other", True),
+        ("flag = flag", False),
+        (f"flag: bool = {AVAILABLE}", True),
+        (f"def f(flag={AVAILABLE}): ...", False),
+        (f"for flag in [{AVAILABLE}]: ...", False),
+        ("from somewhere import flag", False),
+    ],
+)
+def test_flag(before: str, expected: bool) -> None:
+    facts, node = parsed("flag", before)
+    assert facts.guards.implies(node) is expected
+    assert not facts.guards.implies(node, False)
+
+
+def test_flags_of_flags_are_followed_only_so_far() -> None:
+    chain = "\n".join(f"f{number + 1} = f{number}" for number in range(20))
+    near, far = (parsed(name, f"f0 = {AVAILABLE}\n{chain}") for name in ("f5", "f20"))
+    assert near[0].guards.implies(near[1])
+    assert not far[0].guards.implies(far[1])
+
+
+def test_flags_that_depend_on_each_other() -> None:
+    circle = f"a = b and {AVAILABLE}\nb = a or x"
+    facts, node = parsed("a", circle)
+    assert facts.guards.implies(node)
+    facts, node = parsed("b", circle)
+    assert not facts.guards.implies(node)
+
+
+@pytest.mark.parametrize(("known", "expected"), [({"use_cuda"}, True), (set(), False)])
+def test_flag_of_another_file(known: set[str], expected: bool) -> None:
+    facts, node = parsed("self.use_cuda")
+    facts = facts.informed(known.__contains__, known.__contains__)
+    assert facts.guards.implies(node) is expected
+    facts, node = parsed("args.use_cuda")
+    assert not facts.informed(known.__contains__, known.__contains__).guards.implies(node)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (f"n = {COUNT}", True),
+        (f"n = 0\nif x:\n    n = {COUNT}", True),
+        (f"n = {COUNT}\nn = 8", False),
+        (f"n = {COUNT}\nn += 1", False),
+        ("n = 0", False),
+        ("n = None", False),
+        ("n = 4", False),
+    ],
+)
+def test_number_of_gpus(before: str, expected: bool) -> None:
+    facts, node = parsed("n", before)
+    assert facts.guards.counts_gpus(node) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"if not {AVAILABLE}:\n        return False\n    return x", True),
+        (f"if not {AVAILABLE}:\n        raise OSError\n    return x", True),
+        (f"if not {AVAILABLE}:\n        return x\n    return x", False),
+        (f"if {AVAILABLE}:\n        return False\n    return x", False),
+        ("return x", False),
+    ],
+)
+def test_own_function(body: str, expected: bool) -> None:
+    facts, node = parsed("has_cuda()", f"def has_cuda():\n    {body}\n")
+    assert facts.guards.implies(node) is expected
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        (AVAILABLE, True),
+        (f"not {AVAILABLE}", False),
+        (COUNT, True),
+        (f"{COUNT} > 0", True),
+        (f"{COUNT} == 0", False),
+        (f"{COUNT} > 1", None),
+        (f"{AVAILABLE} or x", True),
+        (f"not {AVAILABLE} or x", None),
+        (f"not {AVAILABLE} and x", False),
+        (f"{AVAILABLE} and x", None),
+        (f"{AVAILABLE} and {COUNT}", True),
+        (f"{AVAILABLE} is False", False),
+        (f"{AVAILABLE} == True", True),
+        ("flag", True),
+        ("n > 0", None),
+        ("x", None),
+        ("x is True", None),
+        ("not x", None),
+        ("f()", None),
+    ],
+)
+def test_settled_on_every_machine_with_cuda(test: str, expected: bool | None) -> None:
+    facts, node = parsed(test, f"flag = {AVAILABLE}\nn = {COUNT}\nx = y")
+    assert facts.guards.settled(node) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (f"if not {AVAILABLE}:\n    raise OSError\n", "body"),
+        (f"if {AVAILABLE}:\n    run()\nelse:\n    raise OSError\n", "orelse"),
+        (f"if {AVAILABLE}:\n    raise OSError\n", None),
+        (f"if {AVAILABLE}:\n    run()\n", None),
+        (f"if not {AVAILABLE}:\n    return\n", None),
+        ("if not x:\n    raise OSError\n", None),
+    ],
+)
+def test_refusal(code: str, expected: str | None) -> None:
+    module = ast.parse(code)
+    facts = Facts.read(f"import torch\n{ast.unparse(module)}\n".encode())
+    node = facts.tree.module.body[-1]
+    assert isinstance(node, ast.If)
+    assert facts.guards.refusal(node) is (getattr(node, expected) if expected else None)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("raise OSError", True),
+        ("print('no')\nraise OSError", True),
+        ("message = 'no'\nraise OSError(message)", True),
+        ("sys.exit(1)", True),
+        ("exit()", True),
+        ("os._exit(1)", True),
+        ("if torch.cuda.is_available():\n    x()\nraise OSError", True),
+        ("if x:\n    y()\nraise OSError", False),
+        ("for x in y: ...\nraise OSError", False),
+        ("raise unittest.SkipTest", False),
+        ("log.exit()", False),
+        ("print('no')", False),
+    ],
+)
+def test_refuses(code: str, expected: bool) -> None:
+    assert refuses(ast.parse(code).body) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("return", True),
+        ("continue", True),
+        ("x()\nbreak", True),
+        ("self.skipTest('no')", True),
+        ("pytest.skip('no')", True),
+        ("raise unittest.SkipTest", True),
+        ("raise OSError", False),
+        ("x()", False),
+        ("return\nx()", False),
+    ],
+)
+def test_returns(code: str, expected: bool) -> None:
+    assert returns(ast.parse(code).body) is expected
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [("n > 0", True), ("n != 0", True), ("n >= 1", True), ("n == 0", False), ("n <= 0", False),
+     ("n < 1", False), ("n > 1", None), ("n == 1", None), ("n < 2", None)],
+)  # fmt: skip
+def test_of_any_count(test: str, expected: bool | None) -> None:
+    node = ast.parse(test, mode="eval").body
+    assert isinstance(node, ast.Compare)
+    assert isinstance(node.comparators[0], ast.Constant)
+    value = node.comparators[0].value
+    assert isinstance(value, int)
+    assert of_any_count(node.ops[0], value) is expected
+
+
+GUARDED = [
+    f"if {AVAILABLE}:\n    run()\n",
+    f"if not {AVAILABLE}:\n    x()\nelse:\n    run()\n",
+    f"if x:\n    y()\nelif {AVAILABLE}:\n    run()\n",
+    f"while {AVAILABLE}:\n    run()\n",
+    f"if {AVAILABLE}:\n    for x in y:\n        z(run())\n",
+    f"x = run() if {AVAILABLE} else y\n",
+    f"x = y if not {AVAILABLE} else run()\n",
+    f"x = {AVAILABLE} and run()\n",
+    f"x = not {AVAILABLE} or run()\n",
+    f"x = y and {AVAILABLE} and run()\n",
+    f"x = [run() for y in z if {AVAILABLE}]\n",
+    f"def f():\n    if not {AVAILABLE}:\n        return\n    run()\n",
+    f"for x in y:\n    if not {AVAILABLE}:\n        continue\n    run()\n",
+    "@pytest.mark.skipif(not torch.cuda.is_available(), reason='no')\ndef f():\n    run()\n",
+    "@unittest.skipUnless(torch.cuda.is_available(), 'no')\ndef f():\n    run()\n",
+    "@require_cuda\ndef f():\n    run()\n",
+    "@requires_gpu()\nclass C:\n    def f(self):\n        run()\n",
+    "def f():\n    run()\ntorch.cuda._lazy_call(f)\n",
+]
+OPEN = [
+    "run()\n",
+    f"if {AVAILABLE}:\n    x()\nelse:\n    run()\n",
+    f"if {AVAILABLE}:\n    x()\nrun()\n",
+    f"if x or {AVAILABLE}:\n    run()\n",
+    f"if run() and {AVAILABLE}:\n    x()\n",
+    f"x = y if {AVAILABLE} else run()\n",
+    f"x = run() and {AVAILABLE}\n",
+    "x = torch.cuda.is_available(run()) and y\n",
+    f"x = {AVAILABLE} or run()\n",
+    f"x = [y for y in z if run() or {AVAILABLE}]\n",
+    f"x = [run() for y in z if y or {AVAILABLE}]\n",
+    f"if not {AVAILABLE}:\n    raise OSError\nelse:\n    run()\n",  # the guard goes, with the refusal
+    f"def f():\n    run()\n    if not {AVAILABLE}:\n        return\n",
+    f"def f():\n    if {AVAILABLE}:\n        return\n    run()\n",
+    f"def f():\n    if not {AVAILABLE}:\n        return\n    else:\n        x()\n    run()\n",
+    f"def f():\n    if not {AVAILABLE}:\n        x()\n    run()\n",
+    "@pytest.mark.skipif(torch.cuda.is_available(), reason='no')\ndef f():\n    run()\n",
+    "@unittest.skipUnless(x, 'no')\ndef f():\n    run()\n",
+    "@cached\ndef f():\n    run()\n",
+]
+
+
+@pytest.mark.parametrize("code", GUARDED)
+def test_guarded(code: str) -> None:
+    assert guarded(code)
+
+
+@pytest.mark.parametrize("code", OPEN)
+def test_not_guarded(code: str) -> None:
+    assert not guarded(code)

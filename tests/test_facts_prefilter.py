@@ -1,0 +1,72 @@
+"""`devicefix.facts.prefilter`: which files and lines can hold a tie to CUDA."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicefix.facts.prefilter import lines_that_matter, lines_with, lines_with_name, may_matter
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x.cuda()", True),
+        ("backend = 'nccl'", True),
+        ("import torch", False),
+        ("pin_memory", False),
+        ("torch pin_memory", True),
+        ("torch nvtx", True),
+        ("torch DistributedDataParallel", True),
+        ("torch CUDAExtension", True),
+        ("torch x.get_device()", True),
+        ("torch SyncBatchNorm", True),
+        ("torch.accelerator.x", True),
+        ("torch.load(x)", True),
+        ("torch.jit . load (x)", True),
+        ("torch json.load(x)", False),
+        ("import torch as t\nt.load(x)", True),
+        ("t = torch\nt.load(x)", True),
+        ("from torch import (nn,\n  load)", True),
+        ("from torch import nn, load", True),
+        ("torch load_state_dict_from_url", True),
+        ("json.load(x)", False),
+        ("torch x.to(0)", True),
+        ("torch x.to(device=0)", True),
+        ("torch x.to(args.local_rank)", True),
+        ("torch x.to(gpu)", True),
+        ("torch x.to(device)", False),
+        ("torch f(device=0)", True),
+        ("torch device(1)", True),
+        ("torch device = x", False),
+    ],
+)
+def test_may_matter(text: str, expected: bool) -> None:
+    assert may_matter(text.encode()) is expected
+
+
+@pytest.mark.parametrize("word", ["cuda", "CUDA", "my_cuda_x", "Cuda.y()"])
+def test_lines_that_matter(word: str) -> None:
+    assert lines_that_matter(f"x\n{word} {word}\ny\n\n z {word}", (b"cuda",)) == [2, 5]
+
+
+def test_several_words() -> None:
+    assert lines_that_matter("a\npick()\nb .to\nPICK .to", (b"Pick", b".to")) == [2, 3, 4]
+    assert lines_that_matter("import torch\nx = 1\n", ()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["from torch.cuda import sync as s, other", "from torch.cuda.amp import s", "import torch.cuda as s",
+     "from torch import nn, cuda as s"],
+)  # fmt: skip
+def test_names_imported_from_cuda(line: str) -> None:
+    assert lines_that_matter(f"{line}\nx\ns()\n", ()) == [1, 3]
+
+
+def test_lines_with() -> None:
+    assert lines_with("ab\nb ab ab\n\nxaby", "ab") == [1, 2, 4]
+    assert lines_with("", "ab") == []
+
+
+def test_lines_with_name() -> None:
+    assert lines_with_name("ab\nxab abx _ab\nx.ab\nab1\nab(ab)\nü ab\nüab", "ab") == [1, 3, 5, 6]

@@ -1,0 +1,157 @@
+"""`devicefix.facts.project`: the facts of several files together."""
+
+from __future__ import annotations
+
+import pytest
+
+from devicefix.facts.exports import passed_through, summarize
+from devicefix.facts.project import Project, candidates
+
+
+def project(**files: str) -> Project:
+    """Return the project of some files; `__` in a name is a slash."""
+    summaries = []
+    for name, code in files.items():
+        path = f"/p/{name.replace('__', '/')}.py"
+        summaries.append(summarize(f"# cuda\n{code}".encode(), path))
+    return Project.of(summaries)
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (".c", ["/p/a/c.py", "/p/a/c/__init__.py"]),
+        ("..c", ["/p/c.py", "/p/c/__init__.py"]),
+        ("c.d", ["/p/a/c/d.py", "/p/a/c/d/__init__.py", "/p/c/d.py", "/p/c/d/__init__.py", "/c/d.py",
+                 "/c/d/__init__.py"]),
+        (".", []),
+    ],
+)  # fmt: skip
+def test_candidates(module: str, expected: list[str]) -> None:
+    assert list(candidates("/p/a/b.py", module)) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("m", "/p/a/m.py"),
+        (".m", "/p/a/m.py"),
+        ("..m", "/p/m.py"),
+        ("a.m", "/p/a/m.py"),
+        ("a", None),
+        ("z", None),
+    ],
+)
+def test_find_the_nearest(module: str, expected: str | None) -> None:
+    found = project(m="x = 1", a__m="x = 1", a__b="x = 1").find("/p/a/b.py", module)
+    assert (found and found.path) == expected
+
+
+def test_own_cuda() -> None:
+    files = project(
+        a="class A:\n    def cuda(self): ...\n",
+        b="class B(a.A): ...\nclass C(B): ...\nclass D(E): ...\nx = C()",
+    )
+    assert files.has_own_cuda()
+    assert [files.is_cuda_class(name) for name in "ABCDE"] == [True, True, True, False, False]
+    assert files.holds_cuda_object("x")
+    assert not files.holds_cuda_object("y")
+    assert not project(a="class A: ...").has_own_cuda()
+
+
+def test_subclasses_are_followed_through_files_without_cuda() -> None:
+    whole = summarize(b"class A:\n    def cuda(self): ...\n", "/p/a.py")
+    light = passed_through(b"from a import A\nclass B(A): pass\n", "/p/b.py")
+    assert Project.of([whole, light]).is_cuda_class("B")
+
+
+def test_integer_options() -> None:
+    files = project(
+        a="p.add_argument('--x', type=int)\np.add_argument('--y', type=int)", b="p.add_argument('--y')"
+    )
+    assert files.is_integer_option("x")
+    assert not files.is_integer_option("y")
+
+
+def test_flags() -> None:
+    right, wrong = "self.use_cuda = torch.cuda.is_available()", "self.use_cuda = x"
+    assert project(a=right).is_flag("use_cuda")
+    assert not project(a=right, b=wrong).is_flag("use_cuda")
+    assert not project(a=right).is_flag("gpu")
+
+
+@pytest.mark.parametrize(
+    ("path", "late"), [("main", True), ("model", True), ("layer", True), ("alone", False)]
+)
+def test_late(path: str, late: bool) -> None:
+    files = project(
+        main="import model\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'",
+        model="import layer",
+        layer="import torch",
+        alone="import torch",
+    )
+    assert files.is_late(f"/p/{path}.py") is late
+
+
+def test_who_imports_a_late_file_is_late() -> None:
+    setting = "def choose():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '0'"
+    files = project(main="import gpu, model", gpu=setting, model="x = 1", other="x = 1")
+    assert [files.is_late(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
+
+
+def test_forked() -> None:
+    files = project(main="from multiprocessing import Process\nimport model", model="x = 1", other="x = 1")
+    assert [files.is_forked(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
+    assert not files.is_late("/p/main.py")
+
+
+def test_functions_that_take_a_device() -> None:
+    files = project(a="def f(x, device): ...\ndef g(device): ...", b="def g(x, device): ...\ndef f(dev): ...")
+    assert files.has_function("f")
+    assert not files.has_function("h")
+    assert project(a="def f(x, device): ...").takes_device("f", 1)
+    assert not project(a="def f(x, device): ...").takes_device("f", 0)
+    assert not project(a="def f(x, device): ...").takes_device("f", 2)
+    assert not files.takes_device("g", 1)  # only one of the two does
+    assert not files.takes_device_called("f", "device")
+    assert files.takes_device_called("g", "device")
+    assert not files.takes_device_called("g", "dev")
+    assert not files.takes_device_called("h", "device")
+
+
+def test_star_names() -> None:
+    files = project(a="from b import *", b="device = 'cuda'\nx = 1\n_y = 2", c="x = 1")
+    assert files.star_names("/p/a.py") == {"device": True, "x": False}
+    assert files.star_names("/p/c.py") == {}
+    assert files.star_names("/p/z.py") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("bound", True), ("read", True), ("other", False), ("_read", False)]
+)
+def test_carried(name: str, expected: bool) -> None:
+    files = project(a="x = 1", b="from a import *\nbound = 1\nprint(read, _read)")
+    assert files.carried("/p/a.py", name) is expected
+    assert not files.carried("/p/b.py", name)
+
+
+def test_has_module() -> None:
+    files = project(a="x = 1", b="x = 1")
+    assert files.has_module("/p/a.py", "b")
+    assert not files.has_module("/p/a.py", "torch")
+
+
+def test_answers_are_remembered_and_compared() -> None:
+    one, other = project(a="self.use_cuda = torch.cuda.is_available()"), project(a="self.use_cuda = x")
+    assert one.is_flag("use_cuda")
+    assert one.answers == {("is_flag", "use_cuda"): True}
+    assert one.agrees(one.answers)
+    assert not other.agrees(one.answers)
+    assert other.agrees({})
+
+
+@pytest.mark.parametrize(("among", "expected"), [(500, False), (501, True)])
+def test_alone(among: int, expected: bool) -> None:
+    summary = summarize(b"x = cuda\n", "/p/a.py")
+    assert summary is not None
+    assert Project.alone(summary, among).has_own_cuda() is expected

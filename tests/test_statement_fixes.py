@@ -1,0 +1,225 @@
+"""Fixes of whole statements, from a file's bytes to its new bytes."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+
+HEAD = "import torch\n\n"
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+
+FIXES = {
+    "a refusal in an elif": (
+        """
+        if a:
+            run(1)
+        elif not torch.cuda.is_available():
+            raise OSError("no GPU")
+        else:  # or else
+            run(2)
+        """,
+        """
+        if a:
+            run(1)
+        else:  # or else
+            run(2)
+        """,
+    ),
+    "the comments of a branch": (
+        """
+        def main():
+          if torch.cuda.is_available():  # there is one
+            # the first
+            run(
+              1,
+                2)
+            # done
+          else:  # there is none
+            # so stop
+            raise OSError
+            # and that's it
+          # goodbye
+          stop()
+        """,
+        """
+        def main():
+          # there is one
+          # the first
+          run(
+            1,
+              2)
+          # done
+          # goodbye
+          stop()
+        """,
+    ),
+    "a guard in a file of two spaces": (
+        """
+        def main():
+          if a:
+            torch.cuda.set_device(1)  # why
+            torch.cuda.synchronize()
+        """,
+        """
+        def main():
+          if a:
+            if torch.cuda.is_available():
+              torch.cuda.set_device(1)  # why
+              torch.cuda.synchronize()
+        """,
+    ),
+    "an assert between blank lines": (
+        """
+        a = 1
+
+        assert torch.cuda.is_available()
+
+        run(a)
+        """,
+        """
+        a = 1
+
+        run(a)
+        """,
+    ),
+    "an assert that is the body of an if": (
+        """
+        if args.cuda:
+            assert torch.cuda.is_available()
+        run()
+        """,
+        """
+        run()
+        """,
+    ),
+    "two asserts that are the body of a function": (
+        """
+        def check():
+            assert torch.cuda.is_available()
+            assert torch.cuda.is_available(), "no GPU"
+        """,
+        """
+        def check():
+            pass
+        """,
+    ),
+    "an assert and a refusal in one block": (
+        """
+        if args.cuda:
+            assert torch.cuda.is_available()
+            if not torch.cuda.is_available():
+                raise OSError  # why
+        run()
+        """,
+        """
+        run()
+        """,
+    ),
+    "a refusal before another choice": (
+        """
+        if not torch.cuda.is_available():
+            sys.exit(1)
+        elif a:  # why
+            run(1)
+        else:
+            run(2)
+        """,
+        """
+        if a:  # why
+            run(1)
+        else:
+            run(2)
+        """,
+    ),
+}
+
+WITH_DEVICE = {
+    "a guard that moves": (
+        """
+        def move(x):
+            if torch.cuda.is_available():
+                # there
+                x = x.cuda(  # to it
+                    non_blocking=True)
+                # done
+
+            return x
+        """,
+        """
+        def move(x):
+            # there
+            x = x.to(  # to it
+                device, non_blocking=True)
+            # done
+
+            return x
+        """,
+    ),
+    "a choice that moves": (
+        """
+        y = (x.cuda()  # there
+             if torch.cuda.is_available() else x)
+        """,
+        """
+        y = (x.to(device)  # there
+             )
+        """,
+    ),
+}
+
+
+def fixed(text: str) -> str:
+    data = text.encode()
+    settings = Settings(fix=True)
+    result = check_file(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
+    return (result.output or data).decode()
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", FIXES)
+def test_a_statement_is_fixed(name: str, newline: str) -> None:
+    before, after = (f"{HEAD}{dedent(text).lstrip()}".replace("\n", newline) for text in FIXES[name])
+    assert fixed(before) == after
+    assert fixed(after) == after
+
+
+@pytest.mark.parametrize("name", WITH_DEVICE)
+def test_a_statement_is_fixed_with_a_device(name: str) -> None:
+    before, after = (dedent(text).lstrip() for text in WITH_DEVICE[name])
+    assert fixed(f"{HEAD}{before}") == f"{HEAD}{DEVICE}{after}"
+
+
+def test_a_device_is_defined_above_the_comment_of_the_first_statement() -> None:
+    before = (
+        "import os\nimport torch\n\n\ndef main():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n    move(1)\n\n\n"
+        "def move(x):\n    # the first\n    x = make(x).cuda()\n"
+    )
+    assert "def move(x):\n    device = torch.device(" in fixed(before)
+    assert "\n    # the first\n    x = make(x).to(device)\n" in fixed(before)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x.cuda((  # why\n    0))",
+        "torch.Tensor.cuda(  # why\n    x)",
+        "torch.zeros(3).pin_memory(  # why\n    )",
+        "getattr(x,  # why\n    'cuda')()",
+    ],
+)
+def test_a_fix_that_would_lose_a_comment_is_not_offered(code: str) -> None:
+    data = f"{HEAD}y = {code}\n".encode()
+    result = check_file(data, "m.py", Settings(fix=True), Project.of([summarize(data, "m.py")]))
+    (finding,) = result.findings
+    assert finding.message.endswith("(not fixed since a comment inside would be lost: move it first)")
+    assert result.output is None
+
+
+def test_a_fix_that_keeps_a_comment_is_offered() -> None:
+    assert "y = x.to(  # why\n    device0)\n" in fixed(f"{HEAD}y = x.cuda(  # why\n    0)\n")

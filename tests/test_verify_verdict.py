@@ -1,0 +1,300 @@
+"""The verdict of `devicefix verify`, its explanation and its report, from recorded events."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from devicefix.config.settings import Settings
+from devicefix.verify import report
+from devicefix.verify.against_cuda import Comparison
+from devicefix.verify.explain import advice, causes
+from devicefix.verify.launch import Ended
+from devicefix.verify.program import Program
+from devicefix.verify.scratch import Scratch
+from devicefix.verify.session import Report
+from devicefix.verify.verdict import (
+    CopyHazard,
+    Failure,
+    Location,
+    Request,
+    Run,
+    Verdict,
+    ended_by,
+    judge,
+)
+
+PROCESS = {"kind": "process"}
+PASSED = Ended(status=0, seconds=1.5)
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": kind, **fields}
+
+
+def request(line: int, library: str | None = None, call: str = ".cuda()") -> dict[str, Any]:
+    return event("request", file="/home/me/train.py", line=line, library=library, call=call)
+
+
+def hazard(changed: int | None = 7) -> dict[str, Any]:
+    site = {"file": "/home/me/train.py", "line": changed} if changed else None
+    moved = {"file": "/home/me/train.py", "line": 5}
+    return event("copy", what="tensor", move=".cpu()", moved=moved, changed=site)
+
+
+def error(kind: str, message: str, *frames: tuple[str, int]) -> dict[str, Any]:
+    found = [{"file": file, "line": line, "function": "step"} for file, line in frames]
+    return event("error", type=kind, message=message, frames=found)
+
+
+@pytest.fixture
+def program() -> Program:
+    fixes = {"/home/me/train.py": [3, 8], "/home/me/net.py": [5]}
+    return Program(("/home/me",), dict.fromkeys(fixes, "/tmp/0.py"), fixes)
+
+
+# --- the verdict ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ended", "events", "verdict", "reason"),
+    [
+        (PASSED, [PROCESS], Verdict.PASS, ""),
+        (PASSED, [PROCESS, request(3, "probing")], Verdict.PASS, ""),
+        (PASSED, [PROCESS, request(3)], Verdict.FAIL, "the program still requests CUDA"),
+        (
+            PASSED, [PROCESS, hazard()], Verdict.FAIL,
+            "copy hazard: memory that CUDA would copy is shared on a CPU, and changed",
+        ),
+        (
+            PASSED, [PROCESS, event("stopped", steps=3)], Verdict.STOPPED,
+            "the limit on optimizer steps was reached without an error",
+        ),
+        (
+            Ended(-15, 2.4, "timeout"), [PROCESS, request(3)], Verdict.STOPPED,
+            "the timeout limit was reached after 2 s",
+        ),
+        (Ended(7, 1.0), [PROCESS], Verdict.FAIL, "the program ended with exit status 7"),
+        (Ended(1, 1.0), [PROCESS, error("ValueError", "bad\nworse")], Verdict.FAIL, "ValueError: bad"),
+        (
+            PASSED, [], Verdict.TROUBLE,
+            "the command started no Python process that devicefix could watch",
+        ),
+    ],
+)  # fmt: skip
+def test_verdict(
+    ended: Ended, events: list[dict[str, Any]], verdict: Verdict, reason: str, program: Program
+) -> None:
+    run = judge(ended, events, program)
+    assert (run.verdict, run.reason) == (verdict, reason)
+
+
+def test_fixes_steps_and_warnings_are_collected(program: Program) -> None:
+    events = [
+        PROCESS,
+        event("fix", file="/home/me/train.py", line=3),
+        event("step", steps=1),
+        event("step", steps=2),
+        event("trouble", where="copies", message="KeyError: 1"),
+        event("trouble", where="copies", message="KeyError: 1"),
+    ]
+    run = judge(PASSED, events, program)
+    assert run.ran == [Location("/home/me/train.py", 3)]
+    assert run.not_run == [Location("/home/me/net.py", 5), Location("/home/me/train.py", 8)]
+    assert (run.steps, run.modules, run.seconds) == (2, 2, 1.5)
+    assert run.warnings == ["could not watch copies: KeyError: 1"]
+
+
+def test_equal_requests_and_hazards_are_merged(program: Program) -> None:
+    run = judge(PASSED, [PROCESS, request(9), request(3), request(3), hazard(), hazard()], program)
+    place = "/home/me/train.py"
+    assert run.requests == [
+        Request(Location(place, 3), ".cuda()", 2),
+        Request(Location(place, 9), ".cuda()", 1),
+    ]
+    assert run.copies == [CopyHazard("tensor", ".cpu()", Location(place, 5), Location(place, 7))]
+
+
+def test_a_failure_shows_the_programs_own_frames(program: Program) -> None:
+    library = "/home/me/venv/site-packages/lib.py"
+    frames = ("/home/me/train.py", 3), (library, 4), ("/usr/lib/other.py", 5), ("<frozen runpy>", 1)
+    run = judge(Ended(1, 1.0), [PROCESS, error("KeyError", "'x'", *frames)], program)
+    assert run.failure == Failure("KeyError: 'x'", (Location("/home/me/train.py", 3, "step"),))
+
+
+def test_a_failure_of_a_worker_process_is_read_from_the_message(program: Program) -> None:
+    message = (
+        "Caught ValueError in DataLoader worker process 0.\n"
+        "Original Traceback (most recent call last):\n"
+        '  File "/home/me/data.py", line 12, in load\n'
+        "ValueError: no image\n"
+    )
+    run = judge(Ended(1, 1.0), [PROCESS, error("ValueError", message)], program)
+    assert run.failure == Failure("ValueError: no image", (Location("/home/me/data.py", 12, "load"),))
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (3, "the program ended with exit status 3"),
+        (-9, "the program was ended by SIGKILL"),
+        (139, "the program was ended by SIGSEGV"),
+        (-200, "the program was ended by signal 200"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_exit_statuses(status: int, text: str) -> None:
+    assert ended_by(status) == text
+
+
+# --- the explanation -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Run:
+    module = tmp_path / "net.py"
+    module.write_text("import torch\n\nx = torch.ones(1).cuda()\ny = torch.nn.Linear(1, 1)\n")
+    return Run(Verdict.FAIL, failure=Failure("RuntimeError: no CUDA", (Location(str(module), 3),)))
+
+
+def test_the_finding_at_the_failing_line_is_the_cause(failed: Run) -> None:
+    (cause,) = causes(failed, Settings(ignore=("DF101",)))
+    assert (cause.place.line, cause.finding.code) == (3, "DF101")
+    assert cause.advice == "DF101 is disabled; enable it to rewrite this line"
+    (cause,) = causes(failed, Settings())
+    assert cause.advice == "see `devicefix explain DF101`"
+
+
+def test_a_line_without_a_finding_has_no_cause(failed: Run) -> None:
+    assert failed.failure is not None
+    (place,) = failed.failure.frames
+    for other in (replace(place, line=4), replace(place, file="/no/such/file.py")):
+        failed.failure = Failure("RuntimeError: other", (other,))
+        assert causes(failed, Settings()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [("EOFError: EOF when reading a line", "standard input"), ("FileNotFoundError: x", "missing"), ("E", "")],
+)
+def test_advice_on_common_errors(error: str, word: str) -> None:
+    text = advice(Run(failure=Failure(error)))
+    assert word in text and bool(text) == bool(word)
+
+
+def test_there_is_no_advice_without_a_failure() -> None:
+    assert advice(Run()) == ""
+
+
+# --- the report ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    """Return a report with something in every section."""
+    monkeypatch.chdir(tmp_path)
+    file = str(tmp_path / "train.py")
+    Path(file).write_text("one\ntwo\nthree\n")
+    run = Run(
+        Verdict.FAIL,
+        "ValueError: bad",
+        seconds=2.0,
+        steps=1,
+        failure=Failure("ValueError: bad", (Location(file, 2, "step"),)),
+        requests=[Request(Location(file, 1), ".cuda()", 2, "lib")],
+        copies=[CopyHazard("numpy view", ".cpu()", Location(file, 1), Location(file, 3))],
+        ran=[Location(file, 1)],
+        not_run=[Location(file, line) for line in (2, 3, 4, 5)],
+        modules=1,
+        warnings=["could not watch copies: E"],
+    )
+    comparison = Comparison("simulated", observations=3, on_cpu=["train.py:1: different"], notes=["a note"])
+    return Report(run.verdict, run.reason, run, advice="try smaller data", comparison=comparison)
+
+
+def test_the_text_has_every_section(shown: Report) -> None:
+    assert click.unstyle(report.text(shown)).splitlines() == [
+        "verify: fail in 2.0 s, 1 optimizer step: ValueError: bad",
+        "    train.py:2 in step: two",
+        "  do:  try smaller data",
+        "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
+        "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "
+        "the shared numpy view is changed at train.py:3 while both sides are in use",
+        "  fixes run      1 of 5 lines in 1 module (not run: train.py:2, train.py:3, train.py:4 and 1 more)",
+        "  differs on the CPU train.py:1: different",
+        "  only on CUDA   a note",
+        "  warnings       could not watch copies: E",
+    ]
+
+
+def test_a_pass_is_short(shown: Report) -> None:
+    shown = Report(Verdict.PASS, "", Run(seconds=0.25), comparison=Comparison("cuda", observations=1))
+    assert click.unstyle(report.text(shown)).splitlines() == [
+        "verify: pass in 0.2 s",
+        "  CUDA requests  none",
+        "  copy hazards   none",
+        "  fixes          nothing to rewrite",
+        "  numbers        equal: the original on CUDA, the rewritten program there and on the CPU"
+        " (1 observation)",
+    ]
+
+
+def test_long_sections_are_cut(shown: Report) -> None:
+    shown.run.requests = [Request(Location("x.py", line), "f()", 1) for line in range(12)]
+    assert "                 and 2 more\n" in report.text(shown)
+
+
+def test_json_has_plain_values(shown: Report) -> None:
+    found = json.loads(report.as_json(shown))
+    assert (found["verdict"], found["run"]["verdict"], found["comparison"]["seconds"]) == (
+        "fail",
+        "fail",
+        [0.0, 0.0],
+    )
+    assert found["run"]["copies"][0]["what"] == "numpy view"
+
+
+# --- scratch copies ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Path:
+    folder = Path(os.path.realpath(tmp_path)) / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "train.py").write_text("pass\n")
+    return folder
+
+
+def test_a_scratch_copy_maps_paths_both_ways(original: Path) -> None:
+    into = original.parent / "run"
+    into.mkdir()
+    scratch = Scratch(original, into)
+    copy = into / "project"
+    script = str(original / "train.py")
+    assert sorted(path.name for path in copy.iterdir()) == ["train.py"]
+    assert scratch.path(script) == str(copy / "train.py")
+    assert scratch.path("--lr") == "--lr"
+    assert scratch.path(str(into)) == str(into)
+    moved = scratch.program(Program((str(original),), {script: "0.py"}, {script: [1]}))
+    assert moved == Program((str(copy),), {str(copy / "train.py"): "0.py"}, {str(copy / "train.py"): [1]})
+    recorded = {"file": str(copy / "train.py"), "frames": [{"line": 1, "message": f"in {copy}/x"}]}
+    restored = {"file": script, "frames": [{"line": 1, "message": f"in {original}/x"}]}
+    assert scratch.restored(recorded) == restored
+
+
+def test_a_scratch_copy_keeps_relative_words_of_a_command_that_moves_along(original: Path) -> None:
+    into = original.parent / "run"
+    into.mkdir()
+    scratch = Scratch(original, into)
+    script = str(original / "train.py")
+    copied = str(into / "project" / "train.py")
+    assert scratch.command(["python", script, "data"], original) == ["python", copied, "data"]
+    relative = os.path.relpath(script)
+    assert scratch.command([relative], original) == [relative]
+    assert scratch.command([relative], original.parent) == [copied]
