@@ -1,7 +1,7 @@
 """The names that rules of other distributions are made of.
 
-These names, and what docs/plugins.md says of them, stay as they are. Anything else in devicefix can change with every
-version.
+These names, and what docs/plugins.md says about them, stay as they are. Anything else in devicefix can change
+with every version.
 """
 
 from devicefix.devices.choose import DeviceExpr

@@ -53,7 +53,7 @@ def test_an_unused_import_is_removed(before: str, after: str, newline: str) -> N
         "from a import Variable as Variable\nx = Variable(x)\n",
         "from a import Variable\n__all__ = ['Variable']\nx = Variable(x)\n",
         "from a import Variable\n\n\ndef f(x: 'Variable'):\n    return Variable(x)\n",
-        "try:\n    from a import Variable\nexcept ImportError:\n    from b import Variable\nx = Variable(x)\n",
+        "try:\n    from a import Variable\nexcept E:\n    from b import Variable\nx = Variable(x)\n",
         "try:\n    from a import Variable\nexcept ImportError:\n    pass\nx = Variable(x)\n",
         "from a import Variable\nVariable = Variable(x)\n",
         "from a import *\nx = Variable(x)\n",

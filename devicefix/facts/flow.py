@@ -193,7 +193,7 @@ class Flow:
             before = self._statement(statement, before)
         return before
 
-    def _statement(  # noqa: PLR0911 (one case a kind of statement)
+    def _statement(
         self, node: ast.stmt, before: list[Point]
     ) -> list[Point]:
         """Add a statement, and return the points after which the next one runs."""

@@ -64,7 +64,7 @@ class Guards:
                 return truth and self._flag(test, depth)
         return False
 
-    def settled(self, test: ast.expr) -> bool | None:  # noqa: PLR0911 (one case a kind of node)
+    def settled(self, test: ast.expr) -> bool | None:
         """Return the value of a test on every machine with CUDA, None where it depends on more."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -140,7 +140,7 @@ class Guards:
             for arm, taken in ((body, True), (orelse, False))
         )
 
-    def _compared(  # noqa: PLR0911 (one case a kind of comparison)
+    def _compared(
         self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int
     ) -> bool:
         if isinstance(right, ast.Constant):

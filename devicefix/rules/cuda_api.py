@@ -301,7 +301,7 @@ class CudaApi(Rule):
         name = f"torch.cuda.{short}" if short else "torch.cuda"
         counterpart = self.accelerator.counterpart(node)
         if counterpart is None:
-            yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(node, short)}")
+            yield self.finding(node, f"`{name}` is specific to CUDA; {self._advice(short)}")
         elif short in QUESTIONS:
             fix, reason = self._question(node, counterpart)
             advice = reason or f"use `torch.{counterpart.name}`"
@@ -313,7 +313,7 @@ class CudaApi(Rule):
                 node, f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}", fix
             )
 
-    def _advice(self, node: ast.AST, short: str) -> str:
+    def _advice(self, short: str) -> str:
         known = COUNTERPARTS.get(short, ())
         if known and known[-1].since > self.accelerator.version:
             version = "{}.{}".format(*known[-1].since)
@@ -495,7 +495,7 @@ class CudaApi(Rule):
         """Return the code that depends on the answer to a question, or None if it is not known."""
         if depth == 0:
             return None
-        tree, guards = self.facts.tree, self.facts.guards
+        tree = self.facts.tree
         around = self._of_cuda(node)
         if around is not None:
             return [around]
@@ -506,25 +506,12 @@ class CudaApi(Rule):
                 before += parent.values[parent.values.index(top) + 1 :]
             assert isinstance(parent, ast.expr)
             top, parent = parent, tree.parents.get(parent)
-        with_it, without = guards.implies(top), guards.implies(top, False)
         match parent:
-            case ast.IfExp(test=test, body=body, orelse=orelse) if test is top:
-                if self._collapses and self._moves.of_choice(parent) is not None:
-                    return before
-                return [*before, *([body] if with_it else [orelse] if without else [body, orelse])]
-            case ast.If(test=test, body=block, orelse=other) if test is top:
-                if guards.refusal(parent) is not None:
-                    return before
-                if self._collapses and self._moves.of_guard(parent) is not None:
-                    return before
-                if with_it:
-                    return [*before, *block]
-                if without and returns(block):
-                    following = tree.block(parent)
-                    return [*before, *other, *following[following.index(parent) + 1 :]]
-                if without:
-                    return [*before, *other] if other else None
-                return [*before, *block, *other]
+            case ast.IfExp(test=test) if test is top:
+                return [*before, *self._arms(parent)]
+            case ast.If(test=test) if test is top:
+                branches = self._branches(parent)
+                return None if branches is None else [*before, *branches]
             case ast.While(test=test, body=block) if test is top:
                 return [*before, *block]
             case ast.Assert():
@@ -538,6 +525,28 @@ class CudaApi(Rule):
             case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
                 return [*before, tree.parents[parent]]
         return [*before, *self._counted(top)] if counts else None
+
+    def _arms(self, node: ast.IfExp) -> list[ast.expr]:
+        """Return the arms of an expression that depend on its test."""
+        if self._collapses and self._moves.of_choice(node) is not None:
+            return []
+        if self.facts.guards.implies(node.test):
+            return [node.body]
+        return [node.orelse] if self.facts.guards.implies(node.test, False) else [node.body, node.orelse]
+
+    def _branches(self, node: ast.If) -> Sequence[ast.stmt] | None:
+        """Return the statements that depend on the test of an `if`, or None if they are not known."""
+        guards = self.facts.guards
+        if guards.refusal(node) is not None or (self._collapses and self._moves.of_guard(node) is not None):
+            return []
+        if guards.implies(node.test):
+            return node.body
+        if not guards.implies(node.test, False):
+            return [*node.body, *node.orelse]
+        if returns(node.body):
+            following = self.facts.tree.block(node)
+            return [*node.orelse, *following[following.index(node) + 1 :]]
+        return node.orelse or None
 
     def _counted(self, node: ast.expr) -> list[ast.AST]:
         """Return the code that depends on a number of GPUs: the statement, and the body of a loop."""

@@ -110,7 +110,7 @@ class CudaVersion(Rule):
             text = self.context.source.quoted('{} or "0.0"')
             roomy = isinstance(self.facts.tree.parents.get(node), ast.Call)
             text = text if roomy else f"({text})"
-            fix = self.context.edit(node, lambda code: text.format(code), self.devices.torch(node))
+            fix = self.context.edit(node, text.format, self.devices.torch(node))
             yield self.finding(
                 node, '`torch.version.cuda` is None in a build without CUDA; add `or "0.0"`', fix
             )

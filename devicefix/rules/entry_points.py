@@ -147,6 +147,11 @@ def _wrong(rule: Any) -> str | None:
     """Return what is wrong with a rule, or None."""
     if not (inspect.isclass(rule) and issubclass(rule, Rule)):
         return "it is not a subclass of devicefix.plugins.Rule"
+    return _wrong_names(rule) or _wrong_declarations(rule)
+
+
+def _wrong_names(rule: Any) -> str | None:
+    """Return what is wrong with the code, name or summary of a rule, or None."""
     code, name, summary = (getattr(rule, each, None) for each in ("code", "name", "summary"))
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         return f"the code {code!r} is not capital letters followed by digits, such as 'XY101'"
@@ -156,6 +161,12 @@ def _wrong(rule: Any) -> str | None:
         return f"the name {name!r} of {code} is not in kebab-case, such as 'no-bare-cuda'"
     if not isinstance(summary, str) or not summary:
         return f"{code} has no summary"
+    return None
+
+
+def _wrong_declarations(rule: type[Rule]) -> str | None:
+    """Return what is wrong with the other declarations of a rule, or None."""
+    code = rule.code
     for attribute, kind in (("words", bytes), ("common_words", bytes), ("before", str), ("references", str)):
         value = getattr(rule, attribute)
         if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
@@ -165,7 +176,7 @@ def _wrong(rule: Any) -> str | None:
     if not set(rule.targets) <= set(TARGETS):
         return f"the targets of {code} are not among {', '.join(TARGETS)}"
     try:
-        visitors_of(rule)  # type: ignore[arg-type]  # as there
+        visitors_of(rule)  # type: ignore[arg-type]  # mypy takes the class for an object
     except AttributeError as problem:
         return f"{code} has a method named after something that is not a class of ast: {problem}"
     return None

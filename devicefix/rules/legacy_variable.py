@@ -172,14 +172,14 @@ class LegacyVariable(Rule):
             )
         only = node.args[0]
         if self._without_history(only) and "#" not in self.context.source.code(node):
-            fix = self._unwrapped(node, only)
+            fix = self._unwrapped(node)
             return self.finding(node, "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`", fix)
         return self.finding(
             node,
             "`Variable(x)` has had no purpose since PyTorch 0.4; use `x`, or `x.detach()` if `x` has a history",
         )
 
-    def _unwrapped(self, node: ast.Call, only: ast.expr) -> Fix:
+    def _unwrapped(self, node: ast.Call) -> Fix:
         parent = self.facts.tree.parents.get(node)
         roomy = isinstance(parent, (ast.Assign, ast.Expr, ast.Return, ast.keyword, ast.Tuple, ast.List)) or (
             isinstance(parent, ast.Call) and parent.func is not node

@@ -204,10 +204,10 @@ class ScalarIndex(Rule):
                     return len(node.args) == 1
                 if isinstance(func, ast.Attribute) and func.attr in _TO_SCALAR and not node.args and not name:
                     return True
-                return self._criterion(func, depth)
+                return self._criterion(func)
         return False
 
-    def _criterion(self, node: ast.expr, depth: int) -> bool:
+    def _criterion(self, node: ast.expr) -> bool:
         """Return whether an expression is a loss of torch.nn that sums or averages."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return False

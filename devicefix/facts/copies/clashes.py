@@ -97,7 +97,7 @@ class Clashes:
             ]
         return self._stored[point]
 
-    def _elsewhere(  # noqa: PLR0911 (one condition a line)
+    def _elsewhere(
         self, flow: Flow, place: Place, holder: Holder
     ) -> Clash | None:
         """Return a change in another method of the class, or of a model's parameters by the caller."""

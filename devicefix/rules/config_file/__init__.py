@@ -1,3 +1,5 @@
+"""The rule for configuration files and shell scripts, and their scanners."""
+
 from __future__ import annotations
 
 from devicefix.rules.base import Rule

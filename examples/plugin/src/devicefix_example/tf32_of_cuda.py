@@ -9,13 +9,12 @@ from devicefix.plugins import Edit, Example, Finding, Fix, Rule, Safety
 
 
 class Tf32OfCuda(Rule):
-    """
-    ## What it does
+    """## What it does
     Finds `torch.backends.cuda.matmul.allow_tf32 = True`.
 
     ## Why it matters
-    It only speeds up CUDA. `torch.set_float32_matmul_precision("high")` has the same effect there, and also allows
-    fast matrix products on other devices.
+    It only speeds up CUDA. `torch.set_float32_matmul_precision("high")` has the same effect there, and also
+    allows fast matrix products on other devices.
 
     ## Example
     ```python
