@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from devicefix.files.text import Source
-from devicefix.model import Edit
+from devicefix.model import Edit, Effect
 from devicefix.rewrite.lines import alone
 
 _Import = ast.Import | ast.ImportFrom
@@ -47,13 +47,15 @@ def without_import(
     if kept:
         return (Edit(start, end, lambda text: _without_alias(text, name)),)
     if len(block) == 1 or not alone(source, statement):
-        return (Edit(start, end, "pass"),)
+        return (Edit(start, end, "pass", effect=Effect(added=("Pass",), removed=((start, end),))),)
     line, _ = source.position(start)
     last, _ = source.position(end)
     first = source.line_starts[line - 1]
     after = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     lines = source.text[first:after]
-    return (Edit(first, after, lambda text: text.replace(lines, "", 1)),)  # what is inserted behind it stays
+    effect = Effect(removed=((start, end),))
+    # What is inserted below the import stays.
+    return (Edit(first, after, lambda text: text.replace(lines, "", 1), effect=effect),)
 
 
 def _bound(alias: ast.alias) -> str:
