@@ -456,7 +456,10 @@ REMOVALS = {
     "the larger gap below stays": ("a = 1\n\nassert ok\n\n\nb = 2\n", "a = 1\n\n\nb = 2\n"),
     "no blank line below": ("a = 1\n\nassert ok\nb = 2\n", "a = 1\n\nb = 2\n"),
     "first of a block": ("def f():\n    assert ok\n\n    x()\n", "def f():\n    x()\n"),
-    "below a docstring": ('def f():\n    """A."""\n    assert ok\n\n    x()\n', 'def f():\n    """A."""\n\n    x()\n'),
+    "below a docstring": (
+        'def f():\n    """A."""\n    assert ok\n\n    x()\n',
+        'def f():\n    """A."""\n\n    x()\n',
+    ),
     "last of a block": ("def f():\n    x()\n\n    assert ok\n\n\ny()\n", "def f():\n    x()\n\n\ny()\n"),
     "last of the file": ("x()\n\nassert ok\n", "x()\n"),
     "without a line end": ("x()\nassert ok", "x()\n"),
@@ -478,8 +481,14 @@ REMOVALS = {
         "if a:\n    pass\nelse:\n    x()\n",
     ),
     "the body of an else": ("if a:\n    x()\n\n# why\nelse:\n    assert ok\ny()\n", "if a:\n    x()\ny()\n"),
-    "the body of an elif": ("if a:\n    x()\nelif b:\n    assert ok\n    # gone\ny()\n", "if a:\n    x()\ny()\n"),
-    "ifs in ifs": ("def f():\n    if a:\n        if b:\n            assert ok\n    x()\n", "def f():\n    x()\n"),
+    "the body of an elif": (
+        "if a:\n    x()\nelif b:\n    assert ok\n    # gone\ny()\n",
+        "if a:\n    x()\ny()\n",
+    ),
+    "ifs in ifs": (
+        "def f():\n    if a:\n        if b:\n            assert ok\n    x()\n",
+        "def f():\n    x()\n",
+    ),
     "all of a block": (
         "def f():\n    if a:\n        assert ok\n        assert ok\n    assert ok\n",
         "def f():\n    pass\n",

@@ -42,7 +42,7 @@ def test_replacements_are_what_a_rewrite_makes() -> None:
 
 
 def replaced(text: str, replacements: Sequence[Replacement]) -> str:
-    """The text with replacements made, the last one first."""
+    """Return a text with replacements made, the last one first."""
     lines = [*text.splitlines(keepends=True), ""]
     starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
     for each in reversed(replacements):

@@ -148,7 +148,8 @@ def test_a_branch_must_not_change() -> None:
 
 @pytest.mark.parametrize("handler", ["except E", "else", "finally"])
 def test_a_clause_must_not_appear_or_vanish(handler: str) -> None:
-    before = f"try:\n    x.cuda()\n    y()\nexcept D:\n    pass\n{'' if handler == 'except E' else 'else:' + chr(10) + '    z()'}"
+    other = "" if handler == "except E" else "else:\n    z()"
+    before = f"try:\n    x.cuda()\n    y()\nexcept D:\n    pass\n{other}"
     assert not passes(before, edit(before, "x.cuda()\n", f"x.to(d)\n{handler}:\n"))
 
 
@@ -180,7 +181,18 @@ def test_a_statement_must_not_come_under_the_guard_of_an_inner_block() -> None:
     assert not passes(before, inner, edit(before, "\ny.cuda()", "\n        y.cuda()"))
 
 
-UNWRAP = "if ok:\n    # kept\n    s = '''a\n    b'''\n    if c:\n        x()\nelse:\n    # gone\n    raise E\nz()\n"
+UNWRAP = """\
+if ok:
+    # kept
+    s = '''a
+    b'''
+    if c:
+        x()
+else:
+    # gone
+    raise E
+z()
+"""
 UNWRAPPED = "# kept\ns = '''a\n    b'''\nif c:\n    x()"
 
 
@@ -282,7 +294,7 @@ def test_the_message_names_the_fixes_that_fail(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_error_in_a_fix_is_told_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(text: str, changes: Iterable[Change]) -> str:
+    def fails(_text: str, _changes: Iterable[Change]) -> str:
         raise KeyError("x")
 
     monkeypatch.setattr(rewriting, "replaced", fails)

@@ -197,7 +197,8 @@ def test_a_statement_is_fixed_with_a_device(name: str) -> None:
 
 def test_a_device_is_defined_above_the_comment_of_the_first_statement() -> None:
     before = (
-        "import os\nimport torch\n\n\ndef main():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n    move(1)\n\n\n"
+        "import os\nimport torch\n\n\n"
+        "def main():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n    move(1)\n\n\n"
         "def move(x):\n    # the first\n    x = make(x).cuda()\n"
     )
     assert "def move(x):\n    device = torch.device(" in fixed(before)

@@ -38,11 +38,12 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
     """
     try:
         text = data.decode()
-        return text, tomllib.loads(text)
     except UnicodeDecodeError as problem:
         before = data[: problem.start]
         position = before.count(b"\n") + 1, problem.start - before.rfind(b"\n")
         raise TomlError(f"not UTF-8: byte 0x{data[problem.start]:02x}", position) from None
+    try:
+        return text, tomllib.loads(text)
     except RecursionError:
         raise TomlError("nested too deeply", (1, 1)) from None
     except tomllib.TOMLDecodeError as problem:

@@ -116,7 +116,7 @@ class Context:
 
                 Add them to the edits of the fix that removes the last use. There are none if the name is used
         elsewhere, or if the module is an `__init__.py`, whose imports other modules may use.
-        
+
         Args:
             name: The name that the import binds, such as `Variable`.
             gone: The nodes that the fix removes or replaces.

@@ -193,9 +193,7 @@ class Flow:
             before = self._statement(statement, before)
         return before
 
-    def _statement(
-        self, node: ast.stmt, before: list[Point]
-    ) -> list[Point]:
+    def _statement(self, node: ast.stmt, before: list[Point]) -> list[Point]:
         """Add a statement, and return the points after which the next one runs."""
         match node:
             case ast.If():

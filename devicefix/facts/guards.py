@@ -140,9 +140,7 @@ class Guards:
             for arm, taken in ((body, True), (orelse, False))
         )
 
-    def _compared(
-        self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int
-    ) -> bool:
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
         if isinstance(right, ast.Constant):
             value = right.value
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):

@@ -132,9 +132,7 @@ def current_device(facts: Facts, node: ast.expr | None, depth: int = 4) -> bool:
     return facts.call(node, "torch.accelerator.current_accelerator")
 
 
-def index_or_none(
-    facts: Facts, node: ast.expr, depth: int = 4
-) -> bool:
+def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:
     """Return whether an expression is known to be an int or None: what `torch.device("cuda", i)` takes."""
     if depth == 0:
         return False

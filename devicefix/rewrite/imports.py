@@ -53,8 +53,8 @@ def without_import(
     first = source.line_starts[line - 1]
     after = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     lines = source.text[first:after]
-    effect = Effect(removed=((first, after),))
-    # A line that another edit inserts after the import stays.
+    effect = Effect(removed=((start, end),))
+    # What is inserted below the import stays.
     return (Edit(first, after, lambda text: text.replace(lines, "", 1), effect=effect),)
 
 

@@ -35,7 +35,7 @@ def suggested(
 
 
 def title(finding: Finding) -> str:
-    """What the fix of a finding does, in a few words; a fix that is spelled out says more."""
+    """Return what the fix of a finding does, in a few words; a fix that is spelled out says more."""
     fixed = finding.fix.replacements if finding.fix else ()
     own = [
         each

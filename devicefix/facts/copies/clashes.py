@@ -97,9 +97,7 @@ class Clashes:
             ]
         return self._stored[point]
 
-    def _elsewhere(
-        self, flow: Flow, place: Place, holder: Holder
-    ) -> Clash | None:
+    def _elsewhere(self, flow: Flow, place: Place, holder: Holder) -> Clash | None:
         """Return a change in another method of the class, or of a model's parameters by the caller."""
         if isinstance(flow.owner, ast.Module) or not holder.path.startswith("self."):
             return None

@@ -49,18 +49,19 @@ class Uses:
         if start in self.emptied:
             return None
         way: dict[Point, None] = {}
-        point = start
-        while point not in self._known:
-            if point in way:  # round in a loop
+        point: Point | None = start
+        found: int | None = None
+        while point is not None:
+            if point in self._known:
+                found = self._known[point]
+                break
+            if point in way:  # a loop
                 return self._searched(start)
             way[point] = None
-            following = next((each for each in reversed(point.after) if each in self.leading), None)
-            if following is None or following in self._uses:
-                found = None if following is None else self._line(following)
+            point = next((each for each in reversed(point.after) if each in self.leading), None)
+            if point is not None and point in self._uses:
+                found = self._line(point)
                 break
-            point = following
-        else:
-            found = self._known[point]
         self._known.update(dict.fromkeys(way, found))
         return found
 

@@ -320,9 +320,9 @@ class Watch(TorchFunctionMode):
         ):
             self.ledger.link(source, result, here, there, move)
 
-    def _from_array(self, name: str, source: Any, kwargs: Options, result: torch.Tensor) -> None:
+    def _from_array(self, name: str, source: Any, kwargs: Options, result: Any) -> None:
         """Record `torch.as_tensor(array, device=device)`, which shares the array's memory on a CPU."""
-        if not isinstance(result, (torch.Tensor, list, tuple)):
+        if not isinstance(result, torch.Tensor):
             return
         side = self._meant() if kwargs.get("device") is not None else HOST
         shows = type(source).__module__ == "numpy" and not result.untyped_storage().resizable()
