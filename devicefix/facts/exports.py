@@ -215,13 +215,16 @@ def _made(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
+    numeric: dict[str, set[Scope]] = {}  # where a name is used as a number
     for node, scope in facts.tree.scopes.items():
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
         if not any(map(device_name, names)):
             continue
-        names = tuple("" if _may_be_number(facts, scope, name) else name for name in names)
+        for name in {*names} - numeric.keys():
+            numeric[name] = _numeric_in(facts, name)
+        names = tuple("" if scope in numeric[name] else name for name in names)
         owner = facts.tree.parents.get(node)
         if isinstance(owner, ast.ClassDef):
             yield (owner.name if node.name == "__init__" else node.name), names[1:]
@@ -232,12 +235,12 @@ def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
 _OF_NUMBERS = ("int", "isinstance", "range")
 
 
-def _may_be_number(facts: Facts, scope: Scope, name: str) -> bool:
-    """Return whether a function compares or computes with a parameter that is called like a device."""
+def _numeric_in(facts: Facts, name: str) -> set[Scope]:
+    """Return the scopes that compare or compute with a name that could be a device's."""
     if not device_name(name) and name != "map_location":
-        return False
-    reads = (node for node in facts.tree.reads(name) if facts.tree.scope(node) is scope)
-    return any(_is_numeric(facts.tree.parents.get(node)) for node in reads)
+        return set()
+    tree = facts.tree
+    return {tree.scope(node) for node in tree.reads(name) if _is_numeric(tree.parents.get(node))}
 
 
 def _is_numeric(parent: ast.AST | None) -> bool:
