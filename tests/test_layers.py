@@ -20,6 +20,21 @@ from rooms import ROOMS  # noqa: E402  the one place that says the order
 OUTSIDE = {"__main__": "cli", "__init__": "verify", "api": "verify", "testing": "engine", "plugins": "rules"}
 MOST_OUTSIDE, MOST_ROOMS = 6, 14
 
+# The imports in functions: what each kind saves, and the modules that are imported late. Everything else is
+# imported at the top of a module.
+LATE = {
+    "LibCST, which only a fix needs": ("rewrite.",),
+    "rules and facts, which only a file that passes the prefilter needs": (
+        "devices.", "engine.", "facts", "rules.",
+    ),
+    "parts of files and configurations that most runs don't have": (
+        "config.globs", "config.toml", "files.notebook.", "files.markdown.",
+    ),
+    "dask, and the cache": ("runner.cluster", "runner.cache", "runner.imports"),
+}  # fmt: skip
+# A command, the API and the tests of plugins load what they do when they are called: `--version` needs none.
+ON_CALL = ("__init__", "api", "cli", "testing")
+
 
 def order() -> list[str]:
     """Return the rooms and the modules beside them, from top to bottom."""
@@ -83,6 +98,28 @@ def test_the_package_is_easy_to_see() -> None:
     assert len({*OUTSIDE, "model"} - {"__init__", "__main__"}) <= MOST_OUTSIDE
     assert len(ROOMS) <= MOST_ROOMS
     assert {path.parent.name for path in top.glob("*/__init__.py")} == set(ROOMS)
+
+
+def late(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each module of ours that a function of a file imports."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    lines = {
+        node.lineno
+        for function in ast.walk(tree)
+        if isinstance(function, functions)
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    yield from ((line, found) for line, found in imports(file) if line in lines)
+
+
+def test_functions_import_only_what_pays_at_start_up() -> None:
+    allowed = tuple(f"devicefix.{start}" for starts in LATE.values() for start in starts)
+    for module, file in modules().items():
+        if room(module) not in ON_CALL and not module.startswith("devicefix.verify.runtime"):
+            for line, found in late(file):
+                assert found.startswith(allowed), f"{file}:{line}: {found}"
 
 
 def test_the_runtime_imports_nothing_else() -> None:
