@@ -11,6 +11,18 @@ from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding, Result
 
 
+class NotANotebook(ValueError):
+    """The file is not a notebook; the message says why.
+
+    Attributes:
+        position: the line and column of what is wrong, from 1.
+    """
+
+    def __init__(self, message: str, position: tuple[int, int] = (1, 1)) -> None:
+        super().__init__(message)
+        self.position = position
+
+
 class Unreadable(NamedTuple):
     """A part of a document that cannot be parsed.
 

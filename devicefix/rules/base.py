@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from textwrap import dedent
 from typing import ClassVar
 
@@ -23,29 +22,37 @@ _STATEMENTS = tuple(
 _REFERENCES = (ast.Attribute, ast.Name)
 
 
-@dataclass(frozen=True, slots=True)
 class Example:
     """An example of code that a rule reports or leaves alone.
 
     Write the code as an indented block. A text that begins with a newline is dedented and loses that newline;
     any other text is taken as it is, for an example that needs exact tabs or line endings.
 
-    Attributes:
+    Args:
         name: what is special about the example, in words; unique within the rule.
         before: the code.
         after: the code once it is rewritten, or None if the finding has no fix.
         unsafe: whether the fix needs `--unsafe-fixes`.
     """
 
-    name: str
-    before: str
-    after: str | None = None
-    unsafe: bool = False
+    def __init__(self, name: str, before: str, after: str | None = None, unsafe: bool = False) -> None:
+        self.name = name
+        self.unsafe = unsafe
+        self._before = before  # dedented when asked for: a run loads all examples and needs none
+        self._after = after
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "before", _dedent(self.before))
-        if self.after is not None:
-            object.__setattr__(self, "after", _dedent(self.after))
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @cached_property
+    def before(self) -> str:
+        """The code, dedented."""
+        return _dedent(self._before)
+
+    @cached_property
+    def after(self) -> str | None:
+        """The code once it is rewritten, dedented."""
+        return None if self._after is None else _dedent(self._after)
 
 
 class Changed(Example):

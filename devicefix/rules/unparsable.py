@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import tokenize
 
-from devicefix.files.notebook.document import NotANotebook
+from devicefix.files.documents import NotANotebook
 from devicefix.files.text import DecodeError
 from devicefix.model import Finding
 from devicefix.rules.base import Rule

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from devicefix.files.documents import Unreadable
+from devicefix.files.documents import NotANotebook, Unreadable
 from devicefix.files.notebook.cells import Joined, Unmasked, as_python, is_masked
 from devicefix.files.notebook.json_text import Value, elements, members, with_lines
 from devicefix.files.notebook.magics import is_python
@@ -23,18 +23,6 @@ SKIP = (
 _WORDS = (b"cuda", b"torch", b"nccl")  # every notebook that matters contains one of them
 _PYTHON = ("python", "ipython")
 _BOM = "\ufeff"
-
-
-class NotANotebook(ValueError):
-    """The file is not a notebook; the message says why.
-
-    Attributes:
-        position: the line and column of what is wrong, from 1.
-    """
-
-    def __init__(self, message: str, position: tuple[int, int] = (1, 1)) -> None:
-        super().__init__(message)
-        self.position = position
 
 
 class Notebook:
