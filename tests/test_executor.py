@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -188,12 +189,9 @@ def test_workers_of_another_version_are_refused(
     start: Start, scheduler: str, tmp_path: Path, other: str | None
 ) -> None:
     package = tmp_path / ("other" if other else "without") / "devicefix"
-    if other:  # all as here, but for the version
-        package.mkdir(parents=True)
-        for file in (ROOT / "devicefix").iterdir():
-            if file.name not in ("__init__.py", "__pycache__"):
-                (package / file.name).symlink_to(file)
-        (package / "__init__.py").write_text(f'__version__ = "{other}"\n')
+    if other:  # the same but for the version
+        shutil.copytree(ROOT / "devicefix", package, ignore=shutil.ignore_patterns("__pycache__"))
+        (package / "config" / "version.py").write_text(f'__version__ = "{other}"\n')
     workers(start, scheduler, 1, tmp_path, PYTHONPATH=str(package.parent))
     done = run(f"dask://{scheduler}", str(FIXTURES))
     assert (done.returncode, done.stdout) == (2, "")
