@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from devicefix.facts.prefilter import lines_that_matter, lines_with, lines_with_name, may_matter
+from devicefix.facts.prefilter import (
+    imported_words,
+    lines_that_matter,
+    lines_with,
+    lines_with_name,
+    may_matter,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +63,22 @@ def test_several_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["from torch.cuda import sync as s, other", "from torch.cuda.amp import s", "import torch.cuda as s",
-     "from torch import nn, cuda as s"],
-)  # fmt: skip
-def test_names_imported_from_cuda(line: str) -> None:
-    assert lines_that_matter(f"{line}\nx\ns()\n", ()) == [1, 3]
+    ("line", "expected"),
+    [
+        ("from torch.cuda import sync as s, other", [b"s", b"other"]),
+        ("from torch.cuda import (\n    sync as s,\n)", [b"s"]),
+        ("from torch.cuda.amp import s", [b"s"]),
+        ("import torch.cuda as s", [b"s"]),
+        ("from torch import nn, cuda as s", [b"s"]),
+        ("from .library import pick_gpu as s", [b"s"]),
+        ("import torch, torch.cuda", []),  # used by its full name
+        ("from torch.cuda import *", []),
+        ("from torch import nn as n", []),
+    ],
+)
+def test_imported_words(line: str, expected: list[bytes]) -> None:
+    imports = [node for node in ast.parse(line).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert list(imported_words(imports, (b"CUDA", b"Pick_GPU"))) == expected
 
 
 def test_lines_with() -> None:

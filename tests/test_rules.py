@@ -18,9 +18,10 @@ from devicefix.engine.file import check_file as run
 from devicefix.engine.fix import recheck
 from devicefix.facts import Facts
 from devicefix.facts.exports import summarize
+from devicefix.facts.prefilter import imported_words
 from devicefix.facts.project import Project
 from devicefix.model import Finding
-from devicefix.rules.base import Example, Rule
+from devicefix.rules.base import Example, Rule, words_of
 from devicefix.rules.categories import FAMILIES
 from devicefix.rules.dispatch import CircleError, precedence, tables, visit
 from devicefix.rules.registry import ORDER, RANKS, RULES, WORDS, words
@@ -92,18 +93,21 @@ VISITING = [
 @pytest.mark.parametrize("rule", VISITING, ids=lambda rule: rule.code)
 def test_words_are_complete(rule: type[Rule]) -> None:
     """A rule that visits nodes finds something only in lines that hold one of its words."""
-    own = {word.decode().lower() for word in (*rule.words, *rule.common_words)}
     for example in rule.INVALID:
         data = example.before.encode()
         settings = Settings(select=("DF",), target=rule.targets[0])
         statements = [node for node in ast.walk(ast.parse(data)) if isinstance(node, ast.stmt)]
+        imports = [node for node in statements if isinstance(node, (ast.Import, ast.ImportFrom))]
+        searched = (*words_of(rule), *rule.common_words, *imported_words(imports, words_of(rule)))
         for finding in run(data, "module.py", settings, Project.of([summarize(data, "module.py")])).findings:
             if finding.code == rule.code:
                 last = max(
                     (each for each in statements if each.lineno <= finding.line), key=lambda each: each.lineno
                 )
                 code = "\n".join(example.before.splitlines()[last.lineno - 1 : last.end_lineno]).lower()
-                assert any(word in code for word in own), code
+                assert any(word.decode().lower() in code for word in searched), (
+                    f"add a word of this statement to `words` or `common_words` of {rule.code}:\n{code}"
+                )
 
 
 def test_the_categories_are_documented() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import lines_that_matter, may_matter
+from devicefix.facts.prefilter import imported_words, lines_that_matter, may_matter
 from devicefix.model import Finding, Import
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
-    found = sorted(_visit(context, tables(on, RANKS)), key=by_position)
+    found = sorted(_visit(context, settings, tables(on, RANKS)), key=by_position)
     return _unless_comments_go(facts.source, _unless_deep(facts, found)), context.devices
 
 
@@ -106,14 +106,15 @@ def _rule_options(settings: Settings) -> RuleOptions:
     return RuleOptions(settings.target, settings.torch_version, frozenset(on))
 
 
-def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
+def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
     from devicefix.rules.dispatch import visit
-    from devicefix.rules.registry import WORDS
+    from devicefix.rules.registry import WORDS, words
 
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
-    lines = lines_that_matter(tree.text, WORDS)
+    imported = imported_words(tree.imports, words(settings))
+    lines = lines_that_matter(tree.text, (*WORDS, *imported))
     nodes = tree.nodes_at([0, *lines])  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)

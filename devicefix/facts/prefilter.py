@@ -6,8 +6,9 @@ those of the rules, which decide about lines, are arguments.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 # -- files ---------------------------------------------------------------------------------------------
 
@@ -50,23 +51,37 @@ def _loads(data: bytes) -> bool:
 
 # -- lines ---------------------------------------------------------------------------------------------
 
-_FROM_CUDA = re.compile(
-    r"^[ \t]*(?:from[ \t]+torch\.cuda[\w.]*[ \t]+import[ \t]+([^\n#]+)"
-    r"|import[ \t]+torch\.cuda[\w.]*[ \t]+as[ \t]+(\w+)"
-    r"|from[ \t]+torch[ \t]+import[^\n#]*\bcuda[ \t]+as[ \t]+(\w+))",
-    re.M,
-)
+
+def imported_words(
+    imports: Iterable[ast.Import | ast.ImportFrom], words: Collection[bytes]
+) -> Iterator[bytes]:
+    """Yield the names that a module gives to imports whose full name contains a word.
+
+    With the word `cuda`, `from torch.cuda import synchronize as sync` yields `sync`.
+
+    Args:
+        imports: the import statements.
+        words: the words, in any case.
+    """
+    wanted = [word.decode().lower() for word in words]
+    for statement in imports:
+        module = f"{statement.module or ''}." if isinstance(statement, ast.ImportFrom) else ""
+        for alias in statement.names:
+            full = f"{module}{alias.name}".lower()
+            used = alias.asname or (alias.name if module else "*")
+            if used != "*" and any(word in full for word in wanted):
+                yield used.encode()
 
 
 def lines_that_matter(text: str, words: Iterable[bytes]) -> list[int]:
-    """Return the lines, from 1 and in order, that hold a word, or a name that is imported from torch.cuda.
+    """Return the lines, from 1 and in order, that hold a word.
 
     Args:
         text: the text, whose lines end in a line feed.
         words: the words, in any case.
     """
     text = text.lower()
-    wanted = {*_imported_from_cuda(text), *(word.decode().lower() for word in words)}
+    wanted = {word.decode().lower() for word in words}
     return _lines(text, {place for word in wanted for place in _once_a_line(text, word)})
 
 
@@ -78,14 +93,6 @@ def lines_with(text: str, word: str) -> list[int]:
 def lines_with_name(text: str, name: str) -> list[int]:
     """Return the lines, from 1 and in order, that hold a name, and not only as a part of another."""
     return _lines(text, _names(text, name))
-
-
-def _imported_from_cuda(text: str) -> set[str]:
-    """Return the names, in small letters, by which a module calls torch.cuda or parts of it."""
-    found = {
-        name for match in _FROM_CUDA.findall(text) for part in match for name in re.findall(r"\w+", part)
-    }
-    return found - {"as", "import"}
 
 
 def _once_a_line(text: str, word: str) -> Iterator[int]:

@@ -86,7 +86,9 @@ class Rule:
         default: whether the rule is on if nothing selects it.
         targets: the targets for which the rule can be on.
         words: what the rule searches for, as bytes. A file is parsed if it holds `torch` and a word of any rule
-            that is on, and only statements that hold one are visited, in whatever case.
+            that is on, and only statements that hold one are visited, in whatever case. A name that the module
+            gives to an import counts as a word if the import's full name holds one. The default is the last
+            part of each of `references`.
         common_words: words that are too common to parse a file for, such as `device`. In the files that are
             parsed, statements that hold one are visited as well.
         references: full dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`.
@@ -143,6 +145,11 @@ class Rule:
         return Finding(
             self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
         )
+
+
+def words_of(rule: type[Rule]) -> tuple[bytes, ...]:
+    """Return the words that a rule declares, or by default the last parts of its references."""
+    return rule.words or tuple(name.rpartition(".")[2].encode() for name in rule.references)
 
 
 def invalid(rule: type[Rule]) -> tuple[Example, ...]:

@@ -62,6 +62,25 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "another name for the function",
+            before="""
+                from torch.cuda import (
+                    synchronize as wait,
+                )
+
+                wait()
+            """,
+            after="""
+                import torch
+                from torch.cuda import (
+                    synchronize as wait,
+                )
+
+                if torch.cuda.is_available():
+                    wait()
+            """,
+        ),
+        Example(
             "one of several statements in a line",
             before="""
                 from torch import cuda

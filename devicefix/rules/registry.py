@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicefix.rules.base import Rule
+from devicefix.rules.base import Rule, words_of
 from devicefix.rules.dispatch import CircleError, precedence
 from devicefix.rules.entry_points import Plugin, PluginError, plugins
 
@@ -51,7 +51,7 @@ RANKS = _ranks(RULES, PLUGINS)
 # Which rule goes first: as declared, else devicefix's own before those of plugins, else by code.
 ORDER = tuple(sorted(RULES, key=lambda code: (-RANKS[code], code not in _OWN, code)))
 # What a statement holds in which a rule finds something; `words` are those that a file is parsed for.
-WORDS = tuple(sorted({word for rule in RULES.values() for word in (*rule.words, *rule.common_words)}))
+WORDS = tuple(sorted({word for rule in RULES.values() for word in (*words_of(rule), *rule.common_words)}))
 
 _PLACES = {code: place for place, code in enumerate(ORDER)}
 
@@ -65,4 +65,4 @@ def by_position(finding: Finding) -> tuple[int, int, int]:
 def words(settings: Settings) -> tuple[bytes, ...]:
     """Return the words that files are parsed for with these settings, sorted."""
     on = (rule for code, rule in RULES.items() if settings.enabled(code, rule.default))
-    return tuple(sorted({word for rule in on for word in rule.words}))
+    return tuple(sorted({word for rule in on for word in words_of(rule)}))

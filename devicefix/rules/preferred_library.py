@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+
+_LINALG = "torch.backends.cuda.preferred_linalg_library"
+_BLAS = "torch.backends.cuda.preferred_blas_library"
+_WORKS_ON_CPU = {_LINALG: {None, "default"}, _BLAS: {None, "default", "cublas", "hipblas", "ck"}}
+
+
+class PreferredLibrary(Rule):
+    """
+    ## What it does
+    Finds calls of `torch.backends.cuda.preferred_linalg_library` and `torch.backends.cuda.preferred_blas_library`
+    that select a library which only builds with CUDA contain, such as cuSOLVER, MAGMA or cuBLASLt.
+
+    ## Why it matters
+    A build of PyTorch without CUDA raises an error: `RuntimeError: Cannot set preferred backend to cuSOLVER if
+    PyTorch has not been compiled with cuSOLVER`. The setting has no effect on a CPU.
+
+    ## Example
+    ```python
+    torch.backends.cuda.preferred_linalg_library("magma")
+    ```
+
+    ## Use instead
+    ```python
+    if torch.cuda.is_available():
+        torch.backends.cuda.preferred_linalg_library("magma")
+    ```
+
+    ## Fix safety
+    Safe if the call is a statement. If the program uses the result, there is no fix. Calls without an argument, and
+    those for a library that every build accepts, such as `"default"`, are not reported.
+    """
+
+    code = "DF406"
+    name = "preferred-library"
+    summary = "A CUDA library is selected for linear algebra, which fails in builds without CUDA"
+    references = (_LINALG, _BLAS)
+    INVALID = (
+        Example(
+            "a statement",
+            before="""
+                import torch
+
+                torch.backends.cuda.preferred_linalg_library("magma")  # faster here
+                train()
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.backends.cuda.preferred_linalg_library("magma")  # faster here
+                train()
+            """,
+        ),
+        Example(
+            "a keyword, and a value that is not known",
+            before="""
+                import torch
+
+
+                def configure(linalg):
+                    torch.backends.cuda.preferred_blas_library(backend="cublaslt")
+                    torch.backends.cuda.preferred_linalg_library(linalg)
+            """,
+            after="""
+                import torch
+
+
+                def configure(linalg):
+                    if torch.cuda.is_available():
+                        torch.backends.cuda.preferred_blas_library(backend="cublaslt")
+                        torch.backends.cuda.preferred_linalg_library(linalg)
+            """,
+        ),
+        Example(
+            "another name for the function",
+            before="""
+                from torch.backends.cuda import preferred_linalg_library as prefer
+
+                prefer("cusolver")
+            """,
+            after="""
+                import torch
+                from torch.backends.cuda import preferred_linalg_library as prefer
+
+                if torch.cuda.is_available():
+                    prefer("cusolver")
+            """,
+        ),
+        Example(
+            "another name for the module",
+            before="""
+                import torch.backends.cuda as backends
+
+                backends.preferred_linalg_library("cusolver")
+            """,
+            after="""
+                import torch
+                import torch.backends.cuda as backends
+
+                if torch.cuda.is_available():
+                    backends.preferred_linalg_library("cusolver")
+            """,
+        ),
+        Example(
+            "a result that is used",
+            before="""
+                import torch
+
+                backend = torch.backends.cuda.preferred_linalg_library("cusolver")
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.backends.cuda.preferred_linalg_library("magma")
+            """,
+        ),
+        Example(
+            "libraries that every build accepts",
+            """
+                import torch
+
+                torch.backends.cuda.preferred_linalg_library("default")
+                torch.backends.cuda.preferred_blas_library("cublas")
+            """,
+        ),
+        Example(
+            "the current library is asked for",
+            """
+                import torch
+
+                print(torch.backends.cuda.preferred_linalg_library())
+            """,
+        ),
+        Example(
+            "a function of another module",
+            """
+                import torch
+                from other import preferred_linalg_library
+
+                preferred_linalg_library("magma")
+            """,
+        ),
+    )
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        call = self.facts.tree.parents[node]
+        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(call):
+            return
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if all(isinstance(value, ast.Constant) and value.value in _WORKS_ON_CPU[name] for value in values):
+            return
+        statement = self.facts.tree.parents[call]
+        message = f"`{name}` raises an error in builds without CUDA"
+        if isinstance(statement, ast.Expr):
+            yield self.finding(call, message, self.context.put_under_guard(statement))
+        else:
+            yield self.finding(call, f"{message}; call it under a guard")
