@@ -54,9 +54,3 @@ def corpus(session: nox.Session) -> None:
     commands = [session.posargs] if session.posargs else [["fetch"], ["compare", "main"], ["comments"]]
     for command in commands:
         session.run("python", "benchmarks/corpus.py", *command)
-
-
-@nox.session(name="new-rule", venv_backend="none")
-def new_rule(session: nox.Session) -> None:
-    """Create the file of a new rule: `nox -s new-rule -- DF123 kebab-name`."""
-    session.run("python", "scripts/new_rule.py", *session.posargs)

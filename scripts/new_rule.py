@@ -92,13 +92,15 @@ wrote {path}
 Next:
   1. Write the examples: INVALID is what the rule reports, with the rewritten code in `after`; VALID is what
      looks similar and must be left alone.
-  2. Find it: set `references`, or replace `visit_reference` by `visit_Call`, `visit_Attribute` and so on.
+  2. Find it: set `references`; or declare `words`, and replace `visit_reference` by `visit_Call` and so on.
   3. Fix it: pass a fix of `self.context`, such as `self.context.when_cuda(...)`, to `self.finding`.
   4. Describe it: fill in the docstring (the page of the rule) and `summary`.
   5. Add a row to docs/patterns.md, such as
      | `torch.cuda.replace_me()` | {code} | **reported** |
-  6. Run it: pytest tests/test_rules.py tests/test_docs.py -k {code}
-     and look at real code: python benchmarks/corpus.py compare main
+  6. Run it:
+     pytest tests/test_rules.py tests/test_docs.py -k {code}
+     nox -s lint
+     python benchmarks/corpus.py compare main
 
 docs/adding-a-rule.md has the details.
 """
