@@ -100,6 +100,11 @@ _STREAM_METHODS = {
     "wait_stream", "wait_event", "record_stream", "record_event", "record", "wait", "synchronize", "query",
     "elapsed_time",
 }  # fmt: skip
+_CUDA_ONLY = {
+    "torch.version.cuda",
+    "torch.backends.cuda.preferred_linalg_library",
+    "torch.backends.cuda.preferred_blas_library",
+}
 _TENSOR_TYPE = re.compile(r"torch\.cuda\.(\w+\.)?\w+Tensor\Z")
 
 
@@ -175,7 +180,7 @@ class Accelerator:
 
     def _is_cuda_only_name(self, node: ast.Name | ast.Attribute) -> bool:
         name = self.facts.resolve(node) or ""
-        if name == "torch.version.cuda" or name.endswith(".SyncBatchNorm"):
+        if name in _CUDA_ONLY or name.endswith(".SyncBatchNorm"):
             return True
         short = self.reference(node)
         if short is not None:

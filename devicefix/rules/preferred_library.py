@@ -33,7 +33,8 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    Safe if the call is a statement. If the program uses the result, there is no fix. Calls without an argument, and
+    Safe if the call is a statement, unless the program sets `CUDA_VISIBLE_DEVICES` later: then the guard reads it too
+    early, and the fix is unsafe. If the program uses the result, there is no fix. Calls without an argument, and
     those for a library that every build accepts, such as `"default"`, are not reported.
     """
 
@@ -109,6 +110,25 @@ class PreferredLibrary(Rule):
             """,
         ),
         Example(
+            "before the program selects its GPUs",
+            before="""
+                import os
+                import torch
+
+                torch.backends.cuda.preferred_linalg_library("magma")
+                os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+            """,
+            after="""
+                import os
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.backends.cuda.preferred_linalg_library("magma")
+                os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a result that is used",
             before="""
                 import torch
@@ -165,6 +185,7 @@ class PreferredLibrary(Rule):
         statement = self.facts.tree.parents[call]
         message = f"`{name}` raises an error in builds without CUDA"
         if isinstance(statement, ast.Expr):
-            yield self.finding(call, message, self.context.put_under_guard(statement))
+            fix = self.context.put_under_guard(statement, self.devices.safety(call))
+            yield self.finding(call, message, fix)
         else:
             yield self.finding(call, f"{message}; call it under a guard")
