@@ -33,6 +33,7 @@ class CudaFunction(Rule):
 
     ## Fix safety
     Safe if the call is a statement, or if its value is the current device, the name of the GPU or its capability.
+    Unsafe for calls that do not initialize CUDA, if the program sets `CUDA_VISIBLE_DEVICES` later.
     Other values, such as the properties of a GPU, are reported without a fix: a person has to decide what to use
     on a CPU.
     """
@@ -60,6 +61,43 @@ class CudaFunction(Rule):
                     if torch.cuda.is_available():
                         torch.cuda.synchronize()  # for the clock
             """,
+        ),
+        Example(
+            "memory and tunable operations",
+            before="""
+                import torch
+                from torch.cuda import memory
+
+                memory.reset_peak_memory_stats()
+                torch.cuda.tunable.enable()
+            """,
+            after="""
+                import torch
+                from torch.cuda import memory
+
+                if torch.cuda.is_available():
+                    memory.reset_peak_memory_stats()
+                    torch.cuda.tunable.enable()
+            """,
+        ),
+        Example(
+            "before the program selects its GPUs",
+            before="""
+                import os
+                import torch
+
+                torch.cuda.tunable.enable()
+                os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+            """,
+            after="""
+                import os
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.cuda.tunable.enable()
+                os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+            """,
+            unsafe=True,
         ),
         Example(
             "another name for the function",

@@ -11,22 +11,37 @@ from devicefix.facts import Scope
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix, Safety
 
-# These raise an error on torch 2.13 without CUDA (measured). All others are harmless: they return 0, None or an
+# These raise an error on torch 2.13 without CUDA (measured). Most others are harmless: they return 0, None or an
 # empty list, or do nothing.
+_MEMORY = (
+    "mem_get_info", "memory_summary", "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated",
+    "reset_max_memory_cached", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
+    "reset_accumulated_host_memory_stats", "set_per_process_memory_fraction", "get_per_process_memory_fraction",
+    "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend", "MemPool",
+)  # fmt: skip
+_TUNABLE = (
+    "enable", "is_enabled", "tuning_enable", "tuning_is_enabled", "record_untuned_enable",
+    "record_untuned_is_enabled", "set_max_tuning_duration", "get_max_tuning_duration", "set_max_tuning_iterations",
+    "get_max_tuning_iterations", "set_rotating_buffer_size", "get_rotating_buffer_size",
+    "set_numerical_check_tolerances", "set_filename", "get_filename", "get_results", "get_validators", "read_file",
+    "tune_gemm_in_file",
+)  # fmt: skip
 RAISING = frozenset((
     "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
-    "get_device_capability", "CUDAGraph", "graph", "graph_pool_handle", "get_rng_state", "initial_seed", "mem_get_info", "memory_summary",
-    "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
-    "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "init", "ipc_collect", "cudart",
-    "check_error", "can_device_access_peer", "current_blas_handle", "get_sync_debug_mode", "set_sync_debug_mode",
-    "is_current_stream_capturing", "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend",
+    "get_device_capability", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables", "get_rng_state",
+    "initial_seed", "init", "ipc_collect", "cudart", "check_error", "can_device_access_peer", "current_blas_handle",
+    "get_sync_debug_mode", "set_sync_debug_mode", "is_current_stream_capturing",
     "utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used",
     "nvtx.range_push", "nvtx.range_pop", "nvtx.mark", "nvtx.range", "nvtx.range_start", "nvtx.range_end",
     "profiler.start", "profiler.stop", "profiler.init", "profiler.profile", "memory._record_memory_history",
-    "memory._snapshot", "memory._dump_snapshot", "nccl.version", "nccl.unique_id", "nccl.all_reduce",
-    "nccl.reduce", "nccl.broadcast", "nccl.all_gather", "comm.broadcast", "comm.broadcast_coalesced",
-    "comm.reduce_add", "comm.scatter", "comm.gather", "random.get_rng_state", "random.initial_seed",
+    "memory._snapshot", "memory._dump_snapshot", "memory._save_segment_usage", "memory._save_memory_usage",
+    "nccl.version", "nccl.unique_id", "nccl.all_reduce", "nccl.reduce", "nccl.broadcast", "nccl.all_gather",
+    "comm.broadcast", "comm.broadcast_coalesced", "comm.reduce_add", "comm.scatter", "comm.gather",
+    "random.get_rng_state", "random.initial_seed",
+    *_MEMORY, *(f"memory.{name}" for name in _MEMORY), *(f"tunable.{name}" for name in _TUNABLE),
 ))  # fmt: skip
+# These do not initialize CUDA, but a guard does, perhaps before the program sets CUDA_VISIBLE_DEVICES.
+_NOT_INITIALIZING = ("nvtx.", "tunable.")
 # What a CPU returns instead, where the value is only printed or compared.
 _INSTEAD = {
     "get_device_name": '"cpu"',
@@ -76,7 +91,8 @@ class Functions:
         if statement is not None and not (
             short in _INSTEAD and self._prints(statement) and not self._quoted(node)
         ):
-            return self.context.put_under_guard(statement)
+            late = short.startswith(_NOT_INITIALIZING)
+            return self.context.put_under_guard(statement, self.devices.safety(node) if late else Safety.SAFE)
         if short == "current_device":
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
