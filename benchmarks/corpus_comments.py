@@ -190,10 +190,11 @@ def removed_statements(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[ast
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
         if tag == "equal":
             continue
-        candidates = after[new_start:new_end]
+        candidates = list(range(new_start, new_end))
         for index in range(start, end):
-            similar = max(candidates, key=lambda text: likeness(before[index], text), default=None)
-            if similar is not None and likeness(before[index], similar) >= SIMILAR:
+            alike = [each for each in candidates if type(new[each]) is type(old[index])]
+            similar = max(alike, key=lambda each: likeness(before[index], after[each]), default=None)
+            if similar is not None and likeness(before[index], after[similar]) >= SIMILAR:
                 candidates.remove(similar)
             else:
                 yield old[index]

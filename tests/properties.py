@@ -20,6 +20,7 @@ from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Finding, Result
+from devicefix.rewrite.edits import joined
 
 Look = Callable[[bytes, str, Settings, Project], Result]
 
@@ -144,7 +145,7 @@ def _untouched_lines_are_kept(data: bytes, result: Result) -> None:
     """Check that the lines without an edit are still there, in the same order."""
     assert result.output is not None
     before, after = Source(data), Source(result.output)
-    edits = _edits(result)
+    edits = joined(before.text, _edits(result))  # the last statement of a clause takes its header along
     new = iter(after.text.splitlines())
     for line in _untouched(before, edits):
         assert any(line == other for other in new), f"lost: {line!r}"
