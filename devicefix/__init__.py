@@ -44,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A name of the API, which is imported when it is used: `devicefix --version` has no need of it."""
+    """Import a name of the API when it is first used: `devicefix --version` needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from devicefix import api

@@ -1,4 +1,4 @@
-"""Which files are looked at."""
+"""Tests of finding files: those that are named, and those in folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devicefix.files import discover as files
 
 
 def make(top: Path, *names: str) -> None:
-    """Empty files, and the folders that they are in."""
+    """Create empty files, and the folders that they are in."""
     for name in names:
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).touch()
@@ -27,7 +27,8 @@ def found(project: ProjectFolder) -> Found:
     """Return a function that finds files in the project folder, and returns their names."""
 
     def found(*paths: str, exclude: Iterable[str] = ()) -> list[str]:
-        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclude, project.path)]
+        exclusions = [(pattern, project.path) for pattern in exclude]
+        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclusions)]
 
     return found
 

@@ -220,7 +220,7 @@ def test_figures_of_a_migration() -> None:
     assert [file.path for file in figures.most_left] == ["c.py", "b.py"]
     assert figures.half == 1
     assert [number for _, number in figures.by_effort] == [1, 0, 2, 0, 0]
-    assert [(group.key, group.total, group.files) for group in figures.families] == [
+    assert [(group.key, group.total, group.files) for group in figures.categories] == [
         ("DF1", 4, 3),
         ("DF4", 1, 1),
     ]

@@ -21,7 +21,7 @@ from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.categories import FAMILIES
+from devicefix.rules.categories import CATEGORIES
 from devicefix.rules.dispatch import CircleError, precedence, tables, visit
 from devicefix.rules.registry import ORDER, RANKS, RULES, WORDS, words
 from devicefix.testing import Case, examples
@@ -108,11 +108,11 @@ def test_words_are_complete(rule: type[Rule]) -> None:
 
 def test_the_categories_are_documented() -> None:
     page = (Path(__file__).parents[1] / "docs" / "adding-a-rule.md").read_text(encoding="utf-8")
-    for category in FAMILIES:
+    for category in CATEGORIES:
         assert f"| {category.prefix}.. | {category.name}: {category.summary[:1].lower()}" in page.replace(
             "NCCL", "nCCL"
         )
-    assert {code[:3] for code in RULES} == {category.prefix for category in FAMILIES}
+    assert {code[:3] for code in RULES} == {category.prefix for category in CATEGORIES}
 
 
 def test_the_registry_holds_the_words_of_all_rules() -> None:

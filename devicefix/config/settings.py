@@ -309,6 +309,11 @@ class Settings:
     executor: str | None = None
 
     @property
+    def exclusions(self) -> tuple[Exclusion, ...]:
+        """The patterns of `exclude` and `extend_exclude`, each with its folder."""
+        return (*(Exclusion(pattern, self.root) for pattern in self.exclude), *self.extend_exclude)
+
+    @property
     def selection(self) -> Selection:
         """The selection of these settings alone, without the configuration below them."""
         return Selection(self.select, self.extend_select, self.ignore)

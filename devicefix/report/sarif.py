@@ -18,7 +18,7 @@ from devicefix.files.discover import work_tree
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
 from devicefix.report.checked import STDIN, Checked, File
 from devicefix.rewrite.preview import title
-from devicefix.rules.categories import family
+from devicefix.rules.categories import category
 from devicefix.rules.pages import page, url
 from devicefix.rules.registry import RULES
 
@@ -84,7 +84,7 @@ def _rule(code: str) -> dict[str, Any]:
         "fullDescription": {"text": _first_section(text) or rule.summary},
         "help": {"text": text, "markdown": text},
         "defaultConfiguration": {"enabled": rule.default, "level": LEVEL},
-        "properties": {"tags": [family(code).name], "problem.severity": LEVEL},
+        "properties": {"tags": [category(code).name], "problem.severity": LEVEL},
     }
     address = url(rule)
     return described if address is None else described | {"helpUri": address}

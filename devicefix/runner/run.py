@@ -43,9 +43,7 @@ def find_files(paths: Iterable[Path], settings: Settings, onerror: Callable[[OSE
     """
     include = partial(is_included, settings)
     try:
-        return discover.find(
-            paths, settings.exclude, settings.root, onerror, include, settings.extend_exclude
-        )
+        return discover.find(paths, settings.exclusions, onerror, include)
     except ValueError as problem:
         raise ConfigError(f"exclude: {problem}") from None
 
