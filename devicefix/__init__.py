@@ -1,7 +1,7 @@
 """Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device.
 
-What is in `__all__` is for other programs; docs/api.md describes it. Everything else, but for what
-`devicefix.plugins` and `devicefix.testing` offer to plugins, is private and may change with every version.
+The names in `__all__` are the public API, which docs/api.md describes. Plugins also use `devicefix.plugins`
+and `devicefix.testing`. Everything else is private, and may change with every version.
 """
 
 from __future__ import annotations

@@ -208,8 +208,8 @@ def check_source(
         source: the text, or the bytes of a file, which may declare an encoding.
         filename: the path that the source has or will have. Findings name it, `per_file_ignores` match it,
             and the files of its project that it imports are read. Its suffix says what it is: Python, a
-            notebook, a configuration file. None for Python that stands alone: no file is read, and findings
-            name "source.py".
+            notebook, a configuration file. None for a module without a project: no file is read, and
+            findings name "source.py".
         config: a file with settings, such as `find_config` finds; None for the defaults.
         settings: override the configuration; see `RuleSettings`.
 

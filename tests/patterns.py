@@ -291,7 +291,7 @@ def formed(random: Random, text: str) -> str:
 
 
 def commented(random: Random, text: str) -> str:
-    """Return a program with some comments, each with a number of its own."""
+    """Return a program with some comments, each with its own number."""
     lines = text.split("\n")
     for number in range(random.randint(0, 4)):
         index = random.randrange(len(lines))

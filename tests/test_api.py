@@ -149,7 +149,9 @@ def test_settings_that_make_no_sense_are_an_error(given: dict[str, object], mess
         check_source(SOURCE, **given)  # type: ignore[arg-type]
 
 
-def test_a_source_stands_alone_unless_it_has_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_has_no_project_unless_it_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "net.py").write_text(
         "import torch\n\nclass Net(torch.nn.Module):\n    def cuda(self):\n        pass\n"
     )

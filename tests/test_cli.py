@@ -51,7 +51,7 @@ def test_quiet_prints_only_findings(cli: Cli, tmp_path: Path) -> None:
     assert LINE.fullmatch(cli("check", "--quiet").stdout.rstrip("\n"))
 
 
-def test_verbose_tells_the_configuration_and_the_files(cli: Cli, tmp_path: Path) -> None:
+def test_verbose_prints_the_configuration_and_the_files(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
     (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\n")
     shown = cli("check", "--verbose").stderr.splitlines()

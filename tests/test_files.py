@@ -61,7 +61,7 @@ def test_folders_left_out_unless_named(tmp_path: Path, found: Found) -> None:
     assert found(".venv", "a.py") == [".venv/b.py", "a.py"]
 
 
-def test_a_package_called_dist_is_no_build(tmp_path: Path, found: Found) -> None:
+def test_a_package_called_dist_is_not_a_build(tmp_path: Path, found: Found) -> None:
     make(tmp_path, "net/dist/__init__.py", "net/dist/launch.py", "dist/net/a.py")
     assert found() == ["net/dist/__init__.py", "net/dist/launch.py"]
 
@@ -84,7 +84,7 @@ def test_links_to_folders_are_not_followed(tmp_path: Path, found: Found) -> None
     assert found("in") == ["in/a.py"]
 
 
-def test_what_is_no_regular_file_is_left_out(tmp_path: Path, found: Found) -> None:
+def test_only_regular_files_are_found(tmp_path: Path, found: Found) -> None:
     make(tmp_path, "a.py", "folder.py/b.py")
     os.mkfifo(tmp_path / "pipe.py")
     assert found() == ["a.py", "folder.py/b.py"]
@@ -158,7 +158,7 @@ def test_git_runs_nothing_that_the_repository_names(tmp_path: Path, found: Found
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, "a.py", "locked/b.py")
     scandir = os.scandir
 
@@ -168,6 +168,6 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytes
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", locked)
-    told: list[OSError] = []
-    assert files.find([tmp_path], onerror=told.append) == [tmp_path / "a.py"]
-    assert [problem.filename for problem in told] == [str(tmp_path / "locked")]
+    errors: list[OSError] = []
+    assert files.find([tmp_path], onerror=errors.append) == [tmp_path / "a.py"]
+    assert [problem.filename for problem in errors] == [str(tmp_path / "locked")]

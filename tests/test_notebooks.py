@@ -1,4 +1,4 @@
-"""Notebooks: checked and rewritten like modules, and changed in nothing but the lines of a fix."""
+"""Notebooks: checked and rewritten like modules, and changed only in the lines of a fix."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_commands_survive_a_rewrite() -> None:
     assert second == "\n".join([*COMMANDS[:11], "x = x.to(device)"])
 
 
-def test_a_timed_statement_is_looked_at() -> None:
+def test_a_timed_statement_is_checked() -> None:
     data = notebook("import torch", "if x:\n    %time y = x.cuda()\n%timeit -n 3 torch.cuda.synchronize()")
     assert places(data) == ["2:2:15 DF101", "2:3:14 DF401"]
     assert cells(rewritten(data))[1] == (
@@ -285,10 +285,10 @@ def test_the_rewritten_cells_run(tmp_path: Path) -> None:
     assert [each.result for each in results[-2:]] == [None, "cpu"]
 
 
-# -- what can't be looked at -------------------------------------------------------------------------------
+# -- what can't be checked -------------------------------------------------------------------------------
 
 
-def test_a_broken_cell_is_told_and_the_others_are_looked_at() -> None:
+def test_a_broken_cell_is_reported_and_the_others_are_checked() -> None:
     data = notebook(IMPORT, "print 'x'\nx.cuda()", "y = (\n", "\nx = x.cuda()", "x.cuda(1 2)")
     assert places(data) == ["2:1:1 DF901", "4:2:5 DF101", "5:1:8 DF901"]
     assert cells(rewritten(data))[1:] == [
@@ -327,7 +327,7 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
         (notebook("x.cuda()", "# devicefix: skip-file"), ""),
     ],
 )
-def test_what_is_no_notebook_of_python(data: bytes, found: str) -> None:
+def test_what_is_not_a_python_notebook(data: bytes, found: str) -> None:
     findings = look(data, fix=True).result.findings
     if not found:
         assert not findings

@@ -1,4 +1,4 @@
-"""The parts of the outputs, each by itself: groups of changes, marks, rows, figures and summaries."""
+"""The parts of the outputs, one by one: groups of changes, marks, rows, figures and summaries."""
 
 from __future__ import annotations
 

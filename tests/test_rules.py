@@ -265,7 +265,7 @@ def test_visit_reference(imports: str, code: str, messages: list[str]) -> None:
     assert [message.partition(" ")[0] for message in got] == messages
 
 
-def test_a_variable_is_no_reference() -> None:
+def test_a_variable_is_not_a_reference() -> None:
     text = "import torch\n\nforward = torch.cuda.amp.custom_fwd\ncuda = forward(1)\n"
     assert found(text, References) == [
         "torch.cuda.amp.custom_fwd is torch.cuda.amp.custom_fwd",

@@ -1,4 +1,4 @@
-"""What becomes of a program where the target is any accelerator, run with torch on this machine's CPU."""
+"""Programs rewritten with any accelerator as the target, run with torch on this machine's CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool =
 
 
 def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
-    """The new source, which a second run leaves as it is: no fix opens another one's way."""
+    """Return the new source, which a second run must not change."""
     output = rewrite(text, version, unsafe=unsafe).output
     new = output.decode() if output is not None else dedent(text)
     assert rewrite(new, version, unsafe=unsafe).output is None
@@ -38,7 +38,7 @@ def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = F
 
 
 def body(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
-    """The new source of a module that begins with `import torch`, less that."""
+    """Return the new source of a module that begins with `import torch`, without that line."""
     return after(f"import torch\n\n{text}", version, unsafe=unsafe).removeprefix("import torch\n\n")
 
 
@@ -131,7 +131,7 @@ def test_a_guard_around_what_is_cudas_own_stays(own: str) -> None:
     assert any("guards code that is specific to CUDA in line 4" in message for message in messages(text))
 
 
-def test_an_answer_that_is_handed_on_is_replaced_only_if_asked_for() -> None:
+def test_an_answer_that_is_passed_on_is_replaced_only_if_asked_for() -> None:
     line = "def use_gpu():\n    return torch.cuda.is_available()\n"
     assert body(line) == line
     assert body(line, unsafe=True) == line.replace("cuda", "accelerator")

@@ -60,7 +60,7 @@ class KnownDevices:
 
     @cached_property
     def first_local_call(self) -> int:
-        """The line on which the module first uses a function or class of its own during import."""
+        """The line on which the module first uses one of its own functions or classes during import."""
         body = self._facts.tree.module.body
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         local = {each.name for each in body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}

@@ -95,7 +95,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
 
 @lru_cache(maxsize=1)
 def _rule_options(settings: Settings) -> RuleOptions:
-    """Return what rules may know of the settings."""
+    """Return the settings that rules may use."""
     from devicefix.rules.registry import RULES
 
     on = (
@@ -107,7 +107,7 @@ def _rule_options(settings: Settings) -> RuleOptions:
 
 
 def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
-    """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    """Yield the findings of the rules, without fixes that are not possible at that place in the code."""
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS
 

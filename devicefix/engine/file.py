@@ -78,7 +78,7 @@ class File:
             return check(self.data, self.path, self.settings)
         if self._document is None:
             return self.modules[0].check(project)
-        if self.kind is Kind.DOCS:  # each block is a project by itself
+        if self.kind is Kind.DOCS:  # each block is a separate project
             from devicefix.facts.project import Project
 
             project = Project()

@@ -13,7 +13,7 @@ from devicefix.facts.values import device_name
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
-    """Return the paths where an imported module may be: beside the importing file, or further up."""
+    """Return the paths where an imported module may be: in the importing file's folder, or further up."""
     level = len(module) - len(module.lstrip("."))
     parts = [part for part in module.split(".") if part]
     folder = os.path.dirname(os.path.normpath(path))
@@ -50,8 +50,8 @@ class Project:
     """The facts of all files together.
 
     Attributes:
-        answers: what was asked of the project, and what it answered. Where another project answers the
-            same, whoever asked comes to the same conclusion.
+        answers: the questions that were asked of the project, with its answers. With a project that gives
+            the same answers, a check has the same result.
     """
 
     def __init__(self, summaries: Iterable[Summary] = (), supposed_own_cuda: bool = False) -> None:

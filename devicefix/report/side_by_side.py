@@ -69,14 +69,14 @@ def definitions(findings: Iterable[Finding], lines_of: Lines) -> list[Row]:
         if _position(one) == _position(other) and found[one] < found[other]
     }
     made: list[Row] = []
-    for replacement in sorted(found.keys() - contained, key=lambda each: (_position(each), each.text)):
+    for replacement in sorted(found.keys() - contained, key=lambda edit: (_position(edit), edit.text)):
         lines = lines_of(replacement.cell)
         number = replacement.line
-        beside: list[Row] = []
+        unchanged: list[Row] = []
         if number <= _line_count(lines):
-            beside.append([number, number, [lines[number - 1]]])
+            unchanged.append([number, number, [lines[number - 1]]])
         added: list[Row] = [[0, [""], 0, [line]] for line in LINE_END.split(replacement.text) if line.strip()]
-        made += [*beside, *added] if replacement.column > 1 else [*added, *beside]
+        made += [*unchanged, *added] if replacement.column > 1 else [*added, *unchanged]
     return made
 
 
@@ -142,7 +142,7 @@ def _unchanged(
 
 
 def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> Iterator[Row]:
-    """Yield lines beside what they become; `old` and `new` are the numbers of lines above them."""
+    """Yield lines next to what they become; `old` and `new` are the numbers of lines above them."""
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
             for index in range(a, b):

@@ -51,8 +51,8 @@ class Layout:
     def leading_imports(self) -> ast.stmt | None:
         """The last statement of the imports that a module begins with.
 
-        In a notebook these begin with the first import of torch: whoever runs the cells in another order has
-        run that one.
+        In a notebook these begin with the first import of torch, whose cell runs first in any order of the
+        cells.
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
@@ -191,7 +191,7 @@ class Layout:
 
 
 def _is_comment(source: Source, index: int) -> bool:
-    """Return whether a line holds nothing but a comment that may explain the line below."""
+    """Return whether a line holds only a comment that may explain the line below."""
     return _COMMENT.match(source.text, source.line_starts[index]) is not None
 
 

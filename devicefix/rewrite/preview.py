@@ -1,4 +1,4 @@
-"""A fix as plain text, to show, to export, or to apply by itself in an editor."""
+"""A fix as plain text, to show, to export, or to apply alone in an editor."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Rule:
     get the nodes of that class and yield findings. There are two more:
 
     - `visit_statement(node)` gets the statements of every kind.
-    - `visit_reference(node, name)` gets the names and attributes that stand for one of `references`, by
+    - `visit_reference(node, name)` gets the names and attributes that resolve to one of `references`, by
       whatever name the module imports it.
 
     Statements are visited in the order of the source. In each statement, the rules that declare `before` visit
@@ -120,7 +120,7 @@ class Rule:
         self.devices = context.devices
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        """Check a name or attribute that stands for one of `references`.
+        """Check a name or attribute that resolves to one of `references`.
 
         Args:
             node: the expression, such as `amp.custom_fwd`.

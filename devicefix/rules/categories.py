@@ -30,6 +30,6 @@ CATEGORIES = (
 
 
 def category(code: str) -> Category:
-    """Return the category of a rule by its code; the category of a plugin's rule has no name of its own."""
+    """Return the category of a rule by its code; for a plugin's rule, its name is the prefix."""
     prefix = code[:3]
     return next((known for known in CATEGORIES if known.prefix == prefix), Category(prefix, prefix, ""))

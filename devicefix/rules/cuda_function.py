@@ -44,7 +44,7 @@ class CudaFunction(Rule):
     common_words = (b"device", b"synchronize")
     INVALID = (
         Example(
-            "a statement of its own",
+            "a separate statement",
             before="""
                 import torch
 

@@ -211,13 +211,13 @@ class GpuCount(Rule):
         path = dotted(parent.targets[0])
         if path is None:
             return
-        told = path in self._known
-        if not told:
+        known = path in self._known
+        if not known:
             self._known[path] = self._counted(path)
         asked, counting = self._known[path]
         if not asked and counting:
             yield self._found(node)
-        elif not told:
+        elif not known:
             yield from map(self._found, counting)
 
     def _found(self, node: ast.expr) -> Finding:

@@ -153,8 +153,8 @@ class HardWiredFlag(Rule):
             return (
                 f'`accelerator={what}` needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
             )
-        told = f"{keyword}={what}" if keyword else f"{what} = True"
-        return f"`{told}` makes the library need CUDA; use `torch.cuda.is_available()`"
+        setting = f"{keyword}={what}" if keyword else f"{what} = True"
+        return f"`{setting}` makes the library need CUDA; use `torch.cuda.is_available()`"
 
     def _foreign(self, node: ast.expr) -> bool:
         """Return whether an object comes from a library: an import, or the result of calling one."""

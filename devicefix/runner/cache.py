@@ -95,7 +95,7 @@ class Cache:
 
         Args:
             seen: the first pass of each file.
-            outcomes: the outcomes with what the files say of each other.
+            outcomes: the outcomes with the facts of all files.
         """
         first = {
             "begun": self._begun,

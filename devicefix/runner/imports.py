@@ -1,4 +1,4 @@
-"""The files of a work tree that the given files import: a commit's few files rest on them."""
+"""The files of a work tree that the given files import: the few files of a commit depend on them."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def _first_pass(
 def _second_passes(
     seen: dict[str, FirstPass], settings: Settings, progress: Progress, pool: Pool, stack: ExitStack
 ) -> list[Outcome]:
-    """Return the outcomes of files that have been checked alone, with what they say of each other."""
+    """Return the outcomes of files, which have been checked alone, with the facts of all of them."""
     from devicefix.facts.project import Project
     from devicefix.runner.imports import imported
 
@@ -171,7 +171,7 @@ def _second_passes(
 def _second_pass(
     settings: Settings, project: Project | str, path: str, sent: Content | OSError | None = None
 ) -> Outcome:
-    """Check one file with what the other files say."""
+    """Check one file with the facts of all files."""
     from devicefix.engine.file import check_file
 
     try:

@@ -9,11 +9,11 @@ from devicefix.facts.flow import Flow, Point
 from devicefix.facts.module import Facts
 
 OUT_OF_SIGHT = 0
-FAR = 2000  # points: where so many lie between them, nothing is said of a copy, its change and its use
+FAR = 2000  # points: where so many lie between them, a copy, its change and its use are not reported
 
 
 class Uses:
-    """The uses of what one holder keeps, and the ways there.
+    """The uses of what one holder keeps, and the paths to them.
 
     Args:
         facts: the facts of the module.

@@ -109,7 +109,7 @@ def with_lines(text: str, value: Value, new: str) -> str:
     between = [text[one.end : other.start] for one, other in pairwise(spans)]
     if between:
         usual = between[0]
-    elif raw[1:].startswith(("\n", "\r")):  # the only line, on one of its own
+    elif raw[1:].startswith(("\n", "\r")):  # the only string, on a separate line
         usual = "," + text[value.start + 1 : spans[0].start]
     merged = _merged(old, lines, speller)
     parts = [text[value.start : spans[0].start]]
