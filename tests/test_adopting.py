@@ -191,7 +191,7 @@ def test_fixed_findings_are_mentioned_until_the_baseline_is_updated(cli: Cli, tm
     cli("check", *BASELINE, "--write-baseline")
     write(tmp_path, a="")
     (tmp_path / "b.py").unlink()
-    gone = "2 known findings no longer there: update known.json with --write-baseline.\n"
+    gone = "2 known findings no longer exist: update known.json with --write-baseline.\n"
     done = cli("check", *BASELINE)
     assert done.exit_code == 0
     assert done.stderr.endswith(gone)
@@ -263,7 +263,7 @@ def test_the_baseline_of_the_configuration_is_found_from_any_folder(
         ("\xff", "known.json: not a baseline: "),
         ("[" * 100_000, "known.json"),
         ("[]", 'known.json: not a baseline: it has no "version"'),
-        ('{"version": 2}', "its version is 2, and this devicefix knows 1"),
+        ('{"version": 2}', "its version is 2, but this devicefix reads 1"),
         ('{"version": 1}', '"findings" must be an object'),
         ('{"version": 1, "findings": {"a.py": []}}', "\"findings\", 'a.py' must be an object"),
         ('{"version": 1, "findings": {"a.py": {"DF101": [1]}}}', "'a.py', 'DF101' must be a list of strings"),

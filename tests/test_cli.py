@@ -81,7 +81,7 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
         (["check", "-", "."], "cannot be combined with other paths"),
         (["rewrite", "-", "--in-place"], "standard input"),
         (["explain", "DF999"], "no rule has the code or name 'DF999'"),
-        (["check", "--fix", "."], "`check` does not fix: use `devicefix rewrite --in-place`"),
+        (["check", "--fix", "."], "`check` does not fix; use `devicefix rewrite --in-place`"),
         (["frobnicate"], "unknown command 'frobnicate'"),
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
     ],
@@ -418,7 +418,7 @@ def test_target_and_version_come_from_the_configuration_too(cli: Cli, tmp_path: 
     [
         (
             ("--target", "accelerator", "--torch-version", "2.5"),
-            "needs torch 2.6 or newer, and torch-version is 2.5",
+            "needs torch 2.6 or newer, but torch-version is 2.5",
         ),
         (("--torch-version", "two"), 'must be a version such as "2.6"'),
         (("--target", "tpu"), "tpu"),

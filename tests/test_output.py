@@ -82,7 +82,7 @@ help: Replace with `net.to(device)`
 8 |     torch.cuda.synchronize()
   |
 
-DF401 [*] `torch.cuda.synchronize` raises an error without CUDA (cuda-function)
+DF401 [*] `torch.cuda.synchronize` raises an error without CUDA; call it only with CUDA (cuda-function)
  --> hard.py:6:2
   |
 4 | def check(net, path):

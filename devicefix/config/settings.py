@@ -345,7 +345,7 @@ class Settings:
         """
         if self.target == "accelerator" and self.torch_version and self.torch_version < ACCELERATOR_SINCE:
             given = "{}.{}".format(*self.torch_version)
-            raise ConfigError(f"target accelerator needs torch 2.6 or newer, and torch-version is {given}")
+            raise ConfigError(f"target accelerator needs torch 2.6 or newer, but torch-version is {given}")
         return self
 
 

@@ -132,7 +132,7 @@ class CheckpointLoad(Rule):
             self.context.mark_handled(given)
             yield self.finding(
                 given,
-                "`map_location` is a CUDA device, which may not exist",
+                "`map_location` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
                 self.context.when_cuda(given, '"cpu"', of_cuda=True),
             )
 

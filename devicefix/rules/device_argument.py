@@ -245,7 +245,8 @@ class DeviceArgument(Rule):
             self.context.mark_handled(value)
             yield self.finding(
                 value,
-                f"passes a CUDA device, `{self.context.source.code(value)}`, which may not exist",
+                f"`{self.context.source.code(value)}` is a CUDA device, which may not exist;"
+                " select it by `torch.cuda.is_available()`",
                 fix,
             )
 

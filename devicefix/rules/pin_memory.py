@@ -7,6 +7,8 @@ from devicefix.facts import dotted
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
+MESSAGE = "memory cannot be pinned without CUDA"
+
 
 class PinMemory(Rule):
     """
@@ -129,16 +131,18 @@ class PinMemory(Rule):
                 ):
                     use = self.devices.available(node)
                     yield self.finding(
-                        node, "memory cannot be pinned without CUDA", self.context.replace(keyword.value, use)
+                        node,
+                        f"{MESSAGE}; pin it only with CUDA",
+                        self.context.replace(keyword.value, use),
                     )
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
             fix = self._fix(node, node.func.value)
             advice = (
-                ""
+                "pin it only with CUDA"
                 if fix
-                else "; assign the tensor to a name, and pin it under `if torch.cuda.is_available():`"
+                else "assign the tensor to a name, and pin it under `if torch.cuda.is_available():`"
             )
-            yield self.finding(node, f"memory cannot be pinned without CUDA{advice}", fix)
+            yield self.finding(node, f"{MESSAGE}; {advice}", fix)
 
     def _pins(self, node: ast.Call) -> bool:
         """Return whether a call may pin memory, by its names alone."""

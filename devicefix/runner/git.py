@@ -66,7 +66,7 @@ class Since:
         folder = real if os.path.isdir(real) else os.path.dirname(real)
         top = top_of(folder, self._tops)
         if top is None:
-            raise DiffBaseError(f"{path} is in no git work tree")
+            raise DiffBaseError(f"{path} is not in a git work tree")
         if top not in self._bases:
             self._bases[top] = _Base(top, self.revision)
         return self._bases[top]
