@@ -229,7 +229,10 @@ class Accelerator:
 
     def _newest(self, short: str) -> Counterpart | None:
         """Return the newest counterpart that the oldest torch has."""
-        return next((each for each in COUNTERPARTS.get(short, ()) if each.since <= self.version), None)
+        return next(
+            (counterpart for counterpart in COUNTERPARTS.get(short, ()) if counterpart.since <= self.version),
+            None,
+        )
 
     def _is_variable(self, node: ast.AST) -> bool:
         """Return whether a name is a variable: the reference to torch.cuda is the value it is bound to."""

@@ -140,7 +140,9 @@ class Devices:
         if name is not None and not self._layout.torch_comes_late:
             return DeviceExpr(name)
         bound = self.facts.tree.scope(site).lookup("torch")
-        if bound is None or all((each.imported or "").rpartition(".")[2] == "torch" for each in bound[1]):
+        if bound is None or all(
+            (binding.imported or "").rpartition(".")[2] == "torch" for binding in bound[1]
+        ):
             return DeviceExpr("torch", frozenset({Import("torch")}))
         return DeviceExpr("_torch", frozenset({Import("torch", "_torch")}))  # `torch` means something else
 

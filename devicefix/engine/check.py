@@ -112,7 +112,9 @@ def _visit(context: Context, tables: list[Table]) -> Iterator[Finding]:
     from devicefix.rules.registry import WORDS
 
     tree = context.facts.tree
-    only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
+    only_data = all(
+        isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) for statement in tree.module.body
+    )
     lines = lines_that_matter(tree.text, WORDS)
     nodes = tree.nodes_at([0, *lines])  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
@@ -135,9 +137,9 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     text = facts.source.text
     changed = {
         (edit.start, edit.end)
-        for each in findings
-        if each.fix
-        for edit in each.fix.edits
+        for finding in findings
+        if finding.fix
+        for edit in finding.fix.edits
         if callable(edit.new)
     }
     if not any(may_be_too_deep(text[start:end]) for start, end in changed):
@@ -147,26 +149,29 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
         (start, end) for start, end in changed if any(start <= first and last <= end for first, last in deep)
     }
     return [
-        each.unfixed("since the code is nested too deeply")
-        if each.fix and any((edit.start, edit.end) in hopeless for edit in each.fix.edits)
-        else each
-        for each in findings
+        finding.unfixed("since the code is nested too deeply")
+        if finding.fix and any((edit.start, edit.end) in hopeless for edit in finding.fix.edits)
+        else finding
+        for finding in findings
     ]
 
 
 def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding]:
     """Drop the fixes that would lose a comment inside an expression."""
     if not any(
-        "#" in source.text[edit.start : edit.end] for each in findings if each.fix for edit in each.fix.edits
+        "#" in source.text[edit.start : edit.end]
+        for finding in findings
+        if finding.fix
+        for edit in finding.fix.edits
     ):
         return findings
     from devicefix.rewrite.selfcheck import loses_comment
 
     return [
-        each.unfixed("since a comment inside would be lost: move it first")
-        if each.fix and loses_comment(source, each.fix.edits)
-        else each
-        for each in findings
+        finding.unfixed("since a comment inside would be lost: move it first")
+        if finding.fix and loses_comment(source, finding.fix.edits)
+        else finding
+        for finding in findings
     ]
 
 

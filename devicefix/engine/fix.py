@@ -116,13 +116,13 @@ def _at_origin(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]
 
     return [
         Finding(
-            each.code,
-            each.message,
-            *place(each.line, each.column),
-            *place(each.end_line, each.end_column),
-            each.fix,
+            finding.code,
+            finding.message,
+            *place(finding.line, finding.column),
+            *place(finding.end_line, finding.end_column),
+            finding.fix,
         )
-        for each in findings
+        for finding in findings
     ]
 
 

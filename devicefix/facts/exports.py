@@ -117,7 +117,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
 
 def defines_cuda(node: ast.ClassDef) -> bool:
     """Return whether a class defines a method `cuda`."""
-    return any(isinstance(each, ast.FunctionDef) and each.name == "cuda" for each in node.body)
+    return any(isinstance(statement, ast.FunctionDef) and statement.name == "cuda" for statement in node.body)
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:

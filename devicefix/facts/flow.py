@@ -74,7 +74,7 @@ class Point:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
                 targets = [value]
             case ast.Delete():
-                targets = [without_index(each) for each in self.node.targets]
+                targets = [without_index(target) for target in self.node.targets]
         return filter(None, map(dotted, targets))
 
     @cached_property

@@ -130,8 +130,12 @@ class Guards:
         node = found[1][0].node if found is not None and len(found[1]) == 1 else None
         if not isinstance(node, ast.FunctionDef):
             return False
-        tests = (each for each in node.body if isinstance(each, ast.If) and _ends_falsely(each.body[-1]))
-        return any(self.implies(each.test, False) for each in tests)
+        tests = (
+            statement
+            for statement in node.body
+            if isinstance(statement, ast.If) and _ends_falsely(statement.body[-1])
+        )
+        return any(self.implies(statement.test, False) for statement in tests)
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
         """Return whether `a if t else b` is true only with CUDA: each arm is, is false, or is not taken."""
@@ -287,7 +291,7 @@ class Guards:
         """Return the line of the statement that leaves a block without CUDA."""
         line = self.left.get(id(block))
         if line is None:
-            line = next((each.lineno for each in block if self._leaves(each)), 1 << 30)
+            line = next((statement.lineno for statement in block if self._leaves(statement)), 1 << 30)
             if not self.supposed:
                 self.left[id(block)] = line
         return line
@@ -311,7 +315,9 @@ def returns(body: Sequence[ast.stmt]) -> bool:
 def refuses(body: Sequence[ast.stmt]) -> bool:
     """Return whether a block only raises an error or ends the program, perhaps with a message."""
     *others, last = body
-    if not all(isinstance(each, (ast.Expr, ast.Assign)) or _only_asks(each) for each in others):
+    if not all(
+        isinstance(statement, (ast.Expr, ast.Assign)) or _only_asks(statement) for statement in others
+    ):
         return False
     if isinstance(last, ast.Raise):
         return "Skip" not in ast.dump(last)

@@ -171,16 +171,16 @@ class Names:
 
 def _assigned(_facts: Names, bindings: Sequence[Binding]) -> Sequence[Binding]:
     """Return the bindings of a name; none if one is a parameter or an import."""
-    if any(each.parameter or each.imported for each in bindings):
+    if any(binding.parameter or binding.imported for binding in bindings):
         return ()
     return bindings
 
 
 def _import_of(facts: Names, bindings: Sequence[Binding]) -> str | None:
     """Return the dotted name that imports bind a name to."""
-    imported = {each.imported for each in bindings if each.imported}
+    imported = {binding.imported for binding in bindings if binding.imported}
     # `import model` and then `model = model.Net()`: not the module any more.
-    if not imported or not all(each.imported or _missing(facts, each) for each in bindings):
+    if not imported or not all(binding.imported or _missing(facts, binding) for binding in bindings):
         return None
     return "torch" if "torch" in imported else imported.pop() if len(imported) == 1 else None
 
@@ -188,7 +188,10 @@ def _import_of(facts: Names, bindings: Sequence[Binding]) -> str | None:
 def _torch_in(facts: Names, scope: Scope) -> str | None:
     """Return the name that a scope imports torch by, or None."""
     for name, bindings in scope.bindings.items():
-        if any(each.imported == "torch" for each in bindings) and _import_of(facts, bindings) == "torch":
+        if (
+            any(binding.imported == "torch" for binding in bindings)
+            and _import_of(facts, bindings) == "torch"
+        ):
             return name
     return None
 
@@ -200,16 +203,16 @@ def _missing(facts: Names, binding: Binding) -> bool:
 
 
 def _option_type(call: ast.Call) -> str:
-    kind = next((each.value for each in call.keywords if each.arg == "type"), None)
+    kind = next((keyword.value for keyword in call.keywords if keyword.arg == "type"), None)
     return kind.id if isinstance(kind, ast.Name) else ""
 
 
 def option_names(call: ast.Call) -> list[str]:
     """Return the attribute names that `add_argument("--local-rank", "-r")` may lead to."""
-    names = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    names = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
     names += [
-        each.value.value
-        for each in call.keywords
-        if each.arg == "dest" and isinstance(each.value, ast.Constant)
+        keyword.value.value
+        for keyword in call.keywords
+        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant)
     ]
     return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]

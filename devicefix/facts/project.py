@@ -213,7 +213,7 @@ class Project:
         if name.startswith("_"):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
-        return any(name in each.bound or name in each.read for each in importers)
+        return any(name in importer.bound or name in importer.read for importer in importers)
 
     def _with_subclasses(self) -> frozenset[str]:
         bases: dict[str, set[str]] = {}

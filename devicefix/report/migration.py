@@ -262,4 +262,6 @@ def _rule(group: Group) -> Rule:
 def _sections(docstring: str) -> dict[str, str]:
     """Return the sections of a rule's page, as Markdown, by title."""
     sections = f"\n{cleandoc(docstring)}".split("\n## ")[1:]
-    return {title.strip(): text.strip() for title, _, text in (each.partition("\n") for each in sections)}
+    return {
+        title.strip(): text.strip() for title, _, text in (section.partition("\n") for section in sections)
+    }

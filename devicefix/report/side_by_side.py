@@ -39,11 +39,11 @@ def rows(finding: Finding, lines_of: Lines) -> list[Row]:
     """
     lines = lines_of(finding.cell)
     replacements = finding.fix.replacements if finding.fix else ()
-    replacements = tuple(each for each in replacements if each.cell == finding.cell)
-    last = max([finding.end_line, *(each.end_line for each in replacements)])
+    replacements = tuple(replacement for replacement in replacements if replacement.cell == finding.cell)
+    last = max([finding.end_line, *(replacement.end_line for replacement in replacements)])
     if last > len(lines):
         return []
-    own = [each for each in replacements if not _is_definition(each, finding)]
+    own = [replacement for replacement in replacements if not _is_definition(replacement, finding)]
     found = _changed(own, replacements, lines) if own else _place(finding, lines)
     return _limited(list(found))
 
@@ -127,9 +127,9 @@ def _changed(
 def _shift(line: int, replacements: Iterable[Replacement]) -> int:
     """Return by how many lines replacements move a line down."""
     return sum(
-        len(LINE_END.findall(each.text)) - (each.end_line - each.line)
-        for each in replacements
-        if (each.end_line, each.end_column) <= (line, 1)
+        len(LINE_END.findall(replacement.text)) - (replacement.end_line - replacement.line)
+        for replacement in replacements
+        if (replacement.end_line, replacement.end_column) <= (line, 1)
     )
 
 

@@ -56,7 +56,7 @@ class Layout:
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
-        stars = (each for each in reversed(self.facts.tree.module.body) if _imports_all(each))
+        stars = (statement for statement in reversed(self.facts.tree.module.body) if _imports_all(statement))
         first = None if self.torch_comes_late else self.torch_import or next(stars, None)
         blocks = self._cells
         if first is not None:

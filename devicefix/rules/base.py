@@ -192,7 +192,7 @@ def _reference_visitor(rule: Rule) -> Visit:
         if isinstance(node, ast.Attribute):
             if node.attr not in endings:
                 return
-        elif not isinstance(node.ctx, ast.Load) or any(each.value for each in facts.bindings(node)):
+        elif not isinstance(node.ctx, ast.Load) or any(binding.value for binding in facts.bindings(node)):
             return  # a variable: the reference is where it gets its value
         name = facts.resolve(node)
         if name in rule.references:

@@ -376,7 +376,7 @@ class CudaApi(Rule):
 
     def _devices(self, call: ast.Call) -> Iterator[Edit]:
         """Yield the edits that replace the devices among the arguments of a call by the accelerator."""
-        for value in (*call.args, *(each.value for each in call.keywords)):
+        for value in (*call.args, *(keyword.value for keyword in call.keywords)):
             accelerated = self.devices.accelerated(value) if value not in self.planned else None
             if accelerated is not None:
                 self.planned.add(value)
@@ -435,7 +435,9 @@ class CudaApi(Rule):
             case ast.Call(func=ast.Attribute(attr="cuda")):
                 return self._move(node) if self.facts.resolve(node.func) is None else nothing
             case ast.Call() if self.facts.call(node, *_LOADS):
-                where = next((each.value for each in node.keywords if each.arg == "map_location"), None)
+                where = next(
+                    (keyword.value for keyword in node.keywords if keyword.arg == "map_location"), None
+                )
                 return nothing if isinstance(where, (ast.Name, ast.Attribute)) or _is_cpu(where) else None
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
@@ -458,8 +460,8 @@ class CudaApi(Rule):
             or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
         ):
             return None
-        if any(isinstance(each, ast.Starred) for each in node.args) or any(
-            not each.arg for each in node.keywords
+        if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
+            not keyword.arg for keyword in node.keywords
         ):
             return None
         use = target_device(self.context, node, target)

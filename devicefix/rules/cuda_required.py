@@ -357,6 +357,6 @@ def _lists_no_cpu(test: ast.expr) -> bool:
         case ast.Compare(
             ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)]
         ):
-            names = {each.value for each in elts if isinstance(each, ast.Constant)}
+            names = {element.value for element in elts if isinstance(element, ast.Constant)}
             return "cuda" in names and "cpu" not in names
     return False

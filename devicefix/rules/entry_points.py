@@ -152,7 +152,7 @@ def _wrong(rule: Any) -> str | None:
 
 def _wrong_names(rule: Any) -> str | None:
     """Return what is wrong with the code, name or summary of a rule, or None."""
-    code, name, summary = (getattr(rule, each, None) for each in ("code", "name", "summary"))
+    code, name, summary = (getattr(rule, field, None) for field in ("code", "name", "summary"))
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         return f"the code {code!r} is not capital letters followed by digits, such as 'XY101'"
     if _OURS.fullmatch(code):

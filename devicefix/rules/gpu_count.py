@@ -254,9 +254,9 @@ class GpuCount(Rule):
     def _starts_processes(self, node: ast.AST | None) -> bool:
         """Return whether a loop starts a process in every iteration."""
         return isinstance(node, ast.For) and any(
-            isinstance(each, ast.Call) and last_name(each.func) in ("Popen", "Process")
+            isinstance(inner, ast.Call) and last_name(inner.func) in ("Popen", "Process")
             for statement in node.body
-            for each in ast.walk(statement)
+            for inner in ast.walk(statement)
         )
 
     def _asks(self, node: ast.expr) -> bool:

@@ -134,10 +134,12 @@ class HardWiredFlag(Rule):
         name = self.facts.resolve(node.func)
         if name is None:
             return
-        for each in node.keywords:
-            flag = each.arg is not None and _FLAG.fullmatch(each.arg) and _true(each.value)
-            if (flag and self._foreign(node.func) and not self._asked(node)) or self._lightning(name, each):
-                yield self.finding(node, self._message(self.context.source.code(each.value), each.arg))
+        for keyword in node.keywords:
+            flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
+            if (flag and self._foreign(node.func) and not self._asked(node)) or self._lightning(
+                name, keyword
+            ):
+                yield self.finding(node, self._message(self.context.source.code(keyword.value), keyword.arg))
 
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
         return (

@@ -145,7 +145,7 @@ class ManualParallel(Rule):
 
     def _renamed(self) -> Iterator[str]:
         """Yield the names under which such functions are imported with `as`."""
-        aliases = (alias for each in self.facts.tree.imports for alias in each.names)
+        aliases = (alias for statement in self.facts.tree.imports for alias in statement.names)
         yield from (alias.asname for alias in aliases if alias.asname and alias.name in _WORDS)
 
     def _function(self, node: ast.AST) -> ast.AST:
@@ -174,18 +174,23 @@ class ManualParallel(Rule):
     def _leaves_first(self, function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.AST) -> bool:
         """Return whether a function returns before it reaches a node if there are no GPUs."""
         return any(
-            isinstance(each, ast.If)
-            and isinstance(each.body[-1], ast.Return)
-            and each.lineno < getattr(node, "lineno", 0)
-            and _CHOSEN.search(self.context.source.code(each.test))
-            and isinstance(each.test, (ast.UnaryOp, ast.Compare, ast.BoolOp))
-            for each in function.body
+            isinstance(statement, ast.If)
+            and isinstance(statement.body[-1], ast.Return)
+            and statement.lineno < getattr(node, "lineno", 0)
+            and _CHOSEN.search(self.context.source.code(statement.test))
+            and isinstance(statement.test, (ast.UnaryOp, ast.Compare, ast.BoolOp))
+            for statement in function.body
         )
 
     def _passes_through(self, node: ast.ClassDef) -> bool:
         """Return whether a class calls its module directly without GPUs, as DataParallel does."""
         forward = next(
-            (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "forward"), None
+            (
+                statement
+                for statement in node.body
+                if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
+            ),
+            None,
         )
         if forward is None:
             return any("DataParallel" in ast.unparse(base) for base in node.bases)

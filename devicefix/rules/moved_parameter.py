@@ -173,10 +173,10 @@ class MovedParameter(Rule):
     def _there(self, made: ast.Call) -> bool:
         """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""
         return "cuda" in self.context.source.code(made) or any(
-            self._moves(each)
-            if isinstance(each, ast.Call)
-            else isinstance(each, ast.keyword) and each.arg == "device"
-            for each in ast.walk(made)
+            self._moves(inner)
+            if isinstance(inner, ast.Call)
+            else isinstance(inner, ast.keyword) and inner.arg == "device"
+            for inner in ast.walk(made)
         )
 
     def _moves(self, node: ast.Call) -> bool:
@@ -196,8 +196,10 @@ class MovedParameter(Rule):
 
     def _leaf(self, made: ast.Call) -> bool:
         asked = any(
-            each.arg == "requires_grad" and isinstance(each.value, ast.Constant) and each.value.value is True
-            for each in made.keywords
+            keyword.arg == "requires_grad"
+            and isinstance(keyword.value, ast.Constant)
+            and keyword.value.value is True
+            for keyword in made.keywords
         )
         return (
             asked

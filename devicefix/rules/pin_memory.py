@@ -147,15 +147,15 @@ class PinMemory(Rule):
     def _pins(self, node: ast.Call) -> bool:
         """Return whether a call may pin memory, by its names alone."""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return method == "pin_memory" or any(each.arg == "pin_memory" for each in node.keywords)
+        return method == "pin_memory" or any(keyword.arg == "pin_memory" for keyword in node.keywords)
 
     def _fix(self, node: ast.Call, receiver: ast.expr) -> Fix | None:
         if dotted(receiver) is not None:
             return self.context.when_cuda(node, self.context.source.code(receiver))
         maker = (self.facts.resolve(receiver.func) or "") if isinstance(receiver, ast.Call) else ""
         if maker.removeprefix("torch.") not in self._MAKERS or any(
-            each.arg in ("device", "pin_memory", None)
-            for each in receiver.keywords  # type: ignore[attr-defined]
+            keyword.arg in ("device", "pin_memory", None)
+            for keyword in receiver.keywords  # type: ignore[attr-defined]
         ):
             return None
         return self._pinned_when_made(node, receiver)

@@ -150,11 +150,11 @@ class ScalarIndex(Rule):
     )
 
     def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
-        for each in expressions(node):
-            if isinstance(each, ast.Subscript) and not isinstance(
-                self.facts.tree.parents.get(each), ast.Subscript
+        for expression in expressions(node):
+            if isinstance(expression, ast.Subscript) and not isinstance(
+                self.facts.tree.parents.get(expression), ast.Subscript
             ):
-                yield from self._index(each)
+                yield from self._index(expression)
 
     def _index(self, node: ast.Subscript) -> Iterator[Finding]:
         if not (

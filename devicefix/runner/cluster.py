@@ -155,7 +155,7 @@ def work(expected: str, work: bytes, *shared: bytes) -> bytes:
 
         raise OtherWorkerError(f"the worker {get_worker().address} has {identity()}, but {expected} is here")
     function, items = pickle.loads(work)
-    first = [_loaded(each) for each in shared]
+    first = [_loaded(value) for value in shared]
     return pickle.dumps([function(*first, *item) for item in items])
 
 

@@ -59,7 +59,7 @@ class Since:
             DiffBaseError: git does not know the file's work tree, the revision in it, or the file's content.
         """
         changes = _Changes(self._base(Path(result.path)).content(result.path), data)
-        return replace(result, findings=[each for each in result.findings if changes.touch(each)])
+        return replace(result, findings=[finding for finding in result.findings if changes.touch(finding)])
 
     def _base(self, path: Path) -> _Base:
         real = os.path.realpath(path)

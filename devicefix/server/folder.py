@@ -103,7 +103,7 @@ class Folder:
 
     def _imported(self, summaries: list[Summary]) -> list[Summary]:
         """Return the summaries of what the files import from outside of the folder."""
-        imports = {each.path: each.imports for each in summaries}
+        imports = {summary.path: summary.imports for summary in summaries}
         if imports != self._imports:
             self._outside = imported(summaries)
             self._imports = imports

@@ -92,7 +92,14 @@ class Clashes:
         """Return what keeps something at a point, and the paths of what it keeps."""
         if point not in self._stored:
             self._stored[point] = [
-                (holder, {place.path for each in contents(value) if (place := place_of(self._facts, each))})
+                (
+                    holder,
+                    {
+                        place.path
+                        for expression in contents(value)
+                        if (place := place_of(self._facts, expression))
+                    },
+                )
                 for holder, value in stores(self._facts, point)
             ]
         return self._stored[point]
@@ -136,9 +143,9 @@ class Clashes:
 
 
 def _methods(owner: ast.ClassDef) -> list[Function]:
-    return [each for each in owner.body if isinstance(each, Function)]
+    return [statement for statement in owner.body if isinstance(statement, Function)]
 
 
 def _but_the_first(owner: ast.ClassDef) -> list[Function]:
     """Return the methods of a class other than `__init__`."""
-    return [each for each in _methods(owner) if each.name != "__init__"]
+    return [method for method in _methods(owner) if method.name != "__init__"]

@@ -71,7 +71,7 @@ def _collection(facts: Facts, node: ast.expr) -> bool:
 
 
 def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
-    values = [each.value for each in bindings]
+    values = [binding.value for binding in bindings]
     return bool(values) and all(
         isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
         or (isinstance(value, ast.Call) and last_name(value.func) in _COLLECTIONS)
@@ -103,7 +103,7 @@ def only_given(facts: Facts, flow: Flow, path: str) -> bool:
 
 
 def _all_parameters(_facts: Facts, bindings: Sequence[Binding]) -> bool:
-    return bool(bindings) and all(each.parameter for each in bindings)
+    return bool(bindings) and all(binding.parameter for binding in bindings)
 
 
 def outlives_call(facts: Facts, flow: Flow, holder: Holder) -> bool:
@@ -114,6 +114,6 @@ def outlives_call(facts: Facts, flow: Flow, holder: Holder) -> bool:
     scope = facts.tree.scopes[flow.owner]
     if name in scope.elsewhere:
         return True
-    if not all(each.parameter for each in scope.bindings.get(name, ())):
+    if not all(binding.parameter for binding in scope.bindings.get(name, ())):
         return False
     return holder.adds or name != holder.path

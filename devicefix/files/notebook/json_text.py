@@ -71,13 +71,15 @@ class Speller:
     """
 
     def __init__(self, raw: str, elsewhere: str) -> None:
-        self._known = {_read(each): each for each in _CHARACTER.findall(elsewhere) if len(each) > 1}
-        inside = (each for each in _CHARACTER.findall(raw) if each >= " " and each != '"')
+        self._known = {
+            _read(character): character for character in _CHARACTER.findall(elsewhere) if len(character) > 1
+        }
+        inside = (character for character in _CHARACTER.findall(raw) if character >= " " and character != '"')
         self._known |= {_read(each): each for each in inside}
 
     def write(self, text: str) -> str:
         """Return the JSON of a text, without the quotation marks."""
-        return "".join(self._known.get(each) or _plain(each) for each in text)
+        return "".join(self._known.get(character) or _plain(character) for character in text)
 
 
 def _read(raw: str) -> str:
