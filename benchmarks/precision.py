@@ -79,9 +79,9 @@ def changes(finding: Finding, data: bytes, result: Result) -> list[str]:
 
 def score(verdicts: dict[str, Verdict], now: list[Entry] | None) -> list[str]:
     """Return the figures, as lines to print."""
-    counts = Counter(each.verdict for each in verdicts.values())
+    counts = Counter(value.verdict for value in verdicts.values())
     right, judged = counts["right"], len(verdicts)
-    mended = sum(each.verdict != "right" and bool(each.mended) for each in verdicts.values())
+    mended = sum(value.verdict != "right" and bool(value.mended) for value in verdicts.values())
     low, high = interval(right, judged)
     lines = [f"{verdict:<16}{counts[verdict]:>6}" for verdict in ALLOWED]
     lines.append(f"{'judged':<16}{judged:>6}")

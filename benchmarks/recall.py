@@ -120,7 +120,7 @@ def _name(facts: Facts, node: ast.Attribute | ast.Name) -> Iterator[tuple[str, a
 
 
 def _call(facts: Facts, node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
-    given = {each.arg: each.value for each in node.keywords}
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     position = _LOADS.get(facts.resolve(node.func) or "")
     if position and len(node.args) < position and "map_location" not in given:
@@ -129,10 +129,10 @@ def _call(facts: Facts, node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
         yield "pin", node
     first = node.args[:1] if name == "to" else []
     for value in (*first, *(given[key] for key in ("device", "map_location", "device_ids") if key in given)):
-        for each in value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]:
-            number = isinstance(each, ast.Constant) and type(each.value) is int
-            if number or _INDEX.search((dotted(each) or "").rpartition(".")[2]):
-                yield "index", each
+        for element in value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]:
+            number = isinstance(element, ast.Constant) and type(element.value) is int
+            if number or _INDEX.search((dotted(element) or "").rpartition(".")[2]):
+                yield "index", element
 
 
 def harmless(  # noqa: PLR0911 - a table of cases
@@ -163,9 +163,9 @@ def harmless(  # noqa: PLR0911 - a table of cases
         case "text", _:
             return True
         case "import", ast.ImportFrom(level=level, module=module, names=names):
-            return level > 0 or _own_import(project, path, module or "", [each.name for each in names])
+            return level > 0 or _own_import(project, path, module or "", [name.name for name in names])
         case "import", ast.Import(names=names):
-            return all(_own_import(project, path, each.name, []) for each in names)
+            return all(_own_import(project, path, name.name, []) for name in names)
     return False
 
 

@@ -244,7 +244,9 @@ def _pieces(text: str) -> Iterator[tuple[ast.AST, str]]:
             return
     for node in ast.walk(module):
         if isinstance(node, ast.stmt):
-            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+            first = min(
+                [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
+            )
             yield node, textwrap.dedent("".join(lines[first - 1 : node.end_lineno])).rstrip("\n")
         elif isinstance(node, ast.expr) and node.end_lineno == node.lineno:
             line = lines[node.lineno - 1].encode()

@@ -268,9 +268,11 @@ def test_yaml_has_the_pairs_that_a_parser_finds() -> None:
                 continue
             key, value = item
             inner = value.value if isinstance(value.value, list) else [value]
-            if getattr(value, "style", None) != "|" and not any(isinstance(each, tuple) for each in inner):
-                if all(isinstance(each.value, str) for each in inner):
-                    wanted.add((key.value, *(each.value for each in inner)))
+            if getattr(value, "style", None) != "|" and not any(
+                isinstance(statement, tuple) for statement in inner
+            ):
+                if all(isinstance(statement.value, str) for statement in inner):
+                    wanted.add((key.value, *(statement.value for statement in inner)))
             walk(value)
 
     walk(yaml.compose(YAML))

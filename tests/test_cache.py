@@ -46,9 +46,9 @@ def found(folder: Path, settings: Settings) -> list[str]:
     outcomes = check_files(sorted(folder.glob("*.py")), settings)
     assert not any(outcome.error for outcome in outcomes)
     return [
-        f"{outcome.path} {each.line} {each.column} {each.code} {each.message} {each.safety}"
+        f"{outcome.path} {finding.line} {finding.column} {finding.code} {finding.message} {finding.safety}"
         for outcome in outcomes
-        for each in outcome.result.findings
+        for finding in outcome.result.findings
     ]
 
 
@@ -123,7 +123,7 @@ def test_a_change_during_a_run_is_seen_by_the_next(tree: Path, tmp_path: Path) -
     changed = tree / "m1.py"
     changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
     os.utime(changed, (0, 0))  # as a copy that keeps the time
-    kept.save(seen, [each.outcome for each in seen.values() if each.outcome])
+    kept.save(seen, [value.outcome for value in seen.values() if value.outcome])
     assert found(tree, settings) == found(tree, Settings(quiet=True))
 
 

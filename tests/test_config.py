@@ -199,7 +199,9 @@ def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
     assert list(read(file).table) == [key.name]
     default, settings = Settings(root=tmp_path), load(file, known_codes)
     assert [
-        each.name for each in fields(Settings) if getattr(settings, each.name) != getattr(default, each.name)
+        field.name
+        for field in fields(Settings)
+        if getattr(settings, field.name) != getattr(default, field.name)
     ] == [key.field]
     assert hash(settings) != hash(default)
 

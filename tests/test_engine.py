@@ -337,4 +337,4 @@ def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
     settings, project = Settings(fix=True), Project()
     result = check_file(before, "m.py", settings, project)
     assert result.output is not None and not matters(result.output, settings)
-    assert [each.code for each in result.remaining] == ["DF802"]
+    assert [finding.code for finding in result.remaining] == ["DF802"]

@@ -145,7 +145,7 @@ def test_workers_need_not_see_the_disk(
     Path("some.py").write_text("import torch\n\nx = torch.ones(2).cuda()\n")
     paths = [Path("some.py"), Path("missing.py")]
     some, missing = check_files(paths, Settings(executor=f"dask://{scheduler}"))
-    assert [each.code for each in some.result.findings] == ["DF101"]
+    assert [finding.code for finding in some.result.findings] == ["DF101"]
     assert missing.error == "No such file or directory"
 
 

@@ -67,13 +67,17 @@ def imports(file: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each module of ours that a file imports, wherever it does."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, each.name) for each in node.names if each.name.startswith("devicefix"))
+            yield from (
+                (node.lineno, alias.name) for alias in node.names if alias.name.startswith("devicefix")
+            )
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno}: a relative import"
             base = node.module or ""
             if base.partition(".")[0] == "devicefix":
-                inner = (f"{base}.{each.name}" for each in node.names)
-                yield from ((node.lineno, each if each in modules() else base) for each in inner)
+                inner = (f"{base}.{alias.name}" for alias in node.names)
+                yield from (
+                    (node.lineno, statement if statement in modules() else base) for statement in inner
+                )
 
 
 @pytest.mark.parametrize("module", modules())

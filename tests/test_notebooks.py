@@ -53,7 +53,10 @@ def cells(data: bytes) -> list[str]:
 
 
 def places(data: bytes) -> list[str]:
-    return [f"{each.cell}:{each.line}:{each.column} {each.code}" for each in look(data).result.findings]
+    return [
+        f"{finding.cell}:{finding.line}:{finding.column} {finding.code}"
+        for finding in look(data).result.findings
+    ]
 
 
 # -- the file --------------------------------------------------------------------------------------------
@@ -333,7 +336,7 @@ def test_what_is_not_a_python_notebook(data: bytes, found: str) -> None:
         assert not findings
     else:
         place, code, *words = found.split(" ", 2)
-        assert [(f"{each.line}:{each.column}", each.code) for each in findings] == [(place, code)]
+        assert [(f"{finding.line}:{finding.column}", finding.code) for finding in findings] == [(place, code)]
         assert all(word in findings[0].message for word in words)
 
 
@@ -349,7 +352,10 @@ def test_replacements_know_their_cell() -> None:
     data = notebook(IMPORT, "def f(x):\n    x = x.cuda()")
     (finding,) = look(data, replacements=True).result.findings
     assert finding.fix is not None
-    assert [(each.cell, each.line, each.column, each.text) for each in finding.fix.replacements] == [
+    assert [
+        (replacement.cell, replacement.line, replacement.column, replacement.text)
+        for replacement in finding.fix.replacements
+    ] == [
         (1, 1, 13, f"\n\n{DEVICE}"),
         (2, 2, 9, "x.to(device)"),
     ]

@@ -45,7 +45,10 @@ def replaced(text: str, replacements: Sequence[Replacement]) -> str:
     """Return a text with replacements made, the last one first."""
     lines = [*text.splitlines(keepends=True), ""]
     starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
-    for each in reversed(replacements):
-        start, end = starts[each.line - 1] + each.column - 1, starts[each.end_line - 1] + each.end_column - 1
-        text = text[:start] + each.text + text[end:]
+    for replacement in reversed(replacements):
+        start, end = (
+            starts[replacement.line - 1] + replacement.column - 1,
+            starts[replacement.end_line - 1] + replacement.end_column - 1,
+        )
+        text = text[:start] + replacement.text + text[end:]
     return text

@@ -129,7 +129,7 @@ def codes(text: str, **settings: object) -> list[str]:
     """Return the codes of the findings in a module."""
     data = textwrap.dedent(text).encode()
     project = Project.of([summarize(data, "module.py")])
-    return [each.code for each in run(data, "module.py", Settings(**settings), project).findings]  # type: ignore[arg-type]
+    return [finding.code for finding in run(data, "module.py", Settings(**settings), project).findings]  # type: ignore[arg-type]
 
 
 STATEMENTS = (

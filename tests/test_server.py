@@ -155,7 +155,7 @@ class Editor:
         (change,) = action.edit.document_changes or ()
         assert isinstance(change, types.TextDocumentEdit)
         assert (change.text_document.uri, change.text_document.version) == (uri, self.versions[uri])
-        return self.applied(uri, [each for each in change.edits if isinstance(each, types.TextEdit)])
+        return self.applied(uri, [edit for edit in change.edits if isinstance(edit, types.TextEdit)])
 
     def applied(self, uri: str, edits: Sequence[types.TextEdit]) -> str:
         """Return the text with edits applied as the protocol defines."""
@@ -422,7 +422,7 @@ async def test_quick_fixes(name: str, editors: dict[str, Editor]) -> None:
         "devicefix: Apply all safe fixes in this file",
         "devicefix (DF101): Disable for this line",
     ]
-    this, rule, everything, noqa = [await editor.chosen(uri, each) for each in offers.values()]
+    this, rule, everything, noqa = [await editor.chosen(uri, value) for value in offers.values()]
     assert [this.count(".to(device)"), rule.count(".to(device)")] == [1, 2]
     assert "z = torch.device('cuda')\n" in rule
     assert everything == rewrite_source(SOURCE).source

@@ -43,7 +43,7 @@ def body(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = Fa
 
 
 def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
-    return [each.message for each in rewrite(text, version).remaining]
+    return [finding.message for finding in rewrite(text, version).remaining]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_is_too_new_is_reported() -> None:
     ],
 )
 def test_every_use_is_reported(text: str) -> None:
-    assert "DF405" in {each.code for each in rewrite(text).findings}
+    assert "DF405" in {finding.code for finding in rewrite(text).findings}
 
 
 def test_cuda_remains_the_default_target() -> None:
@@ -224,7 +224,7 @@ def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
     assert module.devices and len(fix.fix_once(findings, module.devices, settings).fixed) == 1
     assert outcome.result.output is not None
     assert outcome.result.output.endswith(b"return x.to(device), torch.accelerator.device_count() >= n\n")
-    assert [(each.code, each.line) for each in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
+    assert [(finding.code, finding.line) for finding in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
     file.write_bytes(outcome.result.output)
     (again,) = check_files([file], settings)
     assert again.result.output is None
@@ -236,7 +236,7 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
     result = rewrite(data.decode())
 
     def longer(data: bytes, path: str, settings: Settings, project: Project) -> Result:
-        found = [replace(each) for each in result.findings]
+        found = [replace(finding) for finding in result.findings]
         return Result(path, found, found, data + b"\n") if settings.fix else Result(path, found)
 
     settings = Settings(fix=True, target="accelerator")
@@ -245,7 +245,7 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
     assert module.devices
     monkeypatch.setattr(fix, "recheck", longer)
     settled = fix.fix_until_stable(data, findings, module.devices, settings, Project())
-    assert (settled.output, [each.line for each in settled.fixed]) == (result.output, [3])
+    assert (settled.output, [finding.line for finding in settled.fixed]) == (result.output, [3])
     assert settled.remaining == result.findings
 
 

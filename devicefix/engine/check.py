@@ -63,7 +63,7 @@ def check_module(
 
         finding = explain(b"", problem)
         return [finding] if settings.enabled(finding.code) else [], None
-    findings = [each for each in found if settings.ignore_noqa or not silenced(source, each, module)]
+    findings = [finding for finding in found if settings.ignore_noqa or not silenced(source, finding, module)]
     if settings.enabled(UNUSED, default=False):
         from devicefix.rules.registry import by_position
 

@@ -61,7 +61,7 @@ class File:
         self.path = path
         self.settings = settings.for_file(path)
         self.kind = kind_of(path)
-        self.modules = [Module(each, path, self.settings) for each in self._modules()]
+        self.modules = [Module(content, path, self.settings) for content in self._modules()]
 
     @property
     def summaries(self) -> list[Summary]:

@@ -240,7 +240,7 @@ def unused(
     """
     if not any(_OURS.match(code) for codes in _silencing(source).values() if codes for code in codes):
         return
-    used = {(line, each.code) for each in found for line in _lines(source, each, module)}
+    used = {(line, finding.code) for finding in found for line in _lines(source, finding, module)}
     for line, comment in _comments(source).items():
         directive = _directive(source, line, comment)
         if directive is None or UNUSED in directive.codes:

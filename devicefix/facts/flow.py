@@ -148,7 +148,7 @@ class Flow:
                 continue
             seen.add(point)
             yield point
-            if not any(point in each for each in ends):
+            if not any(point in end for end in ends):
                 todo.extend(point.after)
 
     @cached_property

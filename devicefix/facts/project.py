@@ -75,8 +75,8 @@ class Project:
             for name, implies in summary.flags.items():
                 flags[name] = flags.get(name, True) and implies
         self.flags = frozenset(name for name, implies in flags.items() if implies)
-        self.late = self._imported_too_early({path for path, each in self.files.items() if each.late})
-        self.forks = self._imported_too_early({path for path, each in self.files.items() if each.forks})
+        self.late = self._imported_too_early({path for path, summary in self.files.items() if summary.late})
+        self.forks = self._imported_too_early({path for path, summary in self.files.items() if summary.forks})
         self.star_importers: dict[str, list[Summary]] = {}
         for summary in self.files.values():
             for module in summary.star_imports:

@@ -238,7 +238,9 @@ def _packages(paths: list[str]) -> list[str]:
         above = 0
     within = [folder.parts[above:] for folder in folders]
     depths = range(max(map(len, within), default=0), 1, -1)
-    depth = next((each for each in depths if len({parts[:each] for parts in within}) <= MAX_PACKAGES), 1)
+    depth = next(
+        (number for number in depths if len({parts[:number] for parts in within}) <= MAX_PACKAGES), 1
+    )
     return ["/".join(parts[:depth]) or "." for parts in within]
 
 

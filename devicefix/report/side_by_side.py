@@ -112,7 +112,7 @@ def _changed(
     total = _line_count(lines)
     shown = 0
     for group in grouped(own, CONTEXT):
-        first, last = group[0].line - 1, max(each.end_line for each in group)
+        first, last = group[0].line - 1, max(replacement.end_line for replacement in group)
         start, end = max(first - CONTEXT, shown), min(last + CONTEXT, total)
         if shown and start > shown:
             yield [start - shown]

@@ -97,7 +97,7 @@ class Layout:
     def _torch_imports(self) -> set[ast.AST]:
         """The statements that import torch at the top level."""
         bindings = self.facts.tree.root.bindings.values()
-        return {each.node for found in bindings for each in found if each.imported == "torch"}
+        return {binding.node for found in bindings for binding in found if binding.imported == "torch"}
 
     def import_line(self, needed: Import) -> tuple[int, str]:
         """Return the offset and the text of a new import: above the first of the same package, or of any."""
@@ -168,9 +168,9 @@ class Layout:
         """Return the last of the statements that share a line with a statement."""
         if statement not in self._last_on_line:
             last = statement
-            for each in self.facts.tree.block(statement):
-                if each.lineno == last.end_lineno:
-                    last = each
+            for sibling in self.facts.tree.block(statement):
+                if sibling.lineno == last.end_lineno:
+                    last = sibling
             self._last_on_line[statement] = last
         return self._last_on_line[statement]
 
@@ -239,11 +239,11 @@ def imports_something(statement: ast.stmt) -> bool:
         todo = todo[0].orelse
     known: dict[ast.stmt, bool] = {}
     for outer in reversed(chain):
-        inner = [each for name in ("body", "orelse", "finalbody") for each in getattr(outer, name, ())]
-        inner += [each for handler in getattr(outer, "handlers", ()) for each in handler.body]
-        answers = [known[each] if each in known else imports_something(each) for each in inner]
+        inner = [child for name in ("body", "orelse", "finalbody") for child in getattr(outer, name, ())]
+        inner += [child for handler in getattr(outer, "handlers", ()) for child in handler.body]
+        answers = [known[child] if child in known else imports_something(child) for child in inner]
         known[outer] = any(answers) and all(
-            answer or _among_imports(each) for answer, each in zip(answers, inner, strict=True)
+            answer or _among_imports(child) for answer, child in zip(answers, inner, strict=True)
         )
     return known.get(statement, False)
 

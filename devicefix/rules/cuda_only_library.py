@@ -288,7 +288,8 @@ class CudaOnlyLibrary(Rule):
                 continue  # the inference server of NVIDIA has the same name
             if advice is not None:
                 own = any(
-                    self.context.project.has_module(self.devices.path, each) for each in (library, parts[0])
+                    self.context.project.has_module(self.devices.path, candidate)
+                    for candidate in (library, parts[0])
                 )
                 return None if own else (library, advice)
         module = _compiled(name)

@@ -255,7 +255,7 @@ class DeviceArgument(Rule):
         if self.facts.torch_name(value) is None:
             return False
         values = [binding.value for binding in self.facts.bindings(value)]
-        return not any(isinstance(each, (ast.List, ast.UnaryOp, ast.Call)) for each in values)
+        return not any(isinstance(bound, (ast.List, ast.UnaryOp, ast.Call)) for bound in values)
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""

@@ -244,7 +244,7 @@ class DeviceValue(Rule):
             for argument in node.args
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
         ]
-        if not any(device_name(each.lstrip("-")) for each in strings):
+        if not any(device_name(string.lstrip("-")) for string in strings):
             return
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault", "getattr"):
             candidates = node.args[1:2]

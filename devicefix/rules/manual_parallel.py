@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -129,16 +130,16 @@ class ManualParallel(Rule):
             return
         names = [*_WORDS, *self._renamed()]
         reported: set[ast.AST] = set()
-        calls = (each for each in self.facts.tree.nodes_with(*names) if isinstance(each, ast.Call))
-        for each in sorted(calls, key=lambda call: call.lineno):
-            if not _FUNCTIONS.fullmatch(self.facts.resolve(each.func) or ""):
+        calls = (call for call in self.facts.tree.nodes_with(*names) if isinstance(call, ast.Call))
+        for call in sorted(calls, key=attrgetter("lineno")):
+            if not _FUNCTIONS.fullmatch(self.facts.resolve(call.func) or ""):
                 continue
-            function = self._function(each)
-            if function not in reported and not self._chosen(each):
+            function = self._function(call)
+            if function not in reported and not self._chosen(call):
                 reported.add(function)
-                called = self.context.source.code(each.func)
+                called = self.context.source.code(call.func)
                 yield self.finding(
-                    each,
+                    call,
                     f"`{called}(...)` distributes work over GPUs and raises an error without CUDA; call the model"
                     " directly if there are fewer than two GPUs, or use `DataParallel`, which does that",
                 )

@@ -217,22 +217,22 @@ class MovedParameter(Rule):
         if path is None:
             return None
         around = self.facts.tree.module if scope is None or path.startswith("self.") else scope.node
-        for each in ast.walk(around):
-            match each:
+        for child in ast.walk(around):
+            match child:
                 case ast.Attribute(attr="grad", value=value) if path_of(value) == path:
-                    return f"`{path}.grad` (line {each.lineno}) is None on a GPU. Move it first, then call `requires_grad_()`"
+                    return f"`{path}.grad` (line {child.lineno}) is None on a GPU. Move it first, then call `requires_grad_()`"
                 case ast.AugAssign(target=ast.Name() | ast.Attribute() as target) if (
-                    path_of(target) == path and each.lineno > statement.lineno
+                    path_of(target) == path and child.lineno > statement.lineno
                 ):
                     return (
-                        f"line {each.lineno} changes it in place, which raises an error for a leaf. Remove"
+                        f"line {child.lineno} changes it in place, which raises an error for a leaf. Remove"
                         " `requires_grad=True`, or write `x = x + ...`"
                     )
-                case ast.Call() if (self.facts.resolve(each.func) or "").startswith("torch.optim."):
+                case ast.Call() if (self.facts.resolve(child.func) or "").startswith("torch.optim."):
                     if any(
-                        path_of(inner) == path for argument in each.args[:1] for inner in ast.walk(argument)
+                        path_of(inner) == path for argument in child.args[:1] for inner in ast.walk(argument)
                     ):
-                        return f"the optimizer in line {each.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
+                        return f"the optimizer in line {child.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
         return None
 
     def _inside(self, node: ast.Call, made: ast.Call) -> Fix | None:

@@ -65,8 +65,8 @@ class Cache:
             return None
         with suppress(*_WRONG):
             found = {path: Outcome(path, Result(path)) for path in paths}
-            for each in self._outcomes:
-                outcome = _outcome(each)
+            for known in self._outcomes:
+                outcome = _outcome(known)
                 found[outcome.path] = outcome
             return [found[path] for path in paths]
         return None
@@ -100,10 +100,10 @@ class Cache:
         first = {
             "begun": self._begun,
             "paths": list(seen),
-            "stamps": {path: each.stamp for path, each in seen.items() if each.stamp},
+            "stamps": {path: passed.stamp for path, passed in seen.items() if passed.stamp},
             "outcomes": [_plain_outcome(outcome) for outcome in outcomes if outcome.result.findings],
         }
-        rest = {path: _plain(each) for path, each in seen.items() if each.digest}
+        rest = {path: _plain(passed) for path, passed in seen.items() if passed.digest}
         with suppress(OSError):
             _prepare(self._file.parent)
             handle, name = tempfile.mkstemp(dir=self._file.parent)

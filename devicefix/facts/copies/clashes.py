@@ -117,16 +117,16 @@ class Clashes:
             return None
         if owner not in self._read:
             flows = map(self._bodies.flow, _methods(owner))
-            self._read[owner] = {path for each in flows for path in each.readers}
+            self._read[owner] = {path for inner_flow in flows for path in inner_flow.readers}
         if holder.path not in self._read[owner]:
             return None
         if owner not in self._bound:
             flows = map(self._bodies.flow, _but_the_first(owner))
-            self._bound[owner] = {path for each in flows for path in each.binders}
+            self._bound[owner] = {path for inner_flow in flows for path in inner_flow.binders}
         if not self._bound[owner].isdisjoint(parts(place.path)):
             return None
         changes = self._changed_in(owner, place)
-        change = next((each for method, each in changes if method is not flow.owner), None)
+        change = next((node for method, node in changes if method is not flow.owner), None)
         return None if change is None else Clash(change, None)
 
     def _changed_in(self, owner: ast.ClassDef, place: Place) -> list[tuple[Function, ast.AST]]:

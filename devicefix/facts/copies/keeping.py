@@ -52,8 +52,8 @@ def stores(facts: Facts, point: Point) -> Iterator[tuple[Holder, ast.expr]]:
 def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[Holder, ast.expr]]:
     if isinstance(target, (ast.Tuple, ast.List)):
         if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-            for each, its in zip(target.elts, value.elts, strict=True):
-                yield from _stored(facts, each, its)
+            for element, its in zip(target.elts, value.elts, strict=True):
+                yield from _stored(facts, element, its)
     elif isinstance(target, (ast.Name, ast.Attribute)):
         path = dotted(target)
         if path and not (isinstance(target, ast.Attribute) and target.attr in ("data", "grad")):

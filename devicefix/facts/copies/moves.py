@@ -102,7 +102,7 @@ def _made_on_cpu(facts: Facts, value: ast.expr) -> bool:
         function = value.func
         if (facts.resolve(function) or "").startswith("torch."):
             return last_name(function) in _FACTORIES and not any(
-                each.arg == "device" or each.arg is None for each in value.keywords
+                given.arg == "device" or given.arg is None for given in value.keywords
             )
         if not isinstance(function, ast.Attribute):
             return False

@@ -41,7 +41,7 @@ class Training:
                 return "trainer" in receiver.lower()
         if name in self._stepping:
             return True
-        given = {dotted(each) for each in (*node.args, *(keyword.value for keyword in node.keywords))}
+        given = {dotted(argument) for argument in (*node.args, *(keyword.value for keyword in node.keywords))}
         return bool(_TRAINS.match(name)) and model in given
 
     @cached_property

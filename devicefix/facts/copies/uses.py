@@ -58,7 +58,9 @@ class Uses:
             if point in way:  # a loop
                 return self._searched(start)
             way[point] = None
-            point = next((each for each in reversed(point.after) if each in self.leading), None)
+            point = next(
+                (following for following in reversed(point.after) if following in self.leading), None
+            )
             if point is not None and point in self._uses:
                 found = self._line(point)
                 break
