@@ -6,7 +6,7 @@
     python benchmarks/corpus.py walks [DIR ...]
     python benchmarks/corpus.py comments [DIR ...]
 
-The packages, `corpus.toml` beside this file, are unpacked to DIR/<name>-<version>/ and read as text: nothing
+The packages, which `corpus.toml` lists, are unpacked to DIR/<name>-<version>/ and read as text: nothing
 of them is built, installed, imported or run.
 """
 
@@ -121,7 +121,7 @@ def unpack(wheel: Path, into: Path) -> None:
 
 
 def inside(entry: zipfile.ZipInfo, folder: Path) -> Path | None:
-    """Where in `folder` an entry goes; None for a link, or for a name that leads elsewhere."""
+    """Return where in `folder` an entry goes; None for a link, or for a name that leads elsewhere."""
     name = PurePosixPath(entry.filename)
     mode = stat.S_IFMT(entry.external_attr >> 16)
     odd = name.is_absolute() or ".." in name.parts or any(sign in entry.filename for sign in "\\:\0")

@@ -1,4 +1,4 @@
-"""What devicefix makes of the corpus: findings by code, and the faults, of which there must be none.
+"""Report the findings on the corpus by code, and the faults, of which there must be none.
 
 A file is at fault if
 
@@ -8,7 +8,7 @@ A file is at fault if
 - a line changed outside the edited statements. A statement is edited if a finding that was fixed lies on
   its lines; of a statement with a body, the lines before the body count, and of the body those that the fix
   replaces (it may take the guard away round a move). The fix of a question whether there is CUDA (DF405) may
-  also change what depends on the answer. Lines that are only added may stand beside an edited statement, and
+  also change what depends on the answer. Lines that are only added may be next to an edited statement, and
   elsewhere if they are imports or ask which device there is;
 - a comment got lost or changed.
 """
@@ -59,7 +59,7 @@ class Report:
     output: bytes | None = None  # of one file
 
     def add(self, other: Report) -> None:
-        """Put in what was seen in other files."""
+        """Add what was seen in other files."""
         self.files += other.files
         self.rewritten += other.rewritten
         self.findings += other.findings
@@ -67,7 +67,7 @@ class Report:
         self.diff += other.diff
 
     def count(self, code: str = "", safety: str = "") -> int:
-        """How many findings there are, by code, by safety, or in all."""
+        """Return the number of findings, by code, by safety, or in all."""
         return sum(n for (c, s), n in self.findings.items() if code in ("", c) and safety in ("", s))
 
 
@@ -169,7 +169,7 @@ def first_run(settings: Settings, project: bytes, file: File) -> Report:
         summarize(data, path)
         result = check_file(data, path, settings, unpickled(project))
     except Exception as problem:
-        seen.faults.append((CRASH, f"{path}: {told(problem)}"))
+        seen.faults.append((CRASH, f"{path}: {described(problem)}"))
         return seen
     seen.findings.update((f.code, f.safety.value if f.safety else "none") for f in result.findings)
     if result.output is not None:
@@ -185,11 +185,11 @@ def second_run(settings: Settings, project: bytes, file: File) -> list[tuple[str
     try:
         output = check_file(data, path, settings, unpickled(project)).output
     except Exception as problem:
-        return [(CRASH, f"{path}: on the second run, {told(problem)}")] if file[1] else []
+        return [(CRASH, f"{path}: on the second run, {described(problem)}")] if file[1] else []
     return [] if output is None else [(UNSTABLE, f"{path}\n{unified(path, data, output)}")]
 
 
-def told(problem: Exception) -> str:
+def described(problem: Exception) -> str:
     """Return an exception and where it was raised, in one line."""
     frame = extract_tb(problem.__traceback__)[-1]
     return f"{type(problem).__name__}: {problem} ({Path(frame.filename).name}:{frame.lineno})"
@@ -218,7 +218,7 @@ def faults_of(before: bytes, result: Result) -> Iterator[tuple[str, str]]:
 
 
 def compiled(data: bytes) -> str | None:
-    """Why the compiler refuses a source, None where it does not."""
+    """Return why the compiler refuses a source, None where it does not."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -290,7 +290,7 @@ def stray_lines(before: bytes, after: bytes, edited: set[int]) -> Iterator[int]:
 
 
 def is_definition(lines: list[bytes]) -> bool:
-    """Whether lines hold only imports, and statements that ask which device there is."""
+    """Return whether lines hold only imports, and statements that ask which device there is."""
     text = textwrap.dedent(b"".join(lines).decode("utf-8", "replace"))
     body = parsed(text.encode()).body
     return (bool(body) or not text.strip()) and all(

@@ -1,4 +1,4 @@
-"""Looks for programs that devicefix fails on, led by the coverage of its code.
+"""Search for programs that devicefix fails on, led by the coverage of its code.
 
     python benchmarks/fuzz.py CORPUS [--minutes N] [--out DIR]
 
@@ -8,7 +8,7 @@ changes the form of a program, or its bytes. Each input is checked and rewritten
 of `tests/properties.py`, with one of four settings, which its checksum chooses.
 
 The run does not stop at a failure. For each kind of failure the shortest input goes to DIR, named by a
-checksum of the kind, beside a text with the traceback; `statistics.txt` says how far the run has come.
+checksum of the kind, next to a text with the traceback; `statistics.txt` says how far the run has come.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Target:
         except Exception as problem:
             self.keep(data, problem, f"target={settings.target} unsafe_fixes={settings.unsafe_fixes}")
         if self.inputs % 50 == 0:
-            self.tell()
+            self.write_statistics()
 
     def keep(self, data: bytes, problem: Exception, settings: str) -> None:
         """Keep an input that fails, if it is the shortest of its kind."""
@@ -145,7 +145,7 @@ class Target:
             trace = "".join(traceback.format_exception(problem))
             (self.out / f"{name}.txt").write_text(f"{kind}\n{settings}\n\n{trace}")
 
-    def tell(self) -> None:
+    def write_statistics(self) -> None:
         """Write down how far the run has come."""
         kinds = "\n".join(sorted(self.shortest))
         (self.out / "statistics.txt").write_text(

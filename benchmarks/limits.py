@@ -1,4 +1,4 @@
-"""What no checker can beat: read every Python file below a folder, and parse it if asked to.
+"""Measure what no checker can beat: read every Python file below a folder, and parse it if asked to.
 
 python benchmarks/limits.py read|parse|libcst DIR
 

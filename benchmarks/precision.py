@@ -1,4 +1,4 @@
-"""How many findings on the corpus are right: draw some, read them one by one, count the verdicts.
+"""Estimate how many findings on the corpus are right: draw a sample, judge it, count the verdicts.
 
     python benchmarks/precision.py sample [DIR] [--size N] [--seed N] [--sheet FILE]
     python benchmarks/precision.py score [DIR]
@@ -6,8 +6,8 @@
 A finding is `right` if it is a tie to CUDA, if its message says what is wrong and what to do, and if its fix
 keeps the promise: with CUDA exactly the same, without it the program runs on the CPU with the same numbers.
 Else it is a `wrong-finding`, `wrong-message` or `wrong-fix`, with a note in our own words. The verdicts are
-kept in `verdicts-precision.toml`; precision = right / judged. What was mended since is told apart: `mended`
-says how, and the verdict stays as it was.
+kept in `verdicts-precision.toml`; precision = right / judged. What was mended since is counted separately:
+`mended` says how, and the verdict stays as it was.
 
 `score` also checks the packages again: which of the judged findings are found no more, and whose message or
 fix has changed since (`seen` is a digest of them), so that they have to be read again.
@@ -79,9 +79,9 @@ def changes(finding: Finding, data: bytes, result: Result) -> list[str]:
 
 def score(verdicts: dict[str, Verdict], now: list[Entry] | None) -> list[str]:
     """Return the figures, as lines to print."""
-    counts = Counter(each.verdict for each in verdicts.values())
+    counts = Counter(value.verdict for value in verdicts.values())
     right, judged = counts["right"], len(verdicts)
-    mended = sum(each.verdict != "right" and bool(each.mended) for each in verdicts.values())
+    mended = sum(value.verdict != "right" and bool(value.mended) for value in verdicts.values())
     low, high = interval(right, judged)
     lines = [f"{verdict:<16}{counts[verdict]:>6}" for verdict in ALLOWED]
     lines.append(f"{'judged':<16}{judged:>6}")

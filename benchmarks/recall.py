@@ -1,4 +1,4 @@
-"""How many of the corpus's ties to CUDA are found: list what is not, read some of it, extrapolate.
+"""Estimate how many of the corpus's ties to CUDA are found: list what is not, sample it, extrapolate.
 
     python benchmarks/recall.py list [DIR] [--left-out harmless|guarded]
     python benchmarks/recall.py sample [DIR] [--size N] [--seed N] [--sheet FILE]
@@ -8,7 +8,7 @@ The list holds every line of code with a word that could be a tie (`occurrences`
 
 - no finding covers: it lies in no finding's span and in nothing that a fix replaces,
 - no guard covers: it may run without CUDA (`devicefix.facts.guards`),
-- and that is not known to be harmless, by the rules H1 to H6 in `harmless` and nothing else.
+- and that is not known to be harmless, by the rules H1 to H6 in `harmless` only.
 
 A line counts once, under the first of its categories. `list --left-out` shows what the last two leave off: a
 wrong guard would hide a missed tie. A person reads a random sample of the list; each line is a `missed` tie,
@@ -55,7 +55,7 @@ from devicefix.model import Finding
 
 VERDICTS = Path(__file__).with_name("verdicts-recall.toml")
 ALLOWED = ("missed", "harmless", "guarded", "not-torch")
-FOUND = "found"  # the kind of an entry that stands for a line on which a finding begins
+FOUND = "found"  # the kind of an entry for a line on which a finding begins
 
 _DEVICE = re.compile(r"(?<![\w.-])cuda(?=:?(\d|\{|%|\Z))|\bcuda:\Z|torch\.cuda\.\w*Tensor", re.I)
 _INDEX = re.compile(r"(^|_)(gpu|rank|cuda|device(?=_?i))(_?(id|idx|index|num|no))?\Z", re.I)
@@ -81,7 +81,7 @@ def occurrences(  # noqa: C901 - a table of cases
     `move` a call of `.cuda(...)`, `attribute` that name without a call (a method, or a flag), `string` a text
     that names a device or a type, `text` any other text with the word, `name` any other name with it, `own`
     the definition of a method `cuda`, `load` a `torch.load` without `map_location`, `pin` a call of
-    `.pin_memory()`, `index` the number of a GPU handed to a call.
+    `.pin_memory()`, `index` the number of a GPU passed to a call.
     """
     nodes = list(ast.walk(module))
     documentation = {node.value for node in nodes if isinstance(node, ast.Expr)}
@@ -120,7 +120,7 @@ def _name(facts: Facts, node: ast.Attribute | ast.Name) -> Iterator[tuple[str, a
 
 
 def _call(facts: Facts, node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
-    given = {each.arg: each.value for each in node.keywords}
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     position = _LOADS.get(facts.resolve(node.func) or "")
     if position and len(node.args) < position and "map_location" not in given:
@@ -129,10 +129,10 @@ def _call(facts: Facts, node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
         yield "pin", node
     first = node.args[:1] if name == "to" else []
     for value in (*first, *(given[key] for key in ("device", "map_location", "device_ids") if key in given)):
-        for each in value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]:
-            number = isinstance(each, ast.Constant) and type(each.value) is int
-            if number or _INDEX.search((dotted(each) or "").rpartition(".")[2]):
-                yield "index", each
+        for element in value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]:
+            number = isinstance(element, ast.Constant) and type(element.value) is int
+            if number or _INDEX.search((dotted(element) or "").rpartition(".")[2]):
+                yield "index", element
 
 
 def harmless(  # noqa: PLR0911 - a table of cases
@@ -163,9 +163,9 @@ def harmless(  # noqa: PLR0911 - a table of cases
         case "text", _:
             return True
         case "import", ast.ImportFrom(level=level, module=module, names=names):
-            return level > 0 or _own_import(project, path, module or "", [each.name for each in names])
+            return level > 0 or _own_import(project, path, module or "", [name.name for name in names])
         case "import", ast.Import(names=names):
-            return all(_own_import(project, path, each.name, []) for each in names)
+            return all(_own_import(project, path, name.name, []) for name in names)
     return False
 
 
@@ -223,7 +223,7 @@ def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes
 
 
 def span(facts: Facts, node: ast.AST) -> tuple[int, int]:
-    """Where an occurrence stands; inside an f-string, where the f-string does."""
+    """Return the span of an occurrence; inside an f-string, that of the whole f-string."""
     for _, parent in facts.tree.ancestors(node):
         if isinstance(parent, ast.JoinedStr):
             node = parent

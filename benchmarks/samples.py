@@ -1,10 +1,10 @@
 """What precision.py and recall.py share: run over the corpus, draw a sample, write it out, read verdicts.
 
 An entry is one place in the corpus that a person can judge. Its id names the package with its version, the
-file and the line, so a verdict on a pinned package stays with its place for good. A work sheet is TOML: what
-there is to see stands in comments, and below it a line to fill in. It holds source lines of the packages, so
-it is kept outside of the repository; of a filled sheet only the lines that begin with a quotation mark are
-kept, as data, in `verdicts-*.toml` beside this file.
+file and the line, so a verdict on a pinned package stays with its place. A work sheet is TOML: comments
+show the entry, and below them is a line to fill in. It holds source lines of the packages, so it is kept
+outside of the repository. Only the filled lines, which begin with a quotation mark, are kept as data, in
+`verdicts-*.toml` next to this file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AROUND = 4  # lines that a work sheet shows before and after
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """A place to judge. `shown` is what a person is told about it, beside the source lines."""
+    """A place to judge. `shown` is the description that a work sheet has besides the source lines."""
 
     id: str
     path: str
@@ -99,7 +99,7 @@ def distinct(found: Iterable[Entry]) -> list[Entry]:
 
 
 def place(path: Path, root: Path) -> str:
-    """`package-version:file`, the beginning of an id."""
+    """Return `package-version:file`, the beginning of an id."""
     package, *parts = path.relative_to(root).parts
     return f"{package}:{'/'.join(parts)}"
 
@@ -129,7 +129,7 @@ def sheet(chosen: Sequence[Entry], known: dict[str, Verdict], allowed: Sequence[
 
 
 def commented(text: str) -> Iterator[str]:
-    """Each line as a comment."""
+    """Yield each line as a comment."""
     return (f"# {line}".rstrip() for line in text.splitlines())
 
 
@@ -167,7 +167,7 @@ def read_verdicts(path: Path, allowed: Sequence[str]) -> dict[str, Verdict]:
 
 
 def interval(hits: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a share."""
+    """Return Wilson's 95 % interval for a share."""
     if not trials:
         return 0.0, 1.0
     z, share = 1.96, hits / trials

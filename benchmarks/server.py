@@ -5,8 +5,8 @@
 Starts `devicefix server` as an editor does, opens a generated file of so many lines with a tie in every so
 many, and types: each change puts a line with a tie in the middle of the file, or takes it out again. Prints
 the median, the fastest and the slowest time, from the moment that the change is sent to the one that the
-diagnostics of that version have been received. The client decodes nothing but JSON, so that what is measured
-is the server's time. Beside it stands the processor's time, which says more on a machine that has other
+diagnostics of that version have been received. The client only decodes JSON, so that what is measured
+is the server's time. It also prints the processor's time, which says more on a machine that has other
 things to do.
 """
 
@@ -83,7 +83,7 @@ def program(lines: int, every: int) -> str:
 
 
 class Client:
-    """The least that an editor is to a language server."""
+    """A minimal editor for a language server."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "devicefix", "server"]
@@ -125,14 +125,14 @@ class Client:
         return float(times.user + times.system)
 
     def end(self) -> None:
-        """Let the server end."""
+        """Shut down the server."""
         self.send("shutdown", None, 2)
         self.send("exit", None)
         self.server.wait(10)
 
 
 def measure(folder: Path, lines: int, every: int, changes: int) -> tuple[int, list[float], float]:
-    """How many findings there are, the seconds that each change took, and those of the processor for one."""
+    """Return the number of findings, the seconds of each change, and the processor's seconds for one."""
     file = folder / "program.py"
     file.write_text(program(lines, every), encoding="utf-8")
     client = Client(folder)
@@ -164,7 +164,7 @@ def measure(folder: Path, lines: int, every: int, changes: int) -> tuple[int, li
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--lines", type=int, default=5000, help="of the file")
     parser.add_argument("--every", type=int, default=25, help="lines there is a tie")

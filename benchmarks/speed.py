@@ -1,8 +1,8 @@
-"""Time devicefix beside other tools on the corpus, and print a table in Markdown.
+"""Time devicefix and other tools on the corpus, and print a table in Markdown.
 
     python benchmarks/speed.py [DIR] [--runs N] [--only TEXT]...
 
-Every round runs each command once, so that what else the machine does meets all alike; a first round,
+Every round runs each command once, so that the load of the machine affects all alike; a first round,
 which fills the file system's cache, is not counted. The timing is pyperf's. The memory is that of the
 largest single process. To add a row, add it to `rows`.
 """

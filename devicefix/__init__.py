@@ -1,7 +1,7 @@
 """Find code tied to CUDA in PyTorch programs, and rewrite it to run on any device.
 
-What is in `__all__` is for other programs; docs/api.md describes it. Everything else, but for what
-`devicefix.plugins` and `devicefix.testing` offer to plugins, is private and may change with every version.
+The names in `__all__` are the public API, which docs/api.md describes. Plugins also use `devicefix.plugins`
+and `devicefix.testing`. Everything else is private, and may change with every version.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A name of the API, which is imported when it is used: `devicefix --version` has no need of it."""
+    """Import a name of the API when it is first used: `devicefix --version` needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from devicefix import api

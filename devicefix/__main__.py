@@ -3,7 +3,7 @@
 import os
 import sys
 
-# `-m` lets modules be imported from the current folder, which is what is looked at.
+# `-m` puts the current folder on `sys.path`: a file of the checked code could replace a module.
 if not getattr(sys.flags, "safe_path", False) and sys.path[0] in ("", os.getcwd()):
     del sys.path[0]
 

@@ -208,8 +208,8 @@ def check_source(
         source: the text, or the bytes of a file, which may declare an encoding.
         filename: the path that the source has or will have. Findings name it, `per_file_ignores` match it,
             and the files of its project that it imports are read. Its suffix says what it is: Python, a
-            notebook, a configuration file. None for Python that stands alone: no file is read, and findings
-            name "source.py".
+            notebook, a configuration file. None for a module without a project: no file is read, and
+            findings name "source.py".
         config: a file with settings, such as `find_config` finds; None for the defaults.
         settings: override the configuration; see `RuleSettings`.
 
@@ -290,11 +290,11 @@ def check_paths(
             outcomes = split(outcomes, read(chosen.baseline), chosen.baseline.parent)
     except ConfigError as problem:
         raise DevicefixError(str(problem)) from None
-    errors = [FileError(str(each.filename), each.strerror or str(each)) for each in trouble]
-    errors += [FileError(each.path, each.error) for each in outcomes if each.error]
+    errors = [FileError(str(error.filename), error.strerror or str(error)) for error in trouble]
+    errors += [FileError(outcome.path, outcome.error) for outcome in outcomes if outcome.error]
     return Report(
-        tuple(finding for each in outcomes for finding in _public(each, each.result.findings)),
-        tuple(each.path for each in outcomes if not each.error),
+        tuple(finding for outcome in outcomes for finding in _public(outcome, outcome.result.findings)),
+        tuple(outcome.path for outcome in outcomes if not outcome.error),
         tuple(errors),
     )
 
@@ -367,18 +367,18 @@ def _public(outcome: Outcome, findings: Iterable[internal.Finding]) -> Iterator[
     from devicefix.rules.pages import url
     from devicefix.rules.registry import RULES
 
-    for each in findings:
-        rule = RULES[each.code]
+    for finding in findings:
+        rule = RULES[finding.code]
         yield Finding(
-            each.code,
+            finding.code,
             rule.name,
-            each.message,
+            finding.message,
             outcome.path,
-            Location(each.line, each.column),
-            Location(each.end_line, each.end_column),
-            _fix(each.fix),
+            Location(finding.line, finding.column),
+            Location(finding.end_line, finding.end_column),
+            _fix(finding.fix),
             url(rule),
-            each.cell,
+            finding.cell,
         )
 
 
@@ -387,8 +387,11 @@ def _fix(fix: internal.Fix | None) -> Fix | None:
         return None
     replacements = (
         Replacement(
-            Location(each.line, each.column), Location(each.end_line, each.end_column), each.text, each.cell
+            Location(replacement.line, replacement.column),
+            Location(replacement.end_line, replacement.end_column),
+            replacement.text,
+            replacement.cell,
         )
-        for each in fix.replacements
+        for replacement in fix.replacements
     )
     return Fix(fix.safety.value, tuple(replacements))

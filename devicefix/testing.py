@@ -91,7 +91,7 @@ def examples(*rules: type[Rule]) -> list[Case]:
     cases: list[Case] = []
     for rule in rules:
         if RULES.get(rule.code) is not rule:
-            raise LookupError(f"devicefix does not know the rule {rule.code}: install its distribution first")
+            raise LookupError(f"devicefix does not know the rule {rule.code}; install its distribution first")
         found = [Case(rule, example, False, number) for number, example in enumerate(invalid(rule))]
         found += [Case(rule, example, True, number) for number, example in enumerate(valid(rule))]
         ids = [str(case) for case in found]

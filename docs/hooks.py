@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 from devicefix.cli import COMMANDS, main
 from devicefix.config.settings import KEYS
 from devicefix.rules.base import Example, Rule, invalid, valid
-from devicefix.rules.categories import family
+from devicefix.rules.categories import category
 from devicefix.rules.registry import RULES
 
 
@@ -38,7 +38,7 @@ def index() -> str:
     lines = ["# Rules", "", "`devicefix explain DF101` prints the page of a rule.", ""]
     previous = None
     for code, rule in RULES.items():
-        if (current := family(code)) != previous:
+        if (current := category(code)) != previous:
             lines += ["", f"## {current.name} ({current.prefix})", "", current.summary, ""]
             lines += ["| Code | Name | Finds | Fix | |", "| --- | --- | --- | --- | --- |"]
             previous = current
@@ -62,7 +62,7 @@ def when(rule: type[Rule]) -> str:
 
 def page(rule: type[Rule]) -> str:
     """Return the page of a rule: its documentation and its examples."""
-    notes = [f"Category: {family(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
+    notes = [f"Category: {category(rule.code).name}", f"Fix: {fixes(rule)}", when(rule)]
     text = f"# {rule.name} ({rule.code})\n\n{rule.summary}.\n\n{' · '.join(filter(None, notes))}\n\n"
     text += f"{cleandoc(rule.__doc__ or '')}\n\n## Examples\n\n"
     text += "".join(reported(each) for each in invalid(rule))

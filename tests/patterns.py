@@ -244,7 +244,9 @@ def _pieces(text: str) -> Iterator[tuple[ast.AST, str]]:
             return
     for node in ast.walk(module):
         if isinstance(node, ast.stmt):
-            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+            first = min(
+                [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
+            )
             yield node, textwrap.dedent("".join(lines[first - 1 : node.end_lineno])).rstrip("\n")
         elif isinstance(node, ast.expr) and node.end_lineno == node.lineno:
             line = lines[node.lineno - 1].encode()
@@ -291,7 +293,7 @@ def formed(random: Random, text: str) -> str:
 
 
 def commented(random: Random, text: str) -> str:
-    """Return a program with some comments, each with a number of its own."""
+    """Return a program with some comments, each with its own number."""
     lines = text.split("\n")
     for number in range(random.randint(0, 4)):
         index = random.randrange(len(lines))

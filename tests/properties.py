@@ -52,7 +52,9 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
         data, result = result.output, after
     else:
         raise AssertionError(f"the fixes are never done: {list(map(_said, result.fixed))}")
-    new = Counter(each.code for each in result.findings) - Counter(each.code for each in first.remaining)
+    new = Counter(finding.code for finding in result.findings) - Counter(
+        finding.code for finding in first.remaining
+    )
     # A fix may write `torch.cuda.is_available()`, or remove the guard that excused the import of a library.
     assert not new.keys() - {"DF405", "DF703", "DF902"}, f"made by a fix: {new}"
     return first.output is not None
@@ -65,7 +67,7 @@ def _round(data: bytes, settings: Settings, look: Look) -> Result:
     _lie_in_the_file(data, checked.findings)
     rewritten = run_one(data, replace(settings, fix=True), look)
     assert list(map(_said, rewritten.findings)) == list(map(_said, checked.findings))
-    wanted = (each for each in checked.findings if settings.unsafe_fixes or _safe(each))
+    wanted = (finding for finding in checked.findings if settings.unsafe_fixes or _safe(finding))
     fixable = [each for each in wanted if each.fix and each.fix.edits]
     assert bool(rewritten.output) == bool(rewritten.fixed) == bool(fixable), "a fix that is not made"
     if rewritten.output is not None:

@@ -104,7 +104,7 @@ def test_add_noqa_refuses_to_change_code(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_our_codes_and_ruffs_share_a_comment(tmp_path: Path, cli: Cli) -> None:
-    """The `external` of the documentation keeps ruff from taking our codes for mistakes."""
+    """Check that `external`, as documented, keeps ruff from reporting our codes."""
     (tmp_path / "tied.py").write_text("import os  # noqa: F401\nx.cuda()  # noqa: F821\n")
     assert "Added 1 noqa" in cli("check", "--add-noqa").stdout
     assert (tmp_path / "tied.py").read_text().endswith("x.cuda()  # noqa: DF101, F821\n")
@@ -122,7 +122,7 @@ def test_add_noqa_refuses_the_standard_input(cli: Cli) -> None:
 
 
 def test_unused_comments_are_reported_and_removed_if_selected(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "free.py"  # in which nothing but the comment is for us
+    file = tmp_path / "free.py"  # in which only the comment concerns devicefix
     file.write_text("x = 1  # noqa: DF101, F401\ny = 2  # noqa: DF1O1\nz = 3  # noqa: DF909\n")
     assert cli("check").exit_code == 0
     shown = cli("check", "--extend-select", "DF001").stdout
@@ -149,7 +149,7 @@ def test_comments_for_disabled_rules_are_not_unused(cli: Cli, tmp_path: Path) ->
 
 
 def test_a_rewrite_removes_the_comment_of_a_fixed_finding(cli: Cli, tmp_path: Path) -> None:
-    """What was silenced has gone with another fix, in a later round."""
+    """Another fix, in a later round, removes what the comment silenced."""
     file = tmp_path / "tied.py"
     file.write_text("import torch\n\nx = torch.ones(2).cuda()  # noqa: DF102\n")
     cli("rewrite", "--in-place", "--extend-select", "DF001")
@@ -191,7 +191,7 @@ def test_fixed_findings_are_mentioned_until_the_baseline_is_updated(cli: Cli, tm
     cli("check", *BASELINE, "--write-baseline")
     write(tmp_path, a="")
     (tmp_path / "b.py").unlink()
-    gone = "2 known findings no longer there: update known.json with --write-baseline.\n"
+    gone = "2 known findings no longer exist: update known.json with --write-baseline.\n"
     done = cli("check", *BASELINE)
     assert done.exit_code == 0
     assert done.stderr.endswith(gone)
@@ -263,7 +263,7 @@ def test_the_baseline_of_the_configuration_is_found_from_any_folder(
         ("\xff", "known.json: not a baseline: "),
         ("[" * 100_000, "known.json"),
         ("[]", 'known.json: not a baseline: it has no "version"'),
-        ('{"version": 2}', "its version is 2, and this devicefix knows 1"),
+        ('{"version": 2}', "its version is 2, but this devicefix reads 1"),
         ('{"version": 1}', '"findings" must be an object'),
         ('{"version": 1, "findings": {"a.py": []}}', "\"findings\", 'a.py' must be an object"),
         ('{"version": 1, "findings": {"a.py": {"DF101": [1]}}}', "'a.py', 'DF101' must be a list of strings"),

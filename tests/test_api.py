@@ -83,7 +83,7 @@ def test_columns_are_characters() -> None:
 def test_rewrite() -> None:
     result = rewrite_source(SOURCE)
     assert result.source == FIXED
-    assert [(each.code, each.location.line) for each in result.fixed] == [("DF101", 3)]
+    assert [(finding.code, finding.location.line) for finding in result.fixed] == [("DF101", 3)]
     assert result.remaining == ()
     assert rewrite_source(FIXED).source is FIXED
 
@@ -149,7 +149,9 @@ def test_settings_that_make_no_sense_are_an_error(given: dict[str, object], mess
         check_source(SOURCE, **given)  # type: ignore[arg-type]
 
 
-def test_a_source_stands_alone_unless_it_has_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_has_no_project_unless_it_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "net.py").write_text(
         "import torch\n\nclass Net(torch.nn.Module):\n    def cuda(self):\n        pass\n"
     )
@@ -165,7 +167,9 @@ def test_paths(tmp_path: Path) -> None:
     (tmp_path / "b" / "c.py").write_text("import torch\n")
     report = check_paths([tmp_path, tmp_path / "missing.py"])
     assert report.files == (str(tmp_path / "a.py"), str(tmp_path / "b" / "c.py"))
-    assert [(each.filename, each.location.line) for each in report.findings] == [(report.files[0], 3)]
+    assert [(finding.filename, finding.location.line) for finding in report.findings] == [
+        (report.files[0], 3)
+    ]
     assert [each.filename for each in report.errors] == [str(tmp_path / "missing.py")]
     assert check_paths(str(tmp_path), extend_exclude=["a.py"], config_files=True).findings == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "b"]  # no cache

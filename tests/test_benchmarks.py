@@ -36,7 +36,7 @@ torch.cuda.not_known_to_us()
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A corpus of one package."""
+    """Return a corpus of one package."""
     package = tmp_path / "pack-1.0"
     package.mkdir()
     (package / "tied.py").write_text(TIED)
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def listed(root: Path, left_out: str = "") -> list[Entry]:
-    """What recall.py lists."""
+    """Return the entries that recall.py lists."""
     found = samples.entries(root, partial(recall.unfound, root, left_out), 1)
     return [entry for entry in found if entry.kind != recall.FOUND]
 
@@ -101,12 +101,12 @@ def test_precision_is_right_of_judged() -> None:
         "p:a.py:3:DF401": Verdict("wrong-fix", mended="it asks first"),
         "p:a.py:3:DF401#2": Verdict("wrong-finding"),
     }
-    told = "\n".join(precision.score(verdicts, now))
-    assert "precision 50.0%" in told
-    assert "since: 75.0%" in told
-    assert "DF101: 2 of 2" in told and "DF401: 0 of 2" in told
-    assert "read it again: p:a.py:1:DF101" in told
-    assert "found no more: p:a.py:2:DF101 (right)" in told
+    figures = "\n".join(precision.score(verdicts, now))
+    assert "precision 50.0%" in figures
+    assert "since: 75.0%" in figures
+    assert "DF101: 2 of 2" in figures and "DF401: 0 of 2" in figures
+    assert "read it again: p:a.py:1:DF101" in figures
+    assert "found no more: p:a.py:2:DF101 (right)" in figures
     assert precision.score({}, None)[-1].split() == ["judged", "0"]
 
 
@@ -124,10 +124,10 @@ def test_recall_extrapolates_from_what_is_still_listed() -> None:
     population = [Entry(f"p:a.py:{number}", "", number, number, "") for number in range(100)]
     verdicts = {f"p:a.py:{number}": Verdict("harmless") for number in range(19)}
     verdicts |= {"p:a.py:50": Verdict("missed"), "p:a.py:999": Verdict("missed")}
-    told = "\n".join(recall.score(verdicts, population, 495))
-    assert "missed, extrapolated: 5.0" in told
-    assert "recall 99.0%" in told
-    assert told.endswith("missed: p:a.py:50")
+    figures = "\n".join(recall.score(verdicts, population, 495))
+    assert "missed, extrapolated: 5.0" in figures
+    assert "recall 99.0%" in figures
+    assert figures.endswith("missed: p:a.py:50")
 
 
 def test_an_interval_narrows_with_the_trials() -> None:

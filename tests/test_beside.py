@@ -1,4 +1,4 @@
-"""Configuration files and scripts beside the code."""
+"""Tests of configuration files and scripts next to the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READERS = (json_pairs, toml_pairs, yaml_pairs, shell_pairs, makefile_pairs)
 
 
 def ties(path: str, text: str) -> list[tuple[int, int, str]]:
-    """Line, column and code of what is found."""
+    """Return line, column and code of each finding."""
     findings = check(dedent(text).encode(), path, Settings()).findings
     assert all(finding.code == "DF905" and finding.fix is None for finding in findings)
     return [(finding.line, finding.column, finding.message.split("`")[1]) for finding in findings]
@@ -202,7 +202,7 @@ def test_a_line_or_a_file_can_be_silenced() -> None:
         ("a.toml", b"# coding: nonsense\n"),
     ],
 )
-def test_what_is_no_text_or_too_large_is_left_alone(path: str, data: bytes) -> None:
+def test_binary_and_large_files_are_left_alone(path: str, data: bytes) -> None:
     assert check(data, path, Settings()).findings == []
 
 
@@ -243,7 +243,7 @@ def test_json_has_the_pairs_that_a_parser_finds(value: dict[str, Any], indent: i
 
 
 def leaves(value: Any) -> list[str]:
-    """The keys of single values that a reader of pairs must find, in order."""
+    """Return the keys of single values that a reader of pairs must find, in order."""
     if isinstance(value, list):
         return [key for inner in value for key in leaves(inner)]
     if not isinstance(value, dict):
@@ -268,9 +268,11 @@ def test_yaml_has_the_pairs_that_a_parser_finds() -> None:
                 continue
             key, value = item
             inner = value.value if isinstance(value.value, list) else [value]
-            if getattr(value, "style", None) != "|" and not any(isinstance(each, tuple) for each in inner):
-                if all(isinstance(each.value, str) for each in inner):
-                    wanted.add((key.value, *(each.value for each in inner)))
+            if getattr(value, "style", None) != "|" and not any(
+                isinstance(statement, tuple) for statement in inner
+            ):
+                if all(isinstance(statement.value, str) for statement in inner):
+                    wanted.add((key.value, *(statement.value for statement in inner)))
             walk(value)
 
     walk(yaml.compose(YAML))

@@ -1,4 +1,4 @@
-"""Whatever bytes a file holds, they come back unchanged but for the fix, or there is a clear finding."""
+"""Whatever bytes a file holds, only the fix changes them, or there is a clear finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEVICE = re.compile(_LINE_END + rb"device = torch\.device\(" + _CHOICE + rb"\)" 
 
 
 def undone(data: bytes) -> bytes:
-    """A rewritten file as it was."""
+    """Return a rewritten file as it was."""
     return DEVICE.sub(b"", data, count=1).replace(b".to(device)", b".cuda()")
 
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_read_is_reported(cli: Cli, name: str) -> None:
 
 
 def nested(kind: str, depth: int) -> str:
-    """Code that is nested deeply, with a tie inside."""
+    """Return code that is nested deeply, with a tie inside."""
     blocks = "".join(f"{' ' * level}{{0}}\n" for level in range(depth))
     string = "x.cuda()"
     for _ in range(depth if kind == "strings" else 0):
@@ -211,7 +211,7 @@ def test_what_is_nested_too_deeply_is_not_called_fixable_and_leaves_others_so(cl
 
 
 def test_deep_nesting_does_not_end_the_process_of_libcst() -> None:
-    """Its parser has no bound of its own: a call of 20,000 `and` is the end of it."""
+    """LibCST's parser has no depth limit: a call of 20,000 `and` ends its process."""
     code = (
         "from devicefix.rewrite.calls import on_call\n"
         "try: on_call(lambda call: call)('f(' + 'a and ' * 20_000 + 'a)')\n"

@@ -23,7 +23,7 @@ FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Modules that hold every pattern of the rules, and one whose findings rest on another."""
+    """Return modules with every pattern of the rules, and one whose findings depend on another."""
     folder = tmp_path / "tree"
     folder.mkdir()
     examples = [example.before for rule in RULES.values() for example in (*rule.INVALID, *rule.VALID)]
@@ -37,7 +37,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def old(files: Iterable[Path]) -> None:
-    """Let files be older than what a cache does not trust yet."""
+    """Make files older than those that a cache does not trust yet."""
     for file in files:
         os.utime(file, (1e9, 1e9))
 
@@ -46,14 +46,14 @@ def found(folder: Path, settings: Settings) -> list[str]:
     outcomes = check_files(sorted(folder.glob("*.py")), settings)
     assert not any(outcome.error for outcome in outcomes)
     return [
-        f"{outcome.path} {each.line} {each.column} {each.code} {each.message} {each.safety}"
+        f"{outcome.path} {finding.line} {finding.column} {finding.code} {finding.message} {finding.safety}"
         for outcome in outcomes
-        for each in outcome.result.findings
+        for finding in outcome.result.findings
     ]
 
 
 def test_all_ways_of_running_find_the_same(tree: Path, tmp_path: Path) -> None:
-    """In one process and in eight, with no cache, with a fresh one, and with a warm one."""
+    """Run in one process and in eight, without a cache, with a fresh one, and with a warm one."""
     plain = found(tree, Settings(jobs=1, quiet=True))
     assert len(plain) > 50
     cached = Settings(quiet=True, cache_dir=tmp_path / "cache")
@@ -75,9 +75,7 @@ def test_a_warm_run_looks_at_nothing(tree: Path, tmp_path: Path, monkeypatch: py
     assert found(tree, settings) == plain
 
 
-def test_only_what_has_changed_is_looked_at(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_changed_files_are_checked(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(quiet=True, jobs=1, cache_dir=tmp_path / "cache")
     found(tree, settings)
     (tree / "m1.py").write_text("import torch\n\nx = x.cuda()\n")
@@ -95,7 +93,7 @@ def test_only_what_has_changed_is_looked_at(
 
 
 def test_what_one_file_says_of_another_is_not_forgotten(tree: Path, tmp_path: Path) -> None:
-    """`Batch().cuda()` must not become `.to(device)`, as long as Batch has a `cuda` of its own."""
+    """`Batch().cuda()` must not become `.to(device)`, as long as Batch defines `cuda`."""
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     before = [line for line in found(tree, settings) if "use.py" in line]
     (tree / "batch.py").write_text("class Batch:\n    pass\n")
@@ -125,7 +123,7 @@ def test_a_change_during_a_run_is_seen_by_the_next(tree: Path, tmp_path: Path) -
     changed = tree / "m1.py"
     changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
     os.utime(changed, (0, 0))  # as a copy that keeps the time
-    kept.save(seen, [each.outcome for each in seen.values() if each.outcome])
+    kept.save(seen, [value.outcome for value in seen.values() if value.outcome])
     assert found(tree, settings) == found(tree, Settings(quiet=True))
 
 
@@ -143,7 +141,7 @@ def test_other_settings_are_another_cache(change: dict[str, object], tree: Path,
     "content",
     [b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"begun": "x"}\n', b"null\nnull", b"\x00" * 10],
 )
-def test_a_broken_cache_is_no_cache(content: bytes, tree: Path, tmp_path: Path) -> None:
+def test_a_broken_cache_is_ignored(content: bytes, tree: Path, tmp_path: Path) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     plain = found(tree, settings)
     (file,) = (tmp_path / "cache").glob("*/*.json")

@@ -51,7 +51,7 @@ def test_quiet_prints_only_findings(cli: Cli, tmp_path: Path) -> None:
     assert LINE.fullmatch(cli("check", "--quiet").stdout.rstrip("\n"))
 
 
-def test_verbose_tells_the_configuration_and_the_files(cli: Cli, tmp_path: Path) -> None:
+def test_verbose_prints_the_configuration_and_the_files(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(FREE)
     (tmp_path / "pyproject.toml").write_text("[tool.devicefix]\n")
     shown = cli("check", "--verbose").stderr.splitlines()
@@ -81,7 +81,7 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
         (["check", "-", "."], "cannot be combined with other paths"),
         (["rewrite", "-", "--in-place"], "standard input"),
         (["explain", "DF999"], "no rule has the code or name 'DF999'"),
-        (["check", "--fix", "."], "`check` does not fix: use `devicefix rewrite --in-place`"),
+        (["check", "--fix", "."], "`check` does not fix; use `devicefix rewrite --in-place`"),
         (["frobnicate"], "unknown command 'frobnicate'"),
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
     ],
@@ -418,7 +418,7 @@ def test_target_and_version_come_from_the_configuration_too(cli: Cli, tmp_path: 
     [
         (
             ("--target", "accelerator", "--torch-version", "2.5"),
-            "needs torch 2.6 or newer, and torch-version is 2.5",
+            "needs torch 2.6 or newer, but torch-version is 2.5",
         ),
         (("--torch-version", "two"), 'must be a version such as "2.6"'),
         (("--target", "tpu"), "tpu"),

@@ -105,7 +105,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ('[tool.devicefix]\n"j\\u006fbs" = 0', " [tool.devicefix] jobs"),  # with an escape: no position
     ],
 )
-def test_mistakes_are_told_with_their_place(tmp_path: Path, text: str, words: str) -> None:
+def test_mistakes_are_reported_with_their_position(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "pyproject.toml"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError) as caught:
@@ -113,7 +113,7 @@ def test_mistakes_are_told_with_their_place(tmp_path: Path, text: str, words: st
     assert str(caught.value).startswith(f"{file}:{words}")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "pyproject.toml", known_codes)
 
@@ -152,7 +152,7 @@ def test_a_wrong_target_or_version_is_an_error(tmp_path: Path, line: str) -> Non
 # -- files of their own --------------------------------------------------------------------------------
 
 
-def test_a_file_of_its_own_holds_the_keys_at_the_top(tmp_path: Path) -> None:
+def test_a_separate_file_holds_the_keys_at_the_top(tmp_path: Path) -> None:
     file = tmp_path / "devicefix.toml"
     file.write_text('jobs = 3\n[per-file-ignores]\n"a.py" = ["DF1"]\n')
     settings = load(file, known_codes)
@@ -185,7 +185,7 @@ def test_the_nearest_file_is_found_and_in_a_folder_its_own_before_pyproject(tmp_
     for file in [*files, tmp_path / "a" / "pyproject.toml"]:
         file.write_text("[tool.devicefix]\n" if file.name == "pyproject.toml" else "")
         assert find(deep) == file
-    (deep / "devicefix.toml").mkdir()  # a folder is no file
+    (deep / "devicefix.toml").mkdir()  # a folder is not a file
     assert find(deep) == tmp_path / "a" / "pyproject.toml"
 
 
@@ -199,7 +199,9 @@ def test_the_example_of_a_key_is_one(key: Key, tmp_path: Path) -> None:
     assert list(read(file).table) == [key.name]
     default, settings = Settings(root=tmp_path), load(file, known_codes)
     assert [
-        each.name for each in fields(Settings) if getattr(settings, each.name) != getattr(default, each.name)
+        field.name
+        for field in fields(Settings)
+        if getattr(settings, field.name) != getattr(default, field.name)
     ] == [key.field]
     assert hash(settings) != hash(default)
 
@@ -280,7 +282,7 @@ def test_config_explains_a_key(cli: Cli) -> None:
     assert "unknown key 'per-file-ignore'; did you mean 'per-file-ignores'?" in done.stderr
 
 
-def test_config_tells_what_is_wrong(cli: Cli, tmp_path: Path) -> None:
+def test_config_reports_what_is_wrong(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "devicefix.toml").write_text('jobs = 2\ntorch-version = "new"\n')
     done = cli("config")
     assert (done.exit_code, done.stdout) == (2, "")

@@ -147,7 +147,7 @@ HAZARDS = {
         thread = threading.Thread(target=work); thread.start(); thread.join()
         x.sum()
         """,
-    "tensor: read by a function of its own": """
+    "tensor: read by a separate function": """
         class Double(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x):

@@ -210,4 +210,6 @@ def test_the_newest_counterpart_comes_first() -> None:
 
 def test_the_default_version_is_the_newest() -> None:
     facts = Facts.read(b"import torch\n")
-    assert Accelerator(facts, None).version >= max(c.since for each in COUNTERPARTS.values() for c in each)
+    assert Accelerator(facts, None).version >= max(
+        c.since for counterpart in COUNTERPARTS.values() for c in counterpart
+    )

@@ -90,7 +90,7 @@ def test_the_index_of_the_current_device_is_the_accelerator() -> None:
         ("pick()", None),
     ],
 )
-def test_a_target_of_any_kind_is_told_apart_at_run_time(argument: str, device: str | None) -> None:
+def test_a_target_of_any_kind_is_distinguished_at_run_time(argument: str, device: str | None) -> None:
     context = context_of(f"import torch\n\nx.cuda({argument})\n")
     node = call(context, f"x.cuda({argument})")
     found = runtime_device(context, node, node.args[0])

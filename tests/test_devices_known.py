@@ -31,7 +31,7 @@ def test_a_name_of_the_current_device_is_known(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ['torch.device("cuda:1")', '"cpu"', "torch.device(name)", "1"])
-def test_another_value_is_no_current_device(value: str) -> None:
+def test_another_value_is_not_the_current_device(value: str) -> None:
     assert current(f"import torch\n\ndevice = {value}\nx.cuda()\n") is None
 
 

@@ -175,7 +175,7 @@ def test_a_shallow_clone_is_an_error_with_a_hint(
 
 def test_without_git(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".git").rename(tmp_path / ".not-git")
-    assert "is in no git work tree" in check("main").stderr
+    assert "is not in a git work tree" in check("main").stderr
     (tmp_path / ".git").mkdir()
     assert "git does not accept" in check("main").stderr
     (tmp_path / ".git").rmdir()

@@ -111,7 +111,7 @@ def test_unsafe_fix_waits_to_be_asked() -> None:
 # -- where the device comes from ---------------------------------------------------------------------
 
 
-def test_definition_stands_behind_imports_of_several_lines() -> None:
+def test_definition_follows_imports_of_several_lines() -> None:
     before = (
         "from __future__ import annotations\nimport torch\nfrom a import (\n    b,\n    c,\n)\nx = y.cuda()\n"
     )
@@ -169,7 +169,7 @@ def test_torch_under_another_name() -> None:
     assert 'device = th.device("cuda" if th.cuda.is_available() else "cpu")\n' in after
 
 
-def test_what_stands_in_for_a_missing_torch_is_torch() -> None:
+def test_a_replacement_of_a_missing_torch_is_torch() -> None:
     start = "try:\n    import torch\nexcept ImportError:\n    torch = stub\n"
     after = text_of(rewrite(f"{start}x = y.cuda()\n"))
     assert after == f'{start}x = y.to("cuda" if torch.cuda.is_available() else "cpu")\n'
@@ -253,7 +253,7 @@ def test_not_guarded_by(guard: str) -> None:
     assert rewrite(f"import torch\n\n{guard}\n    y = f(x.cuda())\n").findings
 
 
-def test_flag_that_is_rebound_is_no_guard() -> None:
+def test_flag_that_is_rebound_is_not_a_guard() -> None:
     before = (
         "import torch\n\nuse = torch.cuda.is_available()\n\n\ndef on():\n    global use\n    use = True\n\n\n"
         "def f(x):\n    if use:\n        return g(x.cuda())\n"
@@ -332,9 +332,9 @@ def test_guard_is_not_shared_with_what_is_silenced() -> None:
     assert text_of(rewrite(before)).endswith(after)
 
 
-def test_what_remains_is_told_also_where_no_word_of_cuda_does() -> None:
+def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
     before = b"import torch\n\n\ndef f(x, y):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
     settings, project = Settings(fix=True), Project()
     result = check_file(before, "m.py", settings, project)
     assert result.output is not None and not matters(result.output, settings)
-    assert [each.code for each in result.remaining] == ["DF802"]
+    assert [finding.code for finding in result.remaining] == ["DF802"]

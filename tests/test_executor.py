@@ -59,7 +59,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def scheduler(start: Start, tmp_path: Path) -> str:
-    """A scheduler without workers, on a machine that has no devicefix."""
+    """Start a scheduler without workers, on a machine without devicefix, and return its address."""
     (tmp_path / "without" / "devicefix").mkdir(parents=True)
     (tmp_path / "without" / "devicefix" / "__init__.py").write_text(
         "raise ImportError('no devicefix here')\n"
@@ -76,7 +76,7 @@ def scheduler(start: Start, tmp_path: Path) -> str:
 
 
 def workers(start: Start, scheduler: str, number: int, folder: Path, **environment: str) -> dict[str, int]:
-    """Start workers, and wait for them: their addresses and their processes."""
+    """Start workers, wait for them, and return their processes by their addresses."""
     from distributed import Client
 
     arguments = ("worker", f"tcp://{scheduler}", "--no-nanny", "--nthreads=1", "--no-dashboard")
@@ -89,7 +89,7 @@ def workers(start: Start, scheduler: str, number: int, folder: Path, **environme
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """Files enough for each worker, some of which rest on others."""
+    """Return a folder with enough files for each worker, some of which depend on others."""
     folder = tmp_path / "programs"
     for number in range(6):
         for file in FIXTURES.rglob("*.py"):
@@ -145,7 +145,7 @@ def test_workers_need_not_see_the_disk(
     Path("some.py").write_text("import torch\n\nx = torch.ones(2).cuda()\n")
     paths = [Path("some.py"), Path("missing.py")]
     some, missing = check_files(paths, Settings(executor=f"dask://{scheduler}"))
-    assert [each.code for each in some.result.findings] == ["DF101"]
+    assert [finding.code for finding in some.result.findings] == ["DF101"]
     assert missing.error == "No such file or directory"
 
 
@@ -189,7 +189,7 @@ def test_workers_of_another_version_are_refused(
     start: Start, scheduler: str, tmp_path: Path, other: str | None
 ) -> None:
     package = tmp_path / ("other" if other else "without") / "devicefix"
-    if other:  # the same but for the version
+    if other:  # the same, except the version
         shutil.copytree(ROOT / "devicefix", package, ignore=shutil.ignore_patterns("__pycache__"))
         (package / "config" / "version.py").write_text(f'__version__ = "{other}"\n')
     workers(start, scheduler, 1, tmp_path, PYTHONPATH=str(package.parent))
@@ -197,7 +197,7 @@ def test_workers_of_another_version_are_refused(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     if other:
-        assert "has devicefix 0.0.1, Python" in done.stderr and "and here is devicefix " in done.stderr
+        assert "has devicefix 0.0.1, Python" in done.stderr and ", but devicefix " in done.stderr
     else:
         assert "a worker does not have devicefix " in done.stderr
 

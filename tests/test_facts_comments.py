@@ -121,7 +121,7 @@ def test_unused(comment: str, message: str | None, after: str | None) -> None:
         assert f"{source.text[: edit.start]}{edit.new}{source.text[edit.end :]}".rstrip("\n") == after
 
 
-def test_a_line_of_its_own_goes_with_its_comment() -> None:
+def test_a_separate_line_goes_with_its_comment() -> None:
     source = Source(b"y\n# noqa: DF102\nx()\n")
     (found,) = unused(source, parse(source.text), [], {"DF102": True})
     assert found.fix is not None

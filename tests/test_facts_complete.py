@@ -22,7 +22,7 @@ EXAMPLES = [example.before for rule in RULES.values() for example in (*rule.INVA
 
 
 def found(data: bytes, settings: Settings) -> list[Finding]:
-    """Return the findings of a module by itself, with the edits of their fixes applied to its text."""
+    """Return the findings of a module, with the edits of their fixes applied to its text."""
     project = Project.of([summarize(data, "x.py")])
     return [finding.portable() for finding in check_file(data, "x.py", settings, project).findings]
 

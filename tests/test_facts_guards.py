@@ -1,4 +1,4 @@
-"""`devicefix.facts.guards`: which tests imply CUDA, which refuse to go on without it, and what is guarded."""
+"""`devicefix.facts.guards`: which tests imply CUDA, which refuse to run without it, and what is guarded."""
 
 from __future__ import annotations
 

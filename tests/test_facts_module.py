@@ -15,7 +15,7 @@ from devicefix.files.text import DecodeError
     ("data", "error"),
     [(b"x = (\n", SyntaxError), (b"\xff\n", DecodeError), (b"x = '\0'\n", (SyntaxError, ValueError))],
 )
-def test_what_is_no_module(data: bytes, error: type[Exception]) -> None:
+def test_what_is_not_a_module(data: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         Facts.read(data)
 

@@ -1,4 +1,4 @@
-"""`devicefix.facts.names`: what names stand for in one module."""
+"""`devicefix.facts.names`: what the names of one module resolve to."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_every_node_has_its_parent_whatever_was_asked_first() -> None:
                 assert Tree(module, CODE).parents.get(child) is parent, ast.dump(child)
 
 
-def test_what_is_no_part_of_the_tree_has_no_parent() -> None:
+def test_a_node_outside_the_tree_has_no_parent() -> None:
     tree = tree_of()
     assert tree.parents.get(ast.parse("x").body[0]) is None
     assert tree.parents.get(tree.module) is None

@@ -1,4 +1,4 @@
-"""Which files are looked at."""
+"""Tests of finding files: those that are named, and those in folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devicefix.files import discover as files
 
 
 def make(top: Path, *names: str) -> None:
-    """Empty files, and the folders that they are in."""
+    """Create empty files, and the folders that they are in."""
     for name in names:
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).touch()
@@ -27,7 +27,8 @@ def found(project: ProjectFolder) -> Found:
     """Return a function that finds files in the project folder, and returns their names."""
 
     def found(*paths: str, exclude: Iterable[str] = ()) -> list[str]:
-        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclude, project.path)]
+        exclusions = [(pattern, project.path) for pattern in exclude]
+        return [path.as_posix() for path in files.find(map(Path, paths or (".",)), exclusions)]
 
     return found
 
@@ -60,7 +61,7 @@ def test_folders_left_out_unless_named(tmp_path: Path, found: Found) -> None:
     assert found(".venv", "a.py") == [".venv/b.py", "a.py"]
 
 
-def test_a_package_called_dist_is_no_build(tmp_path: Path, found: Found) -> None:
+def test_a_package_called_dist_is_not_a_build(tmp_path: Path, found: Found) -> None:
     make(tmp_path, "net/dist/__init__.py", "net/dist/launch.py", "dist/net/a.py")
     assert found() == ["net/dist/__init__.py", "net/dist/launch.py"]
 
@@ -83,7 +84,7 @@ def test_links_to_folders_are_not_followed(tmp_path: Path, found: Found) -> None
     assert found("in") == ["in/a.py"]
 
 
-def test_what_is_no_regular_file_is_left_out(tmp_path: Path, found: Found) -> None:
+def test_only_regular_files_are_found(tmp_path: Path, found: Found) -> None:
     make(tmp_path, "a.py", "folder.py/b.py")
     os.mkfifo(tmp_path / "pipe.py")
     assert found() == ["a.py", "folder.py/b.py"]
@@ -157,7 +158,7 @@ def test_git_runs_nothing_that_the_repository_names(tmp_path: Path, found: Found
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, "a.py", "locked/b.py")
     scandir = os.scandir
 
@@ -167,6 +168,6 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytes
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", locked)
-    told: list[OSError] = []
-    assert files.find([tmp_path], onerror=told.append) == [tmp_path / "a.py"]
-    assert [problem.filename for problem in told] == [str(tmp_path / "locked")]
+    errors: list[OSError] = []
+    assert files.find([tmp_path], onerror=errors.append) == [tmp_path / "a.py"]
+    assert [problem.filename for problem in errors] == [str(tmp_path / "locked")]

@@ -36,10 +36,10 @@ def flake8(*arguments: str, data: bytes = b"") -> tuple[int, list[str]]:
 def checked(*paths: str) -> list[str]:
     """Return the findings of `devicefix check`, each file checked alone, as flake8 prints them."""
     return [
-        f"{path}:{each.line}:{each.column}: {each.code} {each.message}"
+        f"{path}:{finding.line}:{finding.column}: {finding.code} {finding.message}"
         for path in paths
         for outcome in check_files([Path(path)], Settings())
-        for each in outcome.result.findings
+        for finding in outcome.result.findings
     ]
 
 

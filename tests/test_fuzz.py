@@ -1,6 +1,6 @@
 """Random programs, and those that failed once: the properties that hold for every file.
 
-`DEVICEFIX_FUZZ=20000 pytest -m slow tests/test_fuzz.py` tries so many programs a test, and others each time.
+`DEVICEFIX_FUZZ=20000 pytest -m slow tests/test_fuzz.py` tries that many programs a test, new ones each time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IDS = [f"{each.target}-{'unsafe' if each.unsafe_fixes else 'safe'}" for each in 
 
 # The smallest programs of what has been found; each once broke a property, with some settings at least.
 FAILED = {
-    "an f-string that is no device": 'import torch\ntorch.cuda.set_device(f"on {a.cuda}")\n',
+    "an f-string that is not a device": 'import torch\ntorch.cuda.set_device(f"on {a.cuda}")\n',
     "a device inside a device": "import torch\ntorch.cuda.set_device(torch.device('cuda:0'))\n",
     "devices in a dictionary": "import torch\noptions = {'device_ids': [a]}\nx.cuda\n",
     "SyncBatchNorm": "import torch\nwith torch.nn.SyncBatchNorm.convert_sync_batchnorm(a) as c:\n    pass\n",
@@ -42,7 +42,7 @@ FAILED = {
     "a header of several lines": "import torch\nif (torch.cuda.is_available()\n):\n    a()\nelse: raise a\n",
     "a remark in a header": "import torch\nif (torch.cuda.is_available()  #:\n):\n    a()\nelse: raise a\n",
     "a type that is replaced": "import torch\ntorch.cuda.HalfTensor = a\n",
-    "a string that is no device yet": "import torch\na = 'cuda'\nx.cuda()\n",
+    "a string that is not a device yet": "import torch\na = 'cuda'\nx.cuda()\n",
     "a fix inside another's argument": "import torch\nx = torch.Tensor.cuda(torch.load(p))\n",
     "a refusal that gets a guard": "import torch\nif not x.is_cuda:\n"
     "    torch.cuda.synchronize()\n    raise a\n",
@@ -111,7 +111,7 @@ def test_random_programs(random: Random, size: int, options: Settings) -> None:
 @PROFILE
 @given(data=st.binary(max_size=200), at=st.integers(0, 10**6), seed=st.integers(0, 10**6))
 def test_random_bytes(data: bytes, at: int, seed: int) -> None:
-    """In the middle of a program: mostly it is none any more, which is a finding."""
+    """Insert bytes into a program: mostly it no longer parses, which is a finding."""
     program = patterns.program(Random(seed))
     at %= len(program) + 1
     note(repr(program[:at] + data + program[at:]))

@@ -24,7 +24,7 @@ VISIBLE = "    os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n    x.cuda()\n"
 
 
 def repeated(head: str, part: str, tail: str = "\n") -> Shape:
-    """A part many times, in which `%` stands for its number."""
+    """Return a function that repeats a part, with its number in place of `%`."""
     return lambda size: head + "".join(part.replace("%", str(number)) for number in range(size)) + tail
 
 
@@ -44,7 +44,7 @@ SHAPES = {
     "moves under a guard": repeated(f"{TORCH}if torch.cuda.is_available():\n", "    x = x.cuda()\n"),
     "moves under a flag": repeated(f"{TORCH}f = torch.cuda.is_available()\nif f:\n", "    x = x.cuda()\n"),
     "moves under flags": repeated(f"{TORCH}if {'a or ' * 100}b:\n", "    x = x.cuda()\n"),
-    "a flag set by itself": repeated(
+    "a flag that depends on itself": repeated(
         TORCH, "a.b = a.b and torch.cuda.is_available()\nif a.b:\n    x.cuda()\n"
     ),
     "flags set by others": repeated("f0 = torch.cuda.is_available()\n", "g = f0\nif g:\n    f0 = g\n"),
@@ -78,7 +78,7 @@ SHAPES = {
 
 
 def calls(text: str, settings: Settings) -> int:
-    """How many functions are called to look at a file, or to rewrite it."""
+    """Return the number of functions that are called to check a file, or to rewrite it."""
     count = 0
 
     def counted(frame: FrameType, event: str, argument: object) -> None:

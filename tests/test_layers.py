@@ -14,9 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from rooms import ROOMS  # noqa: E402  the one place that says the order
+from rooms import ROOMS  # noqa: E402 (the one definition of the order)
 
-# The modules beside the rooms, each by the room that it comes before.
+# The modules outside of the rooms, each by the room that it comes before.
 OUTSIDE = {"__main__": "cli", "__init__": "verify", "api": "verify", "testing": "engine", "plugins": "rules"}
 MOST_OUTSIDE, MOST_ROOMS = 6, 14
 
@@ -37,7 +37,7 @@ ON_CALL = ("__init__", "api", "cli", "testing")
 
 
 def order() -> list[str]:
-    """Return the rooms and the modules beside them, from top to bottom."""
+    """Return the rooms and the modules outside of them, from top to bottom."""
     found: list[str] = []
     for room in ROOMS:
         found += [module for module, before in OUTSIDE.items() if before == room]
@@ -59,7 +59,7 @@ def name(file: Path) -> str:
 
 
 def room(module: str) -> str:
-    """Return the room of a module, or its own name if it is beside the rooms."""
+    """Return the room of a module, or its own name if it is outside of the rooms."""
     return module.split(".")[1] if "." in module else "__init__"
 
 
@@ -67,13 +67,17 @@ def imports(file: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each module of ours that a file imports, wherever it does."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, each.name) for each in node.names if each.name.startswith("devicefix"))
+            yield from (
+                (node.lineno, alias.name) for alias in node.names if alias.name.startswith("devicefix")
+            )
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno}: a relative import"
             base = node.module or ""
             if base.partition(".")[0] == "devicefix":
-                inner = (f"{base}.{each.name}" for each in node.names)
-                yield from ((node.lineno, each if each in modules() else base) for each in inner)
+                inner = (f"{base}.{alias.name}" for alias in node.names)
+                yield from (
+                    (node.lineno, statement if statement in modules() else base) for statement in inner
+                )
 
 
 @pytest.mark.parametrize("module", modules())

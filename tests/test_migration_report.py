@@ -30,7 +30,7 @@ from devicefix.model import Finding, Fix, Replacement
 from devicefix.report import side_by_side
 from devicefix.report.checked import LINE_END
 from devicefix.rules.base import Rule
-from devicefix.rules.categories import family
+from devicefix.rules.categories import category
 from devicefix.rules.registry import RULES
 
 pytestmark = pytest.mark.needs("jinja2", "markdown_it")
@@ -260,8 +260,8 @@ def test_a_file_that_changed_since_the_check_is_shown_without_code() -> None:
 
 
 def test_every_rule_belongs_to_a_family_with_a_name() -> None:
-    assert all(family(code).summary for code in RULES)
-    assert family("XY101") == ("XY1", "XY1", "")
+    assert all(category(code).summary for code in RULES)
+    assert category("XY101") == ("XY1", "XY1", "")
 
 
 @pytest.mark.slow
@@ -366,14 +366,14 @@ def test_filters_and_search(page: Page) -> None:
 
 @pytest.mark.slow
 def test_charts_lead_to_the_findings_and_back(page: Page) -> None:
-    page.click("#families >> text=Outside the code")
+    page.click("#categories >> text=Outside the code")
     expect_shown(page, "1 finding")
     assert shown(page) == ["DF902"]
     page.click("#people .places a >> nth=0")
     page.wait_for_url("**/*#tie-*")
     page.go_back()
-    page.wait_for_url("**/*#family=DF9")
-    assert page.input_value("[name=family]") == "DF9"
+    page.wait_for_url("**/*#category=DF9")
+    assert page.input_value("[name=category]") == "DF9"
     page.evaluate("location.hash = '#package=lib&safety=unsafe'")
     expect_shown(page, "1 finding")
     assert shown(page) == ["DF401"]

@@ -1,4 +1,4 @@
-"""Notebooks: checked and rewritten like modules, and changed in nothing but the lines of a fix."""
+"""Notebooks: checked and rewritten like modules, and changed only in the lines of a fix."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def cells(data: bytes) -> list[str]:
 
 
 def places(data: bytes) -> list[str]:
-    return [f"{each.cell}:{each.line}:{each.column} {each.code}" for each in look(data).result.findings]
+    return [
+        f"{finding.cell}:{finding.line}:{finding.column} {finding.code}"
+        for finding in look(data).result.findings
+    ]
 
 
 # -- the file --------------------------------------------------------------------------------------------
@@ -201,7 +204,7 @@ def test_commands_survive_a_rewrite() -> None:
     assert second == "\n".join([*COMMANDS[:11], "x = x.to(device)"])
 
 
-def test_a_timed_statement_is_looked_at() -> None:
+def test_a_timed_statement_is_checked() -> None:
     data = notebook("import torch", "if x:\n    %time y = x.cuda()\n%timeit -n 3 torch.cuda.synchronize()")
     assert places(data) == ["2:2:15 DF101", "2:3:14 DF401"]
     assert cells(rewritten(data))[1] == (
@@ -285,10 +288,10 @@ def test_the_rewritten_cells_run(tmp_path: Path) -> None:
     assert [each.result for each in results[-2:]] == [None, "cpu"]
 
 
-# -- what can't be looked at -------------------------------------------------------------------------------
+# -- what can't be checked -------------------------------------------------------------------------------
 
 
-def test_a_broken_cell_is_told_and_the_others_are_looked_at() -> None:
+def test_a_broken_cell_is_reported_and_the_others_are_checked() -> None:
     data = notebook(IMPORT, "print 'x'\nx.cuda()", "y = (\n", "\nx = x.cuda()", "x.cuda(1 2)")
     assert places(data) == ["2:1:1 DF901", "4:2:5 DF101", "5:1:8 DF901"]
     assert cells(rewritten(data))[1:] == [
@@ -327,13 +330,13 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
         (notebook("x.cuda()", "# devicefix: skip-file"), ""),
     ],
 )
-def test_what_is_no_notebook_of_python(data: bytes, found: str) -> None:
+def test_what_is_not_a_python_notebook(data: bytes, found: str) -> None:
     findings = look(data, fix=True).result.findings
     if not found:
         assert not findings
     else:
         place, code, *words = found.split(" ", 2)
-        assert [(f"{each.line}:{each.column}", each.code) for each in findings] == [(place, code)]
+        assert [(f"{finding.line}:{finding.column}", finding.code) for finding in findings] == [(place, code)]
         assert all(word in findings[0].message for word in words)
 
 
@@ -349,7 +352,10 @@ def test_replacements_know_their_cell() -> None:
     data = notebook(IMPORT, "def f(x):\n    x = x.cuda()")
     (finding,) = look(data, replacements=True).result.findings
     assert finding.fix is not None
-    assert [(each.cell, each.line, each.column, each.text) for each in finding.fix.replacements] == [
+    assert [
+        (replacement.cell, replacement.line, replacement.column, replacement.text)
+        for replacement in finding.fix.replacements
+    ] == [
         (1, 1, 13, f"\n\n{DEVICE}"),
         (2, 2, 9, "x.to(device)"),
     ]

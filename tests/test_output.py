@@ -82,7 +82,7 @@ help: Replace with `net.to(device)`
 8 |     torch.cuda.synchronize()
   |
 
-DF401 [*] `torch.cuda.synchronize` raises an error without CUDA (cuda-function)
+DF401 [*] `torch.cuda.synchronize` raises an error without CUDA; call it only with CUDA (cuda-function)
  --> hard.py:6:2
   |
 4 | def check(net, path):
@@ -255,8 +255,8 @@ def test_the_edits_of_json_and_sarif_equal_the_rewrite(cli: Cli, check: Check, h
     ]
     names = ("startLine", "startColumn", "endLine", "endColumn")
     from_sarif = [
-        (*(each["deletedRegion"][name] for name in names), each["insertedContent"]["text"])
-        for each in change["replacements"]
+        (*(replacement["deletedRegion"][name] for name in names), replacement["insertedContent"]["text"])
+        for replacement in change["replacements"]
     ]
     cli("rewrite", "--in-place", "--select", code, hard)
     assert hard.read_bytes() != HARD.encode()

@@ -247,7 +247,7 @@ def test_without_plugins_nothing_is_imported_for_them() -> None:
 
 @pytest.mark.slow
 def test_the_example_is_built_installed_and_used(tmp_path: Path) -> None:
-    """What docs/plugins.md tells, in a virtual environment of its own."""
+    """Run the steps of docs/plugins.md in a new virtual environment."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     programs = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin")
     example = shutil.copytree(EXAMPLE, tmp_path / "plugin", ignore=shutil.ignore_patterns("__pycache__"))

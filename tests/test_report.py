@@ -1,4 +1,4 @@
-"""The parts of the outputs, each by itself: groups of changes, marks, rows, figures and summaries."""
+"""The parts of the outputs, one by one: groups of changes, marks, rows, figures and summaries."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_figures_of_a_migration() -> None:
     assert [file.path for file in figures.most_left] == ["c.py", "b.py"]
     assert figures.half == 1
     assert [number for _, number in figures.by_effort] == [1, 0, 2, 0, 0]
-    assert [(group.key, group.total, group.files) for group in figures.families] == [
+    assert [(group.key, group.total, group.files) for group in figures.categories] == [
         ("DF1", 4, 3),
         ("DF4", 1, 1),
     ]

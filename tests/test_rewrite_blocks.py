@@ -205,7 +205,7 @@ def test_a_function_with_a_decorator_moves() -> None:
     ("text", "answer"),
     [("if ok:\n    x()\n", True), ("if ok: x()\n", False), ("if a:\n    y()\nelif ok:\n    x()\n", False)],
 )
-def test_only_a_block_on_lines_of_its_own_can_be_unwrapped(text: str, answer: bool) -> None:
+def test_only_a_block_on_separate_lines_can_be_unwrapped(text: str, answer: bool) -> None:
     facts = Facts.read(text.encode())
     assert can_unwrap(facts.source, statements(facts, ast.If)[-1]) is answer  # type: ignore[arg-type]
 

@@ -17,8 +17,8 @@ from devicefix.rules.registry import RULES
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_fix_by_itself_is_what_its_replacements_say(rule: type[Rule]) -> None:
-    """Each, made alone and put into the text by its lines and columns, gives what the engine makes of it."""
+def test_the_replacements_of_one_fix_are_the_fix(rule: type[Rule]) -> None:
+    """Apply each fix alone, by lines and columns: the result is that of the engine."""
     for example in rule.INVALID:
         data = example.before.encode()
         settings = Settings(select=(rule.code,), target=rule.targets[0], unsafe_fixes=True, replacements=True)
@@ -45,7 +45,10 @@ def replaced(text: str, replacements: Sequence[Replacement]) -> str:
     """Return a text with replacements made, the last one first."""
     lines = [*text.splitlines(keepends=True), ""]
     starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
-    for each in reversed(replacements):
-        start, end = starts[each.line - 1] + each.column - 1, starts[each.end_line - 1] + each.end_column - 1
-        text = text[:start] + each.text + text[end:]
+    for replacement in reversed(replacements):
+        start, end = (
+            starts[replacement.line - 1] + replacement.column - 1,
+            starts[replacement.end_line - 1] + replacement.end_column - 1,
+        )
+        text = text[:start] + replacement.text + text[end:]
     return text

@@ -288,12 +288,12 @@ def test_the_message_names_the_fixes_that_fail(monkeypatch: pytest.MonkeyPatch) 
     text = "import torch\n\nn = 1  # why\nx = y.cuda()\ntorch.cuda.synchronize()\nz = bad.cuda()\n"
     with pytest.raises(SelfCheckError) as caught:
         rewrite(text)
-    told = str(caught.value)
-    assert "The cause is DF101 in line 6, column 5;" in told
-    assert told.endswith("devicefix rewrite --select DF101 -- m.py")
+    message = str(caught.value)
+    assert "The cause is DF101 in line 6, column 5;" in message
+    assert message.endswith("devicefix rewrite --select DF101 -- m.py")
 
 
-def test_an_error_in_a_fix_is_told_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_fix_is_reported_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_text: str, _changes: Iterable[Change]) -> str:
         raise KeyError("x")
 

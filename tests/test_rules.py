@@ -22,7 +22,7 @@ from devicefix.facts.prefilter import imported_words
 from devicefix.facts.project import Project
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule, words_of
-from devicefix.rules.categories import FAMILIES
+from devicefix.rules.categories import CATEGORIES
 from devicefix.rules.dispatch import CircleError, precedence, tables, visit
 from devicefix.rules.registry import ORDER, RANKS, RULES, WORDS, words
 from devicefix.testing import Case, examples
@@ -112,11 +112,11 @@ def test_words_are_complete(rule: type[Rule]) -> None:
 
 def test_the_categories_are_documented() -> None:
     page = (Path(__file__).parents[1] / "docs" / "adding-a-rule.md").read_text(encoding="utf-8")
-    for category in FAMILIES:
+    for category in CATEGORIES:
         assert f"| {category.prefix}.. | {category.name}: {category.summary[:1].lower()}" in page.replace(
             "NCCL", "nCCL"
         )
-    assert {code[:3] for code in RULES} == {category.prefix for category in FAMILIES}
+    assert {code[:3] for code in RULES} == {category.prefix for category in CATEGORIES}
 
 
 def test_the_registry_holds_the_words_of_all_rules() -> None:
@@ -133,7 +133,7 @@ def codes(text: str, **settings: object) -> list[str]:
     """Return the codes of the findings in a module."""
     data = textwrap.dedent(text).encode()
     project = Project.of([summarize(data, "module.py")])
-    return [each.code for each in run(data, "module.py", Settings(**settings), project).findings]  # type: ignore[arg-type]
+    return [finding.code for finding in run(data, "module.py", Settings(**settings), project).findings]  # type: ignore[arg-type]
 
 
 STATEMENTS = (
@@ -269,7 +269,7 @@ def test_visit_reference(imports: str, code: str, messages: list[str]) -> None:
     assert [message.partition(" ")[0] for message in got] == messages
 
 
-def test_a_variable_is_no_reference() -> None:
+def test_a_variable_is_not_a_reference() -> None:
     text = "import torch\n\nforward = torch.cuda.amp.custom_fwd\ncuda = forward(1)\n"
     assert found(text, References) == [
         "torch.cuda.amp.custom_fwd is torch.cuda.amp.custom_fwd",

@@ -155,7 +155,7 @@ class Editor:
         (change,) = action.edit.document_changes or ()
         assert isinstance(change, types.TextDocumentEdit)
         assert (change.text_document.uri, change.text_document.version) == (uri, self.versions[uri])
-        return self.applied(uri, [each for each in change.edits if isinstance(each, types.TextEdit)])
+        return self.applied(uri, [edit for edit in change.edits if isinstance(edit, types.TextEdit)])
 
     def applied(self, uri: str, edits: Sequence[types.TextEdit]) -> str:
         """Return the text with edits applied as the protocol defines."""
@@ -232,25 +232,25 @@ async def emacs_client(
 
 @pytest.fixture
 def code(code_client: LanguageClient) -> Editor:
-    """VS Code: receives diagnostics, counts in UTF-16, and requests the edits of an action later."""
+    """Return VS Code, which receives diagnostics, counts in UTF-16, and requests edits of actions later."""
     return EDITORS[code_client]
 
 
 @pytest.fixture
 def neovim(neovim_client: LanguageClient) -> Editor:
-    """Neovim: requests diagnostics, and counts in UTF-8."""
+    """Return Neovim, which requests diagnostics, and counts in UTF-8."""
     return EDITORS[neovim_client]
 
 
 @pytest.fixture
 def emacs(emacs_client: LanguageClient) -> Editor:
-    """Emacs: counts in characters, and receives the edits with the actions."""
+    """Return Emacs, which counts in characters, and receives the edits with the actions."""
     return EDITORS[emacs_client]
 
 
 @pytest.fixture
 def editors(code: Editor, neovim: Editor, emacs: Editor) -> dict[str, Editor]:
-    """All three editors, by name."""
+    """Return all three editors, by name."""
     return {"code": code, "neovim": neovim, "emacs": emacs}
 
 
@@ -269,7 +269,7 @@ async def test_findings_while_one_types(code: Editor) -> None:
     assert (finding.source, finding.severity) == ("devicefix", types.DiagnosticSeverity.Warning)
     assert finding.code_description is not None and finding.code_description.href.endswith("/rules/DF101/")
     assert finding.data == {"name": "cuda-call", "fix": "safe"}
-    code.type(uri, 1, 0, "\f\n")  # no line of its own in the protocol
+    code.type(uri, 1, 0, "\f\n")  # not a line in the protocol
     code.type(uri, 3, 17, ".cpu()", removed=7)
     assert await code.shown(uri) == []
     assert code.texts[uri] == "import torch\n\f\n\nx = torch.ones(1).cpu()\n"
@@ -422,7 +422,7 @@ async def test_quick_fixes(name: str, editors: dict[str, Editor]) -> None:
         "devicefix: Apply all safe fixes in this file",
         "devicefix (DF101): Disable for this line",
     ]
-    this, rule, everything, noqa = [await editor.chosen(uri, each) for each in offers.values()]
+    this, rule, everything, noqa = [await editor.chosen(uri, value) for value in offers.values()]
     assert [this.count(".to(device)"), rule.count(".to(device)")] == [1, 2]
     assert "z = torch.device('cuda')\n" in rule
     assert everything == rewrite_source(SOURCE).source

@@ -1,4 +1,4 @@
-"""What becomes of a program where the target is any accelerator, run with torch on this machine's CPU."""
+"""Programs rewritten with any accelerator as the target, run with torch on this machine's CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rewrite(text: str, version: tuple[int, int] | None = None, *, unsafe: bool =
 
 
 def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
-    """The new source, which a second run leaves as it is: no fix opens another one's way."""
+    """Return the new source, which a second run must not change."""
     output = rewrite(text, version, unsafe=unsafe).output
     new = output.decode() if output is not None else dedent(text)
     assert rewrite(new, version, unsafe=unsafe).output is None
@@ -38,12 +38,12 @@ def after(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = F
 
 
 def body(text: str, version: tuple[int, int] | None = None, *, unsafe: bool = False) -> str:
-    """The new source of a module that begins with `import torch`, less that."""
+    """Return the new source of a module that begins with `import torch`, without that line."""
     return after(f"import torch\n\n{text}", version, unsafe=unsafe).removeprefix("import torch\n\n")
 
 
 def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
-    return [each.message for each in rewrite(text, version).remaining]
+    return [finding.message for finding in rewrite(text, version).remaining]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_guard_around_what_is_cudas_own_stays(own: str) -> None:
     assert any("guards code that is specific to CUDA in line 4" in message for message in messages(text))
 
 
-def test_an_answer_that_is_handed_on_is_replaced_only_if_asked_for() -> None:
+def test_an_answer_that_is_passed_on_is_replaced_only_if_asked_for() -> None:
     line = "def use_gpu():\n    return torch.cuda.is_available()\n"
     assert body(line) == line
     assert body(line, unsafe=True) == line.replace("cuda", "accelerator")
@@ -204,7 +204,7 @@ def test_what_is_too_new_is_reported() -> None:
     ],
 )
 def test_every_use_is_reported(text: str) -> None:
-    assert "DF405" in {each.code for each in rewrite(text).findings}
+    assert "DF405" in {finding.code for finding in rewrite(text).findings}
 
 
 def test_cuda_remains_the_default_target() -> None:
@@ -224,7 +224,7 @@ def test_fixes_that_become_possible_are_made_as_well(tmp_path: Path) -> None:
     assert module.devices and len(fix.fix_once(findings, module.devices, settings).fixed) == 1
     assert outcome.result.output is not None
     assert outcome.result.output.endswith(b"return x.to(device), torch.accelerator.device_count() >= n\n")
-    assert [(each.code, each.line) for each in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
+    assert [(finding.code, finding.line) for finding in outcome.result.fixed] == [("DF101", 5), ("DF405", 5)]
     file.write_bytes(outcome.result.output)
     (again,) = check_files([file], settings)
     assert again.result.output is None
@@ -236,7 +236,7 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
     result = rewrite(data.decode())
 
     def longer(data: bytes, path: str, settings: Settings, project: Project) -> Result:
-        found = [replace(each) for each in result.findings]
+        found = [replace(finding) for finding in result.findings]
         return Result(path, found, found, data + b"\n") if settings.fix else Result(path, found)
 
     settings = Settings(fix=True, target="accelerator")
@@ -245,7 +245,7 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
     assert module.devices
     monkeypatch.setattr(fix, "recheck", longer)
     settled = fix.fix_until_stable(data, findings, module.devices, settings, Project())
-    assert (settled.output, [each.line for each in settled.fixed]) == (result.output, [3])
+    assert (settled.output, [finding.line for finding in settled.fixed]) == (result.output, [3])
     assert settled.remaining == result.findings
 
 

@@ -169,7 +169,7 @@ def test_the_file_is_synced_before_it_is_replaced_and_the_folder_after(
 
 @pytest.mark.usefixtures("tree")
 def test_a_full_disk() -> None:
-    """A limit on the size of files stands in for the disk: writing fails half way."""
+    """Simulate a full disk by a limit on the size of files: writing fails half way."""
     small, large = tied("small.py", "large.py")
     large.write_text(TIED + "# more\n" * 20_000)
     before = large.read_text()
@@ -508,7 +508,7 @@ def test_a_configuration_cannot_reach_other_folders(run: Cli, exclude: str) -> N
 
 
 def test_no_key_names_an_output_file() -> None:
-    """But for the cache, and the baseline, which only --write-baseline writes, and over no other file."""
+    """Except the cache, and the baseline, which only --write-baseline writes, and over no other file."""
     from devicefix.config.settings import KEYS
 
     assert {name for name, key in KEYS.items() if key.type == "path"} == {"baseline", "cache-dir"}

@@ -16,7 +16,7 @@ from running import NET, TRAIN, ProgramFolder
 # --- bad input ---------------------------------------------------------------------------------------------
 
 PROGRAMS = {
-    "exits at once": ("import sys\nsys.exit(0)\n", 0, ""),
+    "exits immediately": ("import sys\nsys.exit(0)\n", 0, ""),
     "exits with a status": ("import os\nos._exit(7)\n", 1, "exit status 7"),
     "exits with a message": ("import sys\nsys.exit('no data')\n", 1, "no data"),
     "segfaults": ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", 1, "SIGSEGV"),

@@ -1,4 +1,4 @@
-"""Write every fixture's `after` anew from its `before`: python tests/update_fixtures.py [NAME]..."""
+"""Update every fixture's `after` from its `before`: python tests/update_fixtures.py [NAME]..."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import test_fixtures
 
 
 def update(name: str) -> None:
-    """Rewrite one fixture's sources and store what becomes of them."""
+    """Rewrite one fixture's sources and store the results."""
     folder = test_fixtures.FIXTURES / name
     for file, content in test_fixtures.rewrite(test_fixtures.sources(name, "before")).items():
         path = folder / "after" / file if (folder / "before").is_dir() else folder / "after.py"

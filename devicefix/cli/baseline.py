@@ -41,7 +41,7 @@ def hide_known(checked: Checked, paths: tuple[Path, ...]) -> Checked:
         if hidden := total - known.total():
             click.echo(f"{count(hidden, 'known finding')} not shown (--baseline {file}).", err=True)
         if gone := (known - _unchecked(known, checked, paths)).total():
-            message = f"{count(gone, 'known finding')} no longer there: update {file} with --write-baseline."
+            message = f"{count(gone, 'known finding')} no longer exist: update {file} with --write-baseline."
             click.echo(message, err=True)
     return replace(checked, outcomes=outcomes)
 

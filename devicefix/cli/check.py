@@ -34,7 +34,7 @@ ELSEWHERE = {
 def _point_elsewhere(_ctx: click.Context, option: click.Parameter, given: bool) -> None:
     """Name the command that has the option."""
     if given:
-        raise click.UsageError(f"`check` does not fix: use `devicefix {ELSEWHERE[option.opts[0]]}`")
+        raise click.UsageError(f"`check` does not fix; use `devicefix {ELSEWHERE[option.opts[0]]}`")
 
 
 def elsewhere_options(command: click.decorators.FC) -> click.decorators.FC:

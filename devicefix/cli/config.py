@@ -143,11 +143,11 @@ def _plain(value: Any) -> Any:
         return str(value)
     if not isinstance(value, tuple):
         return value
-    if value and all(isinstance(each, PerFileIgnores) for each in value):
-        return {each.pattern: list(each.codes) for each in value}
-    if value and all(isinstance(each, int) for each in value):
+    if value and all(isinstance(item, PerFileIgnores) for item in value):
+        return {item.pattern: list(item.codes) for item in value}
+    if value and all(isinstance(item, int) for item in value):
         return ".".join(map(str, value))
-    return [each.pattern if isinstance(each, Exclusion) else each for each in value]
+    return [item.pattern if isinstance(item, Exclusion) else item for item in value]
 
 
 def toml(value: Any) -> str:
@@ -156,7 +156,7 @@ def toml(value: Any) -> str:
         return "<none>"
     if isinstance(value, dict):
         return (
-            f"{{ {', '.join(f'{toml(key)} = {toml(each)}' for key, each in value.items())} }}"
+            f"{{ {', '.join(f'{toml(key)} = {toml(item)}' for key, item in value.items())} }}"
             if value
             else "{}"
         )

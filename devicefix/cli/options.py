@@ -255,8 +255,8 @@ def combined(document: load.Document | None, given: dict[str, Any]) -> Settings:
     uncached = given.pop("no_cache", True)
     options = {name: value for name, value in given.items() if value not in (None, ())}
     settings = load.with_options(settings, options)
-    beside = (document.file.parent if document else Path()) / ".devicefix_cache"
-    return replace(settings, cache_dir=None if uncached else settings.cache_dir or beside)
+    default = (document.file.parent if document else Path()) / ".devicefix_cache"
+    return replace(settings, cache_dir=None if uncached else settings.cache_dir or default)
 
 
 def common_folder(paths: Iterable[Path]) -> Path:

@@ -42,7 +42,7 @@ def report(
     paths: tuple[Path, ...],
     config_file: Path | None,
     stdin_filename: str | None,
-    exit_zero: bool,
+    exit_zero: bool,  # noqa: ARG001 (findings never change the exit status)
     output: Path,
     title: str | None,
     timestamp: bool,

@@ -25,7 +25,7 @@ class DeviceAgnostic(CodemodCommand):
     The nearest configuration applies; the arguments override it.
 
     Args:
-        context: what LibCST says of the file.
+        context: the state of LibCST for the file.
         unsafe_fixes: whether to make fixes that may change a run on CUDA as well.
         select: the codes of the only rules to use.
         ignore: the codes of rules not to use.

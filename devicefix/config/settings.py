@@ -223,7 +223,7 @@ class Settings:
             "false",
             "Also check blocks of Python in Markdown and reStructuredText in folders.",
             "docs = true",
-            details="Each block is a module by itself, and is rewritten like one. A file that is named on"
+            details="Each block is checked and rewritten as a separate module. A file that is named on"
             " the command line is always checked.",
         ),
     )
@@ -261,8 +261,8 @@ class Settings:
         default=None,
         metadata=_key(
             values.FOLDER_INSIDE,
-            ".devicefix_cache beside the configuration",
-            "The folder for the cache; by default .devicefix_cache beside the configuration.",
+            ".devicefix_cache next to the configuration",
+            "The folder for the cache; by default .devicefix_cache next to the configuration.",
             'cache-dir = ".cache/devicefix"',
             details="The path is relative to the folder of the configuration, and inside it. The environment"
             " variable `DEVICEFIX_CACHE_DIR` overrides it, and the option overrides both."
@@ -309,6 +309,11 @@ class Settings:
     executor: str | None = None
 
     @property
+    def exclusions(self) -> tuple[Exclusion, ...]:
+        """The patterns of `exclude` and `extend_exclude`, each with its folder."""
+        return (*(Exclusion(pattern, self.root) for pattern in self.exclude), *self.extend_exclude)
+
+    @property
     def selection(self) -> Selection:
         """The selection of these settings alone, without the configuration below them."""
         return Selection(self.select, self.extend_select, self.ignore)
@@ -340,7 +345,7 @@ class Settings:
         """
         if self.target == "accelerator" and self.torch_version and self.torch_version < ACCELERATOR_SINCE:
             given = "{}.{}".format(*self.torch_version)
-            raise ConfigError(f"target accelerator needs torch 2.6 or newer, and torch-version is {given}")
+            raise ConfigError(f"target accelerator needs torch 2.6 or newer, but torch-version is {given}")
         return self
 
 

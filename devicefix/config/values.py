@@ -164,7 +164,7 @@ def _read_path_inside(value: Any, origin: Origin) -> Path:
     """Read a folder that is written to: the configuration of a clone may not name one elsewhere."""
     path = _read_path(value, origin)
     if not path.resolve().is_relative_to(origin.folder.resolve()):
-        raise ValueError("must be inside the folder of the configuration; elsewhere with --cache-dir only")
+        raise ValueError("must be inside the folder of the configuration; use --cache-dir for another folder")
     return path
 
 

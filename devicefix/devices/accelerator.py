@@ -188,16 +188,16 @@ class Accelerator:
         return dotted(node) in self._stream_names and not self.can_replace_streams
 
     def translation(self, node: ast.expr, torch: str) -> Callable[[str], str] | None:
-        """Return a function that makes the code of a CUDA device, or of its name, that of the accelerator's.
+        """Return a function that makes the accelerator's code of that of a CUDA device, or of its name.
 
-        The new code raises an error where there is no accelerator.
+        The new code raises an error without an accelerator.
 
         Args:
             node: The device: a string, or a call of `torch.device`.
             torch: The name of the module torch.
 
         Returns:
-            None where the node is no CUDA device, or is put together in another way.
+            None where the node is not a CUDA device, or is composed in another way.
         """
         device = f"{torch}.accelerator.current_accelerator()"
         if isinstance(node, ast.Call) and self.facts.call(node, "torch.device"):
@@ -234,7 +234,10 @@ class Accelerator:
 
     def _newest(self, short: str) -> Counterpart | None:
         """Return the newest counterpart that the oldest torch has."""
-        return next((each for each in COUNTERPARTS.get(short, ()) if each.since <= self.version), None)
+        return next(
+            (counterpart for counterpart in COUNTERPARTS.get(short, ()) if counterpart.since <= self.version),
+            None,
+        )
 
     def _is_variable(self, node: ast.AST) -> bool:
         """Return whether a name is a variable: the reference to torch.cuda is the value it is bound to."""

@@ -25,7 +25,7 @@ class DeviceExpr:
 
 
 class Devices:
-    """The devices of a module, and the questions whether there are any.
+    """The devices of a module, and the tests for CUDA.
 
     Every method that takes a site returns code that works at that node of the module.
 
@@ -100,21 +100,21 @@ class Devices:
     # -- questions ------------------------------------------------------------------------------------
 
     def available(self, site: ast.AST, *, of_cuda: bool = False) -> DeviceExpr:
-        """Return the question whether there is CUDA or, if that is the target, any accelerator.
+        """Return the test for CUDA or, if that is the target, for any accelerator.
 
         Args:
-            site: The node that needs it. If only CUDA supports something in it, the question is for CUDA.
-            of_cuda: Whether the question is for CUDA in any case.
+            site: The node that needs it. If only CUDA supports something in it, the test is for CUDA.
+            of_cuda: Whether the test is for CUDA in any case.
         """
         if of_cuda or (self.accelerator and self.accelerator.only_cuda(site) is not None):
             return self._is_available(site, "cuda")
         return self._target_available(site)
 
     def accelerated(self, node: ast.expr) -> tuple[DeviceExpr, Callable[[str], str]] | None:
-        """Return the question for an accelerator, and a function that makes a CUDA device's code its own.
+        """Return the test for an accelerator, and a function that replaces a CUDA device in code by it.
 
         Returns:
-            None where the target is CUDA, or the node is no device.
+            None where the target is CUDA, or the node is not a device.
         """
         if self.accelerator is None:
             return None
@@ -140,7 +140,9 @@ class Devices:
         if name is not None and not self._layout.torch_comes_late:
             return DeviceExpr(name)
         bound = self.facts.tree.scope(site).lookup("torch")
-        if bound is None or all((each.imported or "").rpartition(".")[2] == "torch" for each in bound[1]):
+        if bound is None or all(
+            (binding.imported or "").rpartition(".")[2] == "torch" for binding in bound[1]
+        ):
             return DeviceExpr("torch", frozenset({Import("torch")}))
         return DeviceExpr("_torch", frozenset({Import("torch", "_torch")}))  # `torch` means something else
 

@@ -59,7 +59,7 @@ class Definitions:
 
     @property
     def name_without_flag(self) -> str | None:
-        """A name for a device that no flag chooses, beside those that a flag chooses."""
+        """A name for a device that no flag chooses, unlike those of devices that a flag chooses."""
         flagged = {definition.name for definition in self._definitions if definition.flag is not None}
         return next((name for name in _NAMES if name not in flagged and self._is_free(name)), None)
 

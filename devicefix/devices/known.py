@@ -60,10 +60,12 @@ class KnownDevices:
 
     @cached_property
     def first_local_call(self) -> int:
-        """The line on which the module first uses a function or class of its own during import."""
+        """The line on which the module first uses one of its own functions or classes during import."""
         body = self._facts.tree.module.body
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        local = {each.name for each in body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
+        local = {
+            definition.name for definition in body if isinstance(definition, (ast.FunctionDef, ast.ClassDef))
+        }
         for statement in body:
             if not isinstance(statement, definitions):
                 if any(isinstance(node, ast.Name) and node.id in local for node in ast.walk(statement)):
@@ -94,7 +96,7 @@ class KnownDevices:
         parent = parents.pop()
         if parents or not isinstance(parent, ast.If):
             return None
-        blocks = [tree.block(each.node) for each in bindings if isinstance(each.node, ast.stmt)]
+        blocks = [tree.block(binding.node) for binding in bindings if isinstance(binding.node, ast.stmt)]
         if not all(any(block is branch for block in blocks) for branch in (parent.body, parent.orelse)):
             return None
         kinds = {self._kind(binding.value) for binding in bindings if binding.value is not None}

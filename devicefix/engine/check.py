@@ -63,7 +63,7 @@ def check_module(
 
         finding = explain(b"", problem)
         return [finding] if settings.enabled(finding.code) else [], None
-    findings = [each for each in found if settings.ignore_noqa or not silenced(source, each, module)]
+    findings = [finding for finding in found if settings.ignore_noqa or not silenced(source, finding, module)]
     if settings.enabled(UNUSED, default=False):
         from devicefix.rules.registry import by_position
 
@@ -95,7 +95,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
 
 @lru_cache(maxsize=1)
 def _rule_options(settings: Settings) -> RuleOptions:
-    """Return what rules may know of the settings."""
+    """Return the settings that rules may use."""
     from devicefix.rules.registry import RULES
 
     on = (
@@ -136,9 +136,9 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
     text = facts.source.text
     changed = {
         (edit.start, edit.end)
-        for each in findings
-        if each.fix
-        for edit in each.fix.edits
+        for finding in findings
+        if finding.fix
+        for edit in finding.fix.edits
         if callable(edit.new)
     }
     if not any(may_be_too_deep(text[start:end]) for start, end in changed):
@@ -148,26 +148,29 @@ def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
         (start, end) for start, end in changed if any(start <= first and last <= end for first, last in deep)
     }
     return [
-        each.unfixed("since the code is nested too deeply")
-        if each.fix and any((edit.start, edit.end) in hopeless for edit in each.fix.edits)
-        else each
-        for each in findings
+        finding.unfixed("since the code is nested too deeply")
+        if finding.fix and any((edit.start, edit.end) in hopeless for edit in finding.fix.edits)
+        else finding
+        for finding in findings
     ]
 
 
 def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding]:
     """Drop the fixes that would lose a comment inside an expression."""
     if not any(
-        "#" in source.text[edit.start : edit.end] for each in findings if each.fix for edit in each.fix.edits
+        "#" in source.text[edit.start : edit.end]
+        for finding in findings
+        if finding.fix
+        for edit in finding.fix.edits
     ):
         return findings
     from devicefix.rewrite.selfcheck import loses_comment
 
     return [
-        each.unfixed("since a comment inside would be lost: move it first")
-        if each.fix and loses_comment(source, each.fix.edits)
-        else each
-        for each in findings
+        finding.unfixed("since a comment inside would be lost: move it first")
+        if finding.fix and loses_comment(source, finding.fix.edits)
+        else finding
+        for finding in findings
     ]
 
 

@@ -61,7 +61,7 @@ class File:
         self.path = path
         self.settings = settings.for_file(path)
         self.kind = kind_of(path)
-        self.modules = [Module(each, path, self.settings) for each in self._modules()]
+        self.modules = [Module(content, path, self.settings) for content in self._modules()]
 
     @property
     def summaries(self) -> list[Summary]:
@@ -78,7 +78,7 @@ class File:
             return check(self.data, self.path, self.settings)
         if self._document is None:
             return self.modules[0].check(project)
-        if self.kind is Kind.DOCS:  # each block is a project by itself
+        if self.kind is Kind.DOCS:  # each block is a separate project
             from devicefix.facts.project import Project
 
             project = Project()

@@ -92,7 +92,7 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     try:
         result.output = _rewritten(devices, chosen)
     except RecursionError:
-        result.findings = [each.unfixed("since the code is nested too deeply") for each in findings]
+        result.findings = [finding.unfixed("since the code is nested too deeply") for finding in findings]
         return result
     except Exception as problem:
         raise SelfCheckError(_failure(devices, settings, chosen, problem)) from problem
@@ -116,13 +116,13 @@ def _at_origin(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]
 
     return [
         Finding(
-            each.code,
-            each.message,
-            *place(each.line, each.column),
-            *place(each.end_line, each.end_column),
-            each.fix,
+            finding.code,
+            finding.message,
+            *place(finding.line, finding.column),
+            *place(finding.end_line, finding.end_column),
+            finding.fix,
         )
-        for each in findings
+        for finding in findings
     ]
 
 
@@ -163,7 +163,9 @@ def _failure(
     options = ["--select", ",".join(sorted({finding.code for finding in findings}))]
     options += ["--unsafe-fixes"] if settings.unsafe_fixes else []
     options += ["--target", settings.target] if settings.target != "cuda" else []
-    places = ", ".join(f"{each.code} in line {each.line}, column {each.column}" for each in findings)
+    places = ", ".join(
+        f"{finding.code} in line {finding.line}, column {finding.column}" for finding in findings
+    )
     kind = "" if isinstance(problem, SelfCheckError) else f"fails with {type(problem).__name__}: "
     return (
         f"the file is unchanged, since a rewrite {kind}{problem}. The cause is {places}; to reproduce"

@@ -1,6 +1,6 @@
 """`# noqa` comments: what they silence, how one is added, and which of them do nothing.
 
-They are read as ruff and flake8 read them, and what they say to those stays as it is:
+They are read as ruff and flake8 read them, and the codes of other tools stay as they are:
 https://docs.astral.sh/ruff/linter/#error-suppression.
 """
 
@@ -115,7 +115,7 @@ def _long_strings(source: Source, module: ast.Module) -> list[tuple[int, int]]:
 class _Directive(NamedTuple):
     """A `# noqa: ...` in a comment, with its span and that of its codes.
 
-    `comment` is the span of the comment, which may say more.
+    `comment` is the span of the whole comment, which may hold other text.
     """
 
     line: int
@@ -178,7 +178,7 @@ def add(data: bytes, findings: Iterable[Finding]) -> Added:
         source = Source(data)
         module = parse(source.text)
         comments = _comments(source)
-    except Exception:  # whatever keeps a file from being read, of which its findings tell
+    except Exception:  # the findings say why the file cannot be parsed
         return unchanged
     wanted: dict[int, set[str]] = {}
     for finding in findings:
@@ -240,7 +240,7 @@ def unused(
     """
     if not any(_OURS.match(code) for codes in _silencing(source).values() if codes for code in codes):
         return
-    used = {(line, each.code) for each in found for line in _lines(source, each, module)}
+    used = {(line, finding.code) for finding in found for line in _lines(source, finding, module)}
     for line, comment in _comments(source).items():
         directive = _directive(source, line, comment)
         if directive is None or UNUSED in directive.codes:

@@ -51,11 +51,11 @@ class Summary:
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
-    """Sum up a file for the others of its project.
+    """Summarize a file for the others of its project.
 
     Returns:
-        None where the file can't matter to them, or does not parse. Of a file without a word of CUDA's
-        only what it imports and its classes, so that others can be followed through it.
+        None where the file can't matter to them, or does not parse. For a file without a word of CUDA's,
+        only its imports and classes, so that others can be followed through it.
     """
     if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
         return passed_through(data, path)
@@ -66,7 +66,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
 
 
 def summary_of(facts: Facts, path: str) -> Summary:
-    """Sum up a module whose facts are known."""
+    """Summarize a module whose facts are known."""
     root = facts.tree.root
     classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
     return Summary(
@@ -117,7 +117,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
 
 def defines_cuda(node: ast.ClassDef) -> bool:
     """Return whether a class defines a method `cuda`."""
-    return any(isinstance(each, ast.FunctionDef) and each.name == "cuda" for each in node.body)
+    return any(isinstance(statement, ast.FunctionDef) and statement.name == "cuda" for statement in node.body)
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
@@ -186,7 +186,7 @@ def _imports(facts: Facts) -> Iterable[str]:
 
 
 def _flags(facts: Facts) -> dict[str, bool]:
-    """Return the attributes of `self` whose names speak of CUDA, and whether they are true only with it."""
+    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it."""
     found: dict[str, bool] = {}
     for path, bindings in tuple(facts.tree.attributes.items()):
         start, _, name = path.rpartition(".")

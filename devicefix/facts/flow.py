@@ -74,7 +74,7 @@ class Point:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear", value=value))):
                 targets = [value]
             case ast.Delete():
-                targets = [without_index(each) for each in self.node.targets]
+                targets = [without_index(target) for target in self.node.targets]
         return filter(None, map(dotted, targets))
 
     @cached_property
@@ -137,8 +137,8 @@ class Flow:
 
         Args:
             start: where to begin.
-            among: what the ways must not leave.
-            ends: where a way ends.
+            among: what the paths must not leave.
+            ends: where a path ends.
         """
         todo = [after for point in start for after in point.after]
         seen: set[Point] = set()
@@ -148,7 +148,7 @@ class Flow:
                 continue
             seen.add(point)
             yield point
-            if not any(point in each for each in ends):
+            if not any(point in end for end in ends):
                 todo.extend(point.after)
 
     @cached_property
@@ -252,7 +252,7 @@ class Flow:
     def _if(self, node: ast.If, before: list[Point]) -> list[Point]:
         test = self._add(node, before, node.test)
         ends = self._block(node.body, [test])
-        while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):  # `elif` may go on for long
+        while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):  # there may be many `elif`
             node = node.orelse[0]
             test = self._add(node, [test], node.test)
             ends += self._block(node.body, [test])
@@ -297,7 +297,7 @@ def _connect(before: Iterable[Point], after: Point) -> None:
 
 
 def own_nodes(part: ast.AST) -> Iterator[ast.AST]:
-    """Return the nodes of an expression or statement, less what runs later: the bodies of functions in it."""
+    """Return the nodes of an expression or statement, without the bodies of functions, which run later."""
     todo = [part]
     while todo:
         node = todo.pop()

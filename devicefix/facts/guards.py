@@ -16,7 +16,7 @@ AVAILABLE = "torch.cuda.is_available"
 ASKS = (AVAILABLE, "torch.accelerator.is_available")
 _COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")
 # Calls that are true or more than 0 only where there is more than a CPU.
-_TELLING = {*ASKS, *_COUNTS, "torch.cuda.is_initialized"}
+_IMPLYING = {*ASKS, *_COUNTS, "torch.cuda.is_initialized"}
 _EXITS = {"exit", "quit", "sys.exit", "os._exit"}
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
@@ -120,18 +120,22 @@ class Guards:
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
             kind = self.facts.resolve(call.args[1]) or ""
             return kind.startswith("torch.cuda.") and kind.endswith("Tensor")
-        return self.facts.resolve(call.func) in _TELLING or self._own_function(call.func)
+        return self.facts.resolve(call.func) in _IMPLYING or self._own_function(call.func)
 
     def _own_function(self, function: ast.expr) -> bool:
-        """Return whether a function of the module returns nothing true where there is no CUDA."""
+        """Return whether a function of the module never returns a true value without CUDA."""
         if not isinstance(function, ast.Name):
             return False
         found = self.facts.tree.scope(function).lookup(function.id)
         node = found[1][0].node if found is not None and len(found[1]) == 1 else None
         if not isinstance(node, ast.FunctionDef):
             return False
-        tests = (each for each in node.body if isinstance(each, ast.If) and _ends_falsely(each.body[-1]))
-        return any(self.implies(each.test, False) for each in tests)
+        tests = (
+            statement
+            for statement in node.body
+            if isinstance(statement, ast.If) and _ends_falsely(statement.body[-1])
+        )
+        return any(self.implies(statement.test, False) for statement in tests)
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
         """Return whether `a if t else b` is true only with CUDA: each arm is, is false, or is not taken."""
@@ -266,7 +270,7 @@ class Guards:
         }
 
     def _skips(self, decorator: ast.expr) -> bool:
-        """Return whether a decorator skips a test where there is no CUDA."""
+        """Return whether a decorator skips a test without CUDA."""
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
         if isinstance(decorator, ast.Call) and decorator.args:
             short = name.rpartition(".")[2].lower()
@@ -284,10 +288,10 @@ class Guards:
         return False
 
     def _left_in(self, block: list[ast.stmt]) -> int:
-        """Return the line of the statement that leaves a block where there is no CUDA."""
+        """Return the line of the statement that leaves a block without CUDA."""
         line = self.left.get(id(block))
         if line is None:
-            line = next((each.lineno for each in block if self._leaves(each)), 1 << 30)
+            line = next((statement.lineno for statement in block if self._leaves(statement)), 1 << 30)
             if not self.supposed:
                 self.left[id(block)] = line
         return line
@@ -311,7 +315,9 @@ def returns(body: Sequence[ast.stmt]) -> bool:
 def refuses(body: Sequence[ast.stmt]) -> bool:
     """Return whether a block only raises an error or ends the program, perhaps with a message."""
     *others, last = body
-    if not all(isinstance(each, (ast.Expr, ast.Assign)) or _only_asks(each) for each in others):
+    if not all(
+        isinstance(statement, (ast.Expr, ast.Assign)) or _only_asks(statement) for statement in others
+    ):
         return False
     if isinstance(last, ast.Raise):
         return "Skip" not in ast.dump(last)

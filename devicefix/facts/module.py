@@ -17,7 +17,7 @@ class Facts(Names):
         source: the module's text.
         module: its syntax tree.
         is_option: whether a name is that of an option that is an int in the other files.
-        is_flag: whether an attribute is one that other files set, and only to what is true only with CUDA.
+        is_flag: whether other files set an attribute, and only to values that are true only with CUDA.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Facts(Names):
         """Read the facts of a module from its bytes.
 
         Raises:
-            DecodeError, SyntaxError, ValueError, RecursionError, MemoryError: they are no module's.
+            DecodeError, SyntaxError, ValueError, RecursionError, MemoryError: the bytes are not a module.
         """
         source = Source(data)
         return cls(source, parse(source.text))

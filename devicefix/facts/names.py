@@ -1,4 +1,4 @@
-"""The names of one module: what they are bound to, and which imports they stand for."""
+"""The names of one module: what they are bound to, and what the imports resolve them to."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _HOPS = 4  # how many names to follow from one to the next: `a = torch`, `b = a`
 
 
 def unknown(_name: str) -> bool:
-    """Answer no, where nothing is known of other files."""
+    """Return False: without the other files, nothing is known about them."""
     return False
 
 
 class Names:
-    """What the names and options of one module stand for.
+    """The names and options of one module, resolved.
 
     Args:
         source: the module's text.
         module: its syntax tree.
         is_option: whether a name is that of an option that is an int in the other files.
-        is_flag: whether an attribute is one that other files set, and only to what is true only with CUDA.
+        is_flag: whether other files set an attribute, and only to values that are true only with CUDA.
     """
 
     def __init__(
@@ -82,16 +82,16 @@ class Names:
         return bindings[0].value if len(bindings) == 1 else None
 
     def resolve(self, node: ast.expr) -> str | None:
-        """Return the dotted name that an expression stands for, by the module's imports.
+        """Return the dotted name that the module's imports resolve an expression to.
 
-        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for what is
-        no import, or an attribute of one.
+        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for
+        anything but an import or an attribute of one.
         """
         if node not in self._resolved:
-            self._resolved[node] = self._stands_for(node, _HOPS)
+            self._resolved[node] = self._resolve(node, _HOPS)
         return self._resolved[node]
 
-    def _stands_for(self, node: ast.expr, hops: int) -> str | None:
+    def _resolve(self, node: ast.expr, hops: int) -> str | None:
         names = []
         while isinstance(node, ast.Attribute):
             names.append(node.attr)
@@ -107,7 +107,7 @@ class Names:
         if imported is not None:
             return imported
         if len(found[1]) == 1 and hops and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
-            return self._stands_for(found[1][0].value, hops - 1)
+            return self._resolve(found[1][0].value, hops - 1)
         return None
 
     def call(self, node: ast.AST, *names: str) -> bool:
@@ -171,16 +171,16 @@ class Names:
 
 def _assigned(_facts: Names, bindings: Sequence[Binding]) -> Sequence[Binding]:
     """Return the bindings of a name; none if one is a parameter or an import."""
-    if any(each.parameter or each.imported for each in bindings):
+    if any(binding.parameter or binding.imported for binding in bindings):
         return ()
     return bindings
 
 
 def _import_of(facts: Names, bindings: Sequence[Binding]) -> str | None:
-    """Return the dotted name that a name bound by imports stands for."""
-    imported = {each.imported for each in bindings if each.imported}
+    """Return the dotted name that imports bind a name to."""
+    imported = {binding.imported for binding in bindings if binding.imported}
     # `import model` and then `model = model.Net()`: not the module any more.
-    if not imported or not all(each.imported or _missing(facts, each) for each in bindings):
+    if not imported or not all(binding.imported or _missing(facts, binding) for binding in bindings):
         return None
     return "torch" if "torch" in imported else imported.pop() if len(imported) == 1 else None
 
@@ -188,7 +188,10 @@ def _import_of(facts: Names, bindings: Sequence[Binding]) -> str | None:
 def _torch_in(facts: Names, scope: Scope) -> str | None:
     """Return the name that a scope imports torch by, or None."""
     for name, bindings in scope.bindings.items():
-        if any(each.imported == "torch" for each in bindings) and _import_of(facts, bindings) == "torch":
+        if (
+            any(binding.imported == "torch" for binding in bindings)
+            and _import_of(facts, bindings) == "torch"
+        ):
             return name
     return None
 
@@ -200,16 +203,16 @@ def _missing(facts: Names, binding: Binding) -> bool:
 
 
 def _option_type(call: ast.Call) -> str:
-    kind = next((each.value for each in call.keywords if each.arg == "type"), None)
+    kind = next((keyword.value for keyword in call.keywords if keyword.arg == "type"), None)
     return kind.id if isinstance(kind, ast.Name) else ""
 
 
 def option_names(call: ast.Call) -> list[str]:
     """Return the attribute names that `add_argument("--local-rank", "-r")` may lead to."""
-    names = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    names = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
     names += [
-        each.value.value
-        for each in call.keywords
-        if each.arg == "dest" and isinstance(each.value, ast.Constant)
+        keyword.value.value
+        for keyword in call.keywords
+        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant)
     ]
     return [name.lstrip("-").replace("-", "_") for name in names if isinstance(name, str)]

@@ -13,7 +13,7 @@ from devicefix.facts.values import device_name
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
-    """Return the paths where an imported module may be: beside the importing file, or further up."""
+    """Return the paths where an imported module may be: in the importing file's folder, or further up."""
     level = len(module) - len(module.lstrip("."))
     parts = [part for part in module.split(".") if part]
     folder = os.path.dirname(os.path.normpath(path))
@@ -50,8 +50,8 @@ class Project:
     """The facts of all files together.
 
     Attributes:
-        answers: what was asked of the project, and what it answered. Where another project answers the
-            same, whoever asked comes to the same conclusion.
+        answers: the questions that were asked of the project, with its answers. With a project that gives
+            the same answers, a check has the same result.
     """
 
     def __init__(self, summaries: Iterable[Summary] = (), supposed_own_cuda: bool = False) -> None:
@@ -75,8 +75,8 @@ class Project:
             for name, implies in summary.flags.items():
                 flags[name] = flags.get(name, True) and implies
         self.flags = frozenset(name for name, implies in flags.items() if implies)
-        self.late = self._imported_too_early({path for path, each in self.files.items() if each.late})
-        self.forks = self._imported_too_early({path for path, each in self.files.items() if each.forks})
+        self.late = self._imported_too_early({path for path, summary in self.files.items() if summary.late})
+        self.forks = self._imported_too_early({path for path, summary in self.files.items() if summary.forks})
         self.star_importers: dict[str, list[Summary]] = {}
         for summary in self.files.values():
             for module in summary.star_imports:
@@ -213,7 +213,7 @@ class Project:
         if name.startswith("_"):
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
-        return any(name in each.bound or name in each.read for each in importers)
+        return any(name in importer.bound or name in importer.read for importer in importers)
 
     def _with_subclasses(self) -> frozenset[str]:
         bases: dict[str, set[str]] = {}

@@ -114,7 +114,7 @@ class Bindings:
         self.declared_elsewhere: set[str] = set()
 
     def bind(self, node: ast.AST, scope: Scope) -> None:
-        """Record what a node binds in its scope, less what is bound by the nodes inside it."""
+        """Record what a node binds in its scope, without what the nodes inside it bind."""
         binder = _BINDERS.get(type(node))
         if binder is not None:
             binder(self, node, scope)

@@ -33,7 +33,7 @@ def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
 
 _KINDS = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
 _FIELDS = {kind: _fields(kind) for kind in _KINDS}
-# Those of a statement, less the statements that are part of it, and these.
+# Those of a statement, without the statements that are part of it, and these.
 _HEADER = {kind: tuple(name for name in names if name not in _BLOCKS) for kind, names in _FIELDS.items()}
 _INSIDE = {kind: tuple(name for name in names if name in _BLOCKS) for kind, names in _FIELDS.items()}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -243,7 +243,7 @@ class Tree:
         self._nodes = [None] * len(self._statements)
 
     def _walk_expressions(self, index: int) -> list[ast.AST]:
-        """Walk the expressions of a statement, less the statements inside it.
+        """Walk the expressions of a statement, without the statements inside it.
 
         Returns:
             The statement and the nodes of its expressions, each before what is inside it.
@@ -302,7 +302,7 @@ def _as_read(text: str) -> str:
 
 
 def _header(node: ast.AST) -> tuple[int, int]:
-    """Return the first and last line of a statement, less the statements that are part of it."""
+    """Return the first and last line of a statement, without the statements that are part of it."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno, node.body[0].lineno
     first: int = getattr(node, "lineno", 0)  # a module has no header

@@ -82,7 +82,7 @@ def cuda_device(facts: Facts, node: ast.expr) -> bool:
         return True
     if not (isinstance(node, ast.Call) and facts.call(node, "torch.device")):
         return False
-    first = next(iter(node.args), None) or next((each.value for each in node.keywords), None)
+    first = next(iter(node.args), None) or next((keyword.value for keyword in node.keywords), None)
     if first is None:
         return False
     return cuda_string(first) or integer(first) or index_name(last_name(first))

@@ -45,29 +45,25 @@ def _raise(problem: OSError) -> None:
 
 def find(
     paths: Iterable[Path],
-    exclude: Iterable[str] = (),
-    root: Path = Path(),
+    exclusions: Iterable[tuple[str, Path]] = (),
     onerror: OnError = _raise,
     wanted: Matcher = is_python,
-    extend_exclude: Iterable[tuple[str, Path]] = (),
 ) -> list[Path]:
     """Return the files to check, sorted, each once, however many links point to it.
 
-    A named path is never excluded. In a folder, `exclude` applies, and in a git work tree, what git ignores.
-    Links to folders are not followed, nor links to files outside of the named folder.
+    A named path is never excluded. In a folder, excluded files are left out, and in a git work tree the files
+    that git ignores. Links to folders are not followed, nor links to files outside of the named folder.
 
     Args:
         paths: files and folders.
-        exclude: patterns as in .gitignore, relative to `root`.
-        root: the folder that the patterns are relative to.
+        exclusions: patterns as in .gitignore, each with the folder that it is relative to.
         onerror: called for each folder that cannot be read.
         wanted: returns whether to include a file of a folder, given its path.
-        extend_exclude: more patterns, each with the folder that it is relative to.
 
     Raises:
         ValueError: a pattern is not valid.
     """
-    excluded = _matcher([*((pattern, root) for pattern in exclude), *extend_exclude])
+    excluded = _matcher(exclusions)
     found: dict[str, str] = {}
     real_folder = cache(os.path.realpath)  # the same for many files
     for path in map(os.fspath, paths):
@@ -86,15 +82,17 @@ def find(
     return sorted(map(Path, found.values()))
 
 
-def excluded(
-    path: str, exclude: Iterable[str], root: Path, extend_exclude: Iterable[tuple[str, Path]]
-) -> bool:
-    """Return whether a file is excluded from its folder; for the arguments see `find`.
+def is_excluded(path: str, exclusions: Iterable[tuple[str, Path]]) -> bool:
+    """Return whether a file is excluded from its folder.
+
+    Args:
+        path: the file.
+        exclusions: as for `find`.
 
     Raises:
         ValueError: a pattern is not valid.
     """
-    return _matcher([*((pattern, root) for pattern in exclude), *extend_exclude])(path)
+    return _matcher(exclusions)(path)
 
 
 def work_tree(folder: Path) -> Path | None:
@@ -104,7 +102,7 @@ def work_tree(folder: Path) -> Path | None:
 
 
 def _matcher(patterns: Iterable[tuple[str, Path]]) -> Matcher:
-    """Return a function that tells whether a path is excluded; the path of a folder ends in a slash."""
+    """Return a predicate for excluded paths; the path of a folder must end in a slash."""
     by_folder: dict[str, list[str]] = {}
     for pattern, folder in patterns:
         by_folder.setdefault(os.path.join(os.path.abspath(folder), ""), []).append(pattern)
@@ -144,7 +142,7 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -
 
 
 class _Unwanted(dict[str, bool]):
-    """Tells whether a folder is excluded, by its path below the top; each is examined once."""
+    """Whether folders are excluded, by their paths below the top; each is examined once."""
 
     def __init__(self, top: str, excluded: Matcher) -> None:
         self.top = top

@@ -52,8 +52,8 @@ def moved(result: Result, old: Where, new: Where, respell: Respell) -> tuple[lis
         respell: returns a replacement's text as the document spells it; the second argument is true for a
             text that is inserted before a line.
     """
-    fixed = [_moved(each, old, respell) for each in result.fixed]
-    return fixed + [_moved(each, new, respell) for each in result.remaining], fixed
+    fixed = [_moved(finding, old, respell) for finding in result.fixed]
+    return fixed + [_moved(finding, new, respell) for finding in result.remaining], fixed
 
 
 def _moved(finding: Finding, where: Where, respell: Respell) -> Finding:
@@ -61,7 +61,7 @@ def _moved(finding: Finding, where: Where, respell: Respell) -> Finding:
     end = where(finding.end_line, finding.end_column)
     fix = finding.fix
     if fix and fix.replacements:
-        parts = tuple(_moved_replacement(each, where, respell) for each in fix.replacements)
+        parts = tuple(_moved_replacement(replacement, where, respell) for replacement in fix.replacements)
         fix = replace(fix, replacements=parts)
     message = _with_lines_moved(finding.message, where, start.cell)
     return Finding(

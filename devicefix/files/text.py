@@ -88,9 +88,9 @@ class Source:
         singles, doubles = (len(re.findall(rf"{q}(?<![\w'\"\\]{q})(?!{q})", self.text)) for q in ("'", '"'))
         return "'" if singles > doubles else '"'
 
-    def quoted(self, code: str, beside: str = "") -> str:
-        """Return inserted code with the quotation marks of the code beside it, or of the file."""
-        used = [quote for quote in "'\"" if quote in beside]
+    def quoted(self, code: str, replaced: str = "") -> str:
+        """Return inserted code with the quotation marks of the code that it replaces, or of the file."""
+        used = [quote for quote in "'\"" if quote in replaced]
         return code.replace('"', used[0] if len(used) == 1 else self.quote)
 
     def offset(self, line: int, column: int) -> int:

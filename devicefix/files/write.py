@@ -91,7 +91,7 @@ def put(path: str, data: bytes) -> None:
 
 
 def stage(change: Change) -> Staged:
-    """Write a file's new content to a temporary file beside it.
+    """Write a file's new content to a temporary file next to it.
 
     Symbolic links are followed. The temporary file gets the mode, owner and extended attributes of the file,
     access control lists included.

@@ -169,9 +169,11 @@ def _width(text: str) -> int:
 
 def _difference(file: File, replacements: tuple[Replacement, ...]) -> Iterator[str]:
     """Yield the lines that a fix changes."""
-    cells = sorted({each.cell for each in replacements}, key=lambda cell: cell or 0)
+    cells = sorted({replacement.cell for replacement in replacements}, key=lambda cell: cell or 0)
     found = {
-        cell: list(hunks(file.lines(cell), [each for each in replacements if each.cell == cell]))
+        cell: list(
+            hunks(file.lines(cell), [replacement for replacement in replacements if replacement.cell == cell])
+        )
         for cell in cells
     }
     numbers = [row.number for cell in cells for rows in found[cell] for row in rows]

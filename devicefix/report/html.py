@@ -59,11 +59,13 @@ def _shown(file: File, finding: Finding) -> Shown:
     safety = {None: "", Safety.SAFE: "safe fix", Safety.UNSAFE: "unsafe fix"}[finding.safety]
     if fix is None or not fix.replacements:
         return Shown(finding, place(finding), safety, "", [_place(file, finding)])
-    cells = sorted({each.cell for each in fix.replacements}, key=lambda cell: cell or 0)
+    cells = sorted({replacement.cell for replacement in fix.replacements}, key=lambda cell: cell or 0)
     groups = [
         rows
         for cell in cells
-        for rows in hunks(file.lines(cell), (each for each in fix.replacements if each.cell == cell))
+        for rows in hunks(
+            file.lines(cell), (replacement for replacement in fix.replacements if replacement.cell == cell)
+        )
     ]
     return Shown(finding, place(finding), safety, title(finding), groups)
 

@@ -33,11 +33,11 @@ def hunks(lines: list[str], replacements: Iterable[Replacement]) -> Iterator[lis
         lines: the text before; it may be shorter than when the replacements were made.
         replacements: the changes; those outside the text are ignored.
     """
-    inside = [each for each in replacements if each.end_line <= len(lines)]
+    inside = [replacement for replacement in replacements if replacement.end_line <= len(lines)]
     shift = 0
     for group in grouped(inside, CONTEXT):
         first = max(group[0].line - 1 - CONTEXT, 0)
-        last = min(max(each.end_line for each in group) + CONTEXT, len(lines))
+        last = min(max(replacement.end_line for replacement in group) + CONTEXT, len(lines))
         before = lines[first:last]
         after = replaced(lines, first, last, group)
         rows = _near_changes(list(_compared(before, after, first + shift)))

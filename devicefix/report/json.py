@@ -19,8 +19,8 @@ from devicefix.rules.registry import RULES
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
     before = "["
-    for each in objects(checked):
-        yield before + "\n  " + json.dumps(each, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+    for entry in objects(checked):
+        yield before + "\n  " + json.dumps(entry, indent=2, ensure_ascii=False).replace("\n", "\n  ")
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
 
@@ -49,7 +49,7 @@ def objects(checked: Checked) -> Iterator[dict[str, Any]]:
 def _fix(finding: Finding, fix: Fix | None) -> dict[str, Any] | None:
     if fix is None:
         return None
-    edits = [_edit(each) for each in fix.replacements]
+    edits = [_edit(replacement) for replacement in fix.replacements]
     return {"applicability": fix.safety.value, "edits": edits, "message": title(finding)}
 
 

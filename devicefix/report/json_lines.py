@@ -11,5 +11,5 @@ from devicefix.report.json import objects
 
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
-    for each in objects(checked):
-        yield json.dumps(each, separators=(",", ":"), ensure_ascii=False) + "\n"
+    for entry in objects(checked):
+        yield json.dumps(entry, separators=(",", ":"), ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""The figures of the migration report: ties by family, package, file and rule, and the manual work left."""
+"""The figures of the migration report: ties by category, package, file and rule, and the manual work left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devicefix.report import side_by_side
 from devicefix.report.checked import Checked
 from devicefix.report.side_by_side import Row
 from devicefix.report.wording import place
-from devicefix.rules.categories import Family, family
+from devicefix.rules.categories import Category, category
 from devicefix.rules.registry import RULES
 
 MAX_PACKAGES = 24  # more than that are hard to take in
@@ -55,9 +55,9 @@ class Tie:
         return {None: LEFT, Safety.SAFE: SAFE, Safety.UNSAFE: UNSAFE}[self.finding.safety]
 
     @property
-    def family(self) -> Family:
-        """The family of its rule."""
-        return family(self.finding.code)
+    def category(self) -> Category:
+        """The category of its rule."""
+        return category(self.finding.code)
 
     @property
     def place(self) -> str:
@@ -95,7 +95,7 @@ class File(Ties):
 
 @dataclass
 class Group(Ties):
-    """The ties of one family, package, rule or message."""
+    """The ties of one category, package, rule or message."""
 
     key: str = ""
     name: str = ""
@@ -126,13 +126,13 @@ class Migration(Ties):
     failed: int = 0
 
     @property
-    def families(self) -> list[Group]:
-        """The ties by family of their rules."""
+    def categories(self) -> list[Group]:
+        """The ties by category of their rules."""
 
         def made(key: str, name: str) -> Group:
-            return Group(key=key, name=name, summary=family(key).summary)
+            return Group(key=key, name=name, summary=category(key).summary)
 
-        return sorted(self._groups(lambda _, tie: tie.family[:2], made), key=lambda group: group.key)
+        return sorted(self._groups(lambda _, tie: tie.category[:2], made), key=lambda group: group.key)
 
     @property
     def packages(self) -> list[Group]:
@@ -238,7 +238,9 @@ def _packages(paths: list[str]) -> list[str]:
         above = 0
     within = [folder.parts[above:] for folder in folders]
     depths = range(max(map(len, within), default=0), 1, -1)
-    depth = next((each for each in depths if len({parts[:each] for parts in within}) <= MAX_PACKAGES), 1)
+    depth = next(
+        (number for number in depths if len({parts[:number] for parts in within}) <= MAX_PACKAGES), 1
+    )
     return ["/".join(parts[:depth]) or "." for parts in within]
 
 
@@ -262,4 +264,6 @@ def _rule(group: Group) -> Rule:
 def _sections(docstring: str) -> dict[str, str]:
     """Return the sections of a rule's page, as Markdown, by title."""
     sections = f"\n{cleandoc(docstring)}".split("\n## ")[1:]
-    return {title.strip(): text.strip() for title, _, text in (each.partition("\n") for each in sections)}
+    return {
+        title.strip(): text.strip() for title, _, text in (section.partition("\n") for section in sections)
+    }

@@ -18,7 +18,7 @@ from devicefix.files.discover import work_tree
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
 from devicefix.report.checked import STDIN, Checked, File
 from devicefix.rewrite.preview import title
-from devicefix.rules.categories import family
+from devicefix.rules.categories import category
 from devicefix.rules.pages import page, url
 from devicefix.rules.registry import RULES
 
@@ -84,7 +84,7 @@ def _rule(code: str) -> dict[str, Any]:
         "fullDescription": {"text": _first_section(text) or rule.summary},
         "help": {"text": text, "markdown": text},
         "defaultConfiguration": {"enabled": rule.default, "level": LEVEL},
-        "properties": {"tags": [family(code).name], "problem.severity": LEVEL},
+        "properties": {"tags": [category(code).name], "problem.severity": LEVEL},
     }
     address = url(rule)
     return described if address is None else described | {"helpUri": address}
@@ -116,7 +116,7 @@ def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[s
             "partialFingerprints": {"lines/v1": fingerprint},
         }
         fix = finding.fix
-        if fix and fix.replacements and all(each.cell is None for each in fix.replacements):
+        if fix and fix.replacements and all(replacement.cell is None for replacement in fix.replacements):
             result["fixes"] = [_fix(finding, fix, artifact)]
         yield result
 
@@ -124,7 +124,8 @@ def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[s
 def _fix(finding: Finding, fix: Fix, artifact: dict[str, str]) -> dict[str, Any]:
     unsafe = " (unsafe: may change a run with CUDA)" if fix.safety is Safety.UNSAFE else ""
     replacements = [
-        {"deletedRegion": _region(each), "insertedContent": {"text": each.text}} for each in fix.replacements
+        {"deletedRegion": _region(replacement), "insertedContent": {"text": replacement.text}}
+        for replacement in fix.replacements
     ]
     return {
         "description": {"text": title(finding) + unsafe},

@@ -39,11 +39,11 @@ def rows(finding: Finding, lines_of: Lines) -> list[Row]:
     """
     lines = lines_of(finding.cell)
     replacements = finding.fix.replacements if finding.fix else ()
-    replacements = tuple(each for each in replacements if each.cell == finding.cell)
-    last = max([finding.end_line, *(each.end_line for each in replacements)])
+    replacements = tuple(replacement for replacement in replacements if replacement.cell == finding.cell)
+    last = max([finding.end_line, *(replacement.end_line for replacement in replacements)])
     if last > len(lines):
         return []
-    own = [each for each in replacements if not _is_definition(each, finding)]
+    own = [replacement for replacement in replacements if not _is_definition(replacement, finding)]
     found = _changed(own, replacements, lines) if own else _place(finding, lines)
     return _limited(list(found))
 
@@ -69,14 +69,14 @@ def definitions(findings: Iterable[Finding], lines_of: Lines) -> list[Row]:
         if _position(one) == _position(other) and found[one] < found[other]
     }
     made: list[Row] = []
-    for replacement in sorted(found.keys() - contained, key=lambda each: (_position(each), each.text)):
+    for replacement in sorted(found.keys() - contained, key=lambda edit: (_position(edit), edit.text)):
         lines = lines_of(replacement.cell)
         number = replacement.line
-        beside: list[Row] = []
+        unchanged: list[Row] = []
         if number <= _line_count(lines):
-            beside.append([number, number, [lines[number - 1]]])
+            unchanged.append([number, number, [lines[number - 1]]])
         added: list[Row] = [[0, [""], 0, [line]] for line in LINE_END.split(replacement.text) if line.strip()]
-        made += [*beside, *added] if replacement.column > 1 else [*added, *beside]
+        made += [*unchanged, *added] if replacement.column > 1 else [*added, *unchanged]
     return made
 
 
@@ -112,7 +112,7 @@ def _changed(
     total = _line_count(lines)
     shown = 0
     for group in grouped(own, CONTEXT):
-        first, last = group[0].line - 1, max(each.end_line for each in group)
+        first, last = group[0].line - 1, max(replacement.end_line for replacement in group)
         start, end = max(first - CONTEXT, shown), min(last + CONTEXT, total)
         if shown and start > shown:
             yield [start - shown]
@@ -127,9 +127,9 @@ def _changed(
 def _shift(line: int, replacements: Iterable[Replacement]) -> int:
     """Return by how many lines replacements move a line down."""
     return sum(
-        len(LINE_END.findall(each.text)) - (each.end_line - each.line)
-        for each in replacements
-        if (each.end_line, each.end_column) <= (line, 1)
+        len(LINE_END.findall(replacement.text)) - (replacement.end_line - replacement.line)
+        for replacement in replacements
+        if (replacement.end_line, replacement.end_column) <= (line, 1)
     )
 
 
@@ -142,7 +142,7 @@ def _unchanged(
 
 
 def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> Iterator[Row]:
-    """Yield lines beside what they become; `old` and `new` are the numbers of lines above them."""
+    """Yield lines next to what they become; `old` and `new` are the numbers of lines above them."""
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
             for index in range(a, b):

@@ -39,7 +39,7 @@ def replaced(text: str, changes: Iterable[Change]) -> str:
 def joined(text: str, edits: Iterable[Edit]) -> list[Edit]:
     """Return edits in order, changed where one depends on another.
 
-    Neighbours share a guard. A block of which every statement is removed goes whole, or gets a `pass`.
+    Neighbours share a guard. A block that loses every statement is removed, or gets a `pass`.
     """
     return _share_guards(text, sorted(_without_empty_blocks(list(edits)), key=_place))
 

@@ -30,7 +30,7 @@ def without_import(
     Returns:
         One edit, or none if the import stays.
     """
-    removed = {node for each in gone for node in ast.walk(each)}
+    removed = {node for top in gone for node in ast.walk(top)}
     nodes = [node for node in ast.walk(module) if node not in removed]
     imports = [node for node in nodes if isinstance(node, _Import) and name in map(_bound, node.names)]
     if len(imports) != 1 or any(_uses(node, name) for node in nodes):

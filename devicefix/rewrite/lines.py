@@ -27,7 +27,7 @@ def alone(source: Source, statement: ast.stmt) -> bool:
 
 
 def ends_its_lines(source: Source, statement: ast.stmt) -> bool:
-    """Return whether a statement has its lines to itself, but for a comment or a semicolon."""
+    """Return whether a statement has its lines to itself, except for a comment or a semicolon."""
     return _begins_line(source, statement) and _matches_rest(_LINE_REST, source, statement)
 
 

@@ -51,12 +51,12 @@ class Layout:
     def leading_imports(self) -> ast.stmt | None:
         """The last statement of the imports that a module begins with.
 
-        In a notebook these begin with the first import of torch: whoever runs the cells in another order has
-        run that one.
+        In a notebook these begin with the first import of torch, whose cell runs first in any order of the
+        cells.
         """
         if len(self._cells) == 1:
             return _leading(self.facts.tree.module.body) or self._prologue_statement
-        stars = (each for each in reversed(self.facts.tree.module.body) if _imports_all(each))
+        stars = (statement for statement in reversed(self.facts.tree.module.body) if _imports_all(statement))
         first = None if self.torch_comes_late else self.torch_import or next(stars, None)
         blocks = self._cells
         if first is not None:
@@ -97,7 +97,7 @@ class Layout:
     def _torch_imports(self) -> set[ast.AST]:
         """The statements that import torch at the top level."""
         bindings = self.facts.tree.root.bindings.values()
-        return {each.node for found in bindings for each in found if each.imported == "torch"}
+        return {binding.node for found in bindings for binding in found if binding.imported == "torch"}
 
     def import_line(self, needed: Import) -> tuple[int, str]:
         """Return the offset and the text of a new import: above the first of the same package, or of any."""
@@ -168,9 +168,9 @@ class Layout:
         """Return the last of the statements that share a line with a statement."""
         if statement not in self._last_on_line:
             last = statement
-            for each in self.facts.tree.block(statement):
-                if each.lineno == last.end_lineno:
-                    last = each
+            for sibling in self.facts.tree.block(statement):
+                if sibling.lineno == last.end_lineno:
+                    last = sibling
             self._last_on_line[statement] = last
         return self._last_on_line[statement]
 
@@ -191,7 +191,7 @@ class Layout:
 
 
 def _is_comment(source: Source, index: int) -> bool:
-    """Return whether a line holds nothing but a comment that may explain the line below."""
+    """Return whether a line holds only a comment that may explain the line below."""
     return _COMMENT.match(source.text, source.line_starts[index]) is not None
 
 
@@ -239,11 +239,11 @@ def imports_something(statement: ast.stmt) -> bool:
         todo = todo[0].orelse
     known: dict[ast.stmt, bool] = {}
     for outer in reversed(chain):
-        inner = [each for name in ("body", "orelse", "finalbody") for each in getattr(outer, name, ())]
-        inner += [each for handler in getattr(outer, "handlers", ()) for each in handler.body]
-        answers = [known[each] if each in known else imports_something(each) for each in inner]
+        inner = [child for name in ("body", "orelse", "finalbody") for child in getattr(outer, name, ())]
+        inner += [child for handler in getattr(outer, "handlers", ()) for child in handler.body]
+        answers = [known[child] if child in known else imports_something(child) for child in inner]
         known[outer] = any(answers) and all(
-            answer or _among_imports(each) for answer, each in zip(answers, inner, strict=True)
+            answer or _among_imports(child) for answer, child in zip(answers, inner, strict=True)
         )
     return known.get(statement, False)
 

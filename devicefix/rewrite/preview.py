@@ -1,4 +1,4 @@
-"""A fix as plain text, to show, to export, or to apply by itself in an editor."""
+"""A fix as plain text, to show, to export, or to apply alone in an editor."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def title(finding: Finding) -> str:
     """Return what the fix of a finding does, in a few words; a fix that is spelled out says more."""
     fixed = finding.fix.replacements if finding.fix else ()
     own = [
-        each
-        for each in fixed
-        if each.cell == finding.cell and each.line <= finding.end_line and finding.line <= each.end_line
+        other
+        for other in fixed
+        if other.cell == finding.cell and other.line <= finding.end_line and finding.line <= other.end_line
     ]
     if len(own) == 1:
         first, *others = own[0].text.strip().splitlines() or [""]

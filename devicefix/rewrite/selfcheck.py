@@ -1,4 +1,4 @@
-"""Proof that a rewrite changes nothing but what its edits say.
+"""Proof that a rewrite changes only what its edits declare.
 
 How the new text was made does not matter. It has to hold that
 

@@ -69,7 +69,7 @@ class Rule:
     get the nodes of that class and yield findings. There are two more:
 
     - `visit_statement(node)` gets the statements of every kind.
-    - `visit_reference(node, name)` gets the names and attributes that stand for one of `references`, by
+    - `visit_reference(node, name)` gets the names and attributes that resolve to one of `references`, by
       whatever name the module imports it.
 
     Statements are visited in the order of the source. In each statement, the rules that declare `before` visit
@@ -122,7 +122,7 @@ class Rule:
         self.devices = context.devices
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
-        """Check a name or attribute that stands for one of `references`.
+        """Check a name or attribute that resolves to one of `references`.
 
         Args:
             node: the expression, such as `amp.custom_fwd`.
@@ -199,7 +199,7 @@ def _reference_visitor(rule: Rule) -> Visit:
         if isinstance(node, ast.Attribute):
             if node.attr not in endings:
                 return
-        elif not isinstance(node.ctx, ast.Load) or any(each.value for each in facts.bindings(node)):
+        elif not isinstance(node.ctx, ast.Load) or any(binding.value for binding in facts.bindings(node)):
             return  # a variable: the reference is where it gets its value
         name = facts.resolve(node)
         if name in rule.references:

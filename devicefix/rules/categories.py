@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Family(NamedTuple):
+class Category(NamedTuple):
     """A category of rules: the start of their codes, its name and one sentence about it."""
 
     prefix: str
@@ -13,21 +13,23 @@ class Family(NamedTuple):
     summary: str
 
 
-FAMILIES = (
-    Family("DF0", "Suppression comments", "A `noqa` comment suppresses nothing."),
-    Family("DF1", "Moves", "Tensors and modules are moved to a GPU."),
-    Family("DF2", "Devices as values", "A CUDA device is named, passed on or selected."),
-    Family("DF3", "Typed tensors", "Types that only exist for CUDA, such as `torch.cuda.FloatTensor`."),
-    Family("DF4", "Functions of torch.cuda", "Calls that raise an error without CUDA, streams and events."),
-    Family("DF5", "Checkpoints", "A checkpoint saved on a GPU is loaded where there may be none."),
-    Family("DF6", "Distributed training", "NCCL, device IDs and synchronization between GPUs."),
-    Family("DF7", "Checks and guards", "Without CUDA, the program stops or skips something it needs."),
-    Family("DF8", "Copies and old code", "Copies that only a GPU makes, and APIs that PyTorch has removed."),
-    Family("DF9", "Outside the code", "Libraries, settings and files that a rewrite cannot change."),
+CATEGORIES = (
+    Category("DF0", "Suppression comments", "A `noqa` comment suppresses nothing."),
+    Category("DF1", "Moves", "Tensors and modules are moved to a GPU."),
+    Category("DF2", "Devices as values", "A CUDA device is named, passed on or selected."),
+    Category("DF3", "Typed tensors", "Types that only exist for CUDA, such as `torch.cuda.FloatTensor`."),
+    Category("DF4", "Functions of torch.cuda", "Calls that raise an error without CUDA, streams and events."),
+    Category("DF5", "Checkpoints", "A checkpoint saved on a GPU is loaded where there may be none."),
+    Category("DF6", "Distributed training", "NCCL, device IDs and synchronization between GPUs."),
+    Category("DF7", "Checks and guards", "Without CUDA, the program stops or skips something it needs."),
+    Category(
+        "DF8", "Copies and old code", "Copies that only a GPU makes, and APIs that PyTorch has removed."
+    ),
+    Category("DF9", "Outside the code", "Libraries, settings and files that a rewrite cannot change."),
 )
 
 
-def family(code: str) -> Family:
-    """Return the category of a rule by its code; the category of a plugin's rule has no name of its own."""
+def category(code: str) -> Category:
+    """Return the category of a rule by its code; for a plugin's rule, its name is the prefix."""
     prefix = code[:3]
-    return next((each for each in FAMILIES if each.prefix == prefix), Family(prefix, prefix, ""))
+    return next((known for known in CATEGORIES if known.prefix == prefix), Category(prefix, prefix, ""))

@@ -122,7 +122,7 @@ class CheckpointLoad(Rule):
             return
         if self.facts.is_guarded(node) or any(isinstance(arg, ast.Starred) for arg in node.args):
             return
-        given = next((each.value for each in node.keywords if each.arg == "map_location"), None)
+        given = next((keyword.value for keyword in node.keywords if keyword.arg == "map_location"), None)
         position = 2 if self.facts.call(node, "torch.hub.load_state_dict_from_url") else 1
         if given is None and len(node.args) > position:
             given = node.args[position]
@@ -132,13 +132,13 @@ class CheckpointLoad(Rule):
             self.context.mark_handled(given)
             yield self.finding(
                 given,
-                "`map_location` is a CUDA device, which may not exist",
+                "`map_location` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
                 self.context.when_cuda(given, '"cpu"', of_cuda=True),
             )
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         message = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
-        if any(each.arg is None for each in node.keywords):
+        if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
         if given is not None:
             yield self.finding(node, message, self.context.when_cuda(given, '"cpu"', of_cuda=True))
@@ -155,6 +155,6 @@ class CheckpointLoad(Rule):
             return any(cuda_device(self.facts, value) for value in given.values)
         if isinstance(given, ast.Lambda):
             return any(
-                isinstance(each, ast.Attribute) and each.attr == "cuda" for each in ast.walk(given.body)
+                isinstance(inner, ast.Attribute) and inner.attr == "cuda" for inner in ast.walk(given.body)
             )
         return self.facts.call(given, "torch.cuda.current_device")

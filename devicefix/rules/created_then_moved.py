@@ -248,9 +248,11 @@ class CreatedThenMoved(Rule):
     def _moved(self, node: ast.Call) -> Iterator[Finding]:
         assert isinstance(node.func, ast.Attribute)
         target = device_argument(node)
-        if len(node.args) > 2 or any(each.arg not in ("device", "non_blocking") for each in node.keywords):
+        if len(node.args) > 2 or any(
+            keyword.arg not in ("device", "non_blocking") for keyword in node.keywords
+        ):
             return
-        if any(isinstance(each, ast.Starred) for each in node.args):
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
             return
         use = None
         if node.func.attr == "cuda" and not self.facts.is_guarded(node):
@@ -271,7 +273,7 @@ class CreatedThenMoved(Rule):
         if is_variable(self.facts, node) and len(node.args) == 1 and not node.keywords:
             return self._made(node.args[0]) if not is_variable(self.facts, node.args[0]) else None
         name = (self.facts.resolve(node.func) or "").removeprefix("torch.")
-        if any(each.arg in _OTHERWISE for each in node.keywords) or not node.args:
+        if any(keyword.arg in _OTHERWISE for keyword in node.keywords) or not node.args:
             return None
         exact = name in _EXACT or (
             # The values are start + i * step, so the end does not matter.

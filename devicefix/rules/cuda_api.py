@@ -28,7 +28,7 @@ _ADVICE = {
     "amp.custom_bwd": 'use `torch.amp.custom_bwd(device_type="cuda")` (torch 2.4)',
 }
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
-_TELLS = {"print", "debug", "info", "warning", "log", "write", "echo"}
+_OUTPUTS = {"print", "debug", "info", "warning", "log", "write", "echo"}
 _LOADS = ("torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
 _DEPTH = 4  # variables to follow
 
@@ -376,7 +376,7 @@ class CudaApi(Rule):
 
     def _devices(self, call: ast.Call) -> Iterator[Edit]:
         """Yield the edits that replace the devices among the arguments of a call by the accelerator."""
-        for value in (*call.args, *(each.value for each in call.keywords)):
+        for value in (*call.args, *(keyword.value for keyword in call.keywords)):
             accelerated = self.devices.accelerated(value) if value not in self.planned else None
             if accelerated is not None:
                 self.planned.add(value)
@@ -435,7 +435,9 @@ class CudaApi(Rule):
             case ast.Call(func=ast.Attribute(attr="cuda")):
                 return self._move(node) if self.facts.resolve(node.func) is None else nothing
             case ast.Call() if self.facts.call(node, *_LOADS):
-                where = next((each.value for each in node.keywords if each.arg == "map_location"), None)
+                where = next(
+                    (keyword.value for keyword in node.keywords if keyword.arg == "map_location"), None
+                )
                 return nothing if isinstance(where, (ast.Name, ast.Attribute)) or _is_cpu(where) else None
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
@@ -458,8 +460,8 @@ class CudaApi(Rule):
             or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
         ):
             return None
-        if any(isinstance(each, ast.Starred) for each in node.args) or any(
-            not each.arg for each in node.keywords
+        if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
+            not keyword.arg for keyword in node.keywords
         ):
             return None
         use = target_device(self.context, node, target)
@@ -474,7 +476,7 @@ class CudaApi(Rule):
             return False
         if isinstance(parent, ast.Call):
             # `torch.device("cuda")` is replaced as a whole.
-            return last_name(parent.func) not in _TELLS and not cuda_device(self.facts, parent)
+            return last_name(parent.func) not in _OUTPUTS and not cuda_device(self.facts, parent)
         return True
 
     def _of_cuda(self, node: ast.AST) -> ast.Call | None:
@@ -499,32 +501,39 @@ class CudaApi(Rule):
         around = self._of_cuda(node)
         if around is not None:
             return [around]
-        before: list[ast.AST] = []
-        top, parent = node, tree.parents.get(node)
+        answer, operands = self._answer(node)
+        regions: Sequence[ast.AST] | None
+        match parent := tree.parents.get(answer):
+            case ast.Assign(targets=[ast.Name() as name]) | ast.AnnAssign(target=ast.Name() as name):
+                regions = self._of_variable(name, depth, counts)
+            case ast.IfExp() | ast.If() | ast.While() if parent.test is answer:
+                regions = self._of_test(parent)
+            case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory"):
+                regions = []
+            case ast.Call() if last_name(parent.func) in _OUTPUTS:
+                regions = []
+            case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
+                regions = [tree.parents[parent]]
+            case _:
+                regions = self._counted(answer) if counts else None
+        return None if regions is None else [*operands, *regions]
+
+    def _answer(self, node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
+        """Return the expression that gives the answer to a question, and the operands that depend on it."""
+        operands: list[ast.expr] = []
+        parent = self.facts.tree.parents.get(node)
         while isinstance(parent, (ast.UnaryOp, ast.BoolOp, ast.Compare)) or _keeps(parent):
             if isinstance(parent, ast.BoolOp):
-                before += parent.values[parent.values.index(top) + 1 :]
+                operands += parent.values[parent.values.index(node) + 1 :]
             assert isinstance(parent, ast.expr)
-            top, parent = parent, tree.parents.get(parent)
-        match parent:
-            case ast.IfExp(test=test) if test is top:
-                return [*before, *self._arms(parent)]
-            case ast.If(test=test) if test is top:
-                branches = self._branches(parent)
-                return None if branches is None else [*before, *branches]
-            case ast.While(test=test, body=block) if test is top:
-                return [*before, *block]
-            case ast.Assert():
-                return before
-            case ast.Assign(targets=[ast.Name() as name]) | ast.AnnAssign(target=ast.Name() as name):
-                return self._of_variable(name, before, depth, counts)
-            case ast.keyword(arg="pin_memory") | ast.Expr():
-                return before
-            case ast.Call() if last_name(parent.func) in _TELLS:
-                return before
-            case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
-                return [*before, tree.parents[parent]]
-        return [*before, *self._counted(top)] if counts else None
+            node, parent = parent, self.facts.tree.parents.get(parent)
+        return node, operands
+
+    def _of_test(self, node: ast.IfExp | ast.If | ast.While) -> Sequence[ast.AST] | None:
+        """Return the code that depends on the test of a node, or None if it is not known."""
+        if isinstance(node, ast.While):
+            return node.body
+        return self._arms(node) if isinstance(node, ast.IfExp) else self._branches(node)
 
     def _arms(self, node: ast.IfExp) -> list[ast.expr]:
         """Return the arms of an expression that depend on its test."""
@@ -560,14 +569,12 @@ class CudaApi(Rule):
             if not any(part in getattr(statement, name, ()) for name in bodies)
         ]
 
-    def _of_variable(
-        self, name: ast.Name, before: Sequence[ast.AST], depth: int, counts: bool
-    ) -> list[ast.AST] | None:
+    def _of_variable(self, name: ast.Name, depth: int, counts: bool) -> list[ast.AST] | None:
         """Return the code that depends on a variable that holds an answer, or None if it is not known."""
         found = self.facts.tree.scope(name).lookup(name.id)
         if found is None or len(found[1]) != 1:
             return None
-        regions = list(before)
+        regions: list[ast.AST] = []
         for node in self.facts.tree.reads(name.id):
             if self.facts.tree.scope(node).lookup(name.id) == found:
                 more = self._regions(node, depth - 1, counts)

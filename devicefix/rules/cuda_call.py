@@ -300,7 +300,7 @@ class CudaCall(Rule):
         if own is CustomCuda.ALWAYS:
             return  # the body of the method is checked
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
-            not each.arg for each in node.keywords
+            not keyword.arg for keyword in node.keywords
         ):
             yield self.finding(
                 node, "`.cuda(...)` needs CUDA; pass its arguments one by one, so that it can be rewritten"

@@ -45,7 +45,7 @@ class CudaFunction(Rule):
     common_words = (b"device", b"synchronize")
     INVALID = (
         Example(
-            "a statement of its own",
+            "a separate statement",
             before="""
                 import torch
 
@@ -293,8 +293,8 @@ class CudaFunction(Rule):
             yield from self._device(node)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
-            advice = "" if fix else "; put it under a guard, and add a CPU path"
-            yield self.finding(node, f"`{name}` raises an error without CUDA{advice}", fix)
+            advice = "call it only with CUDA" if fix else "put it under a guard, and add a CPU path"
+            yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
         """Check `with torch.cuda.device(i):`, which does nothing for the index -1."""

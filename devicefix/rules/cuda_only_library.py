@@ -240,11 +240,11 @@ class CudaOnlyLibrary(Rule):
         if not any(word in text for word in _MENTIONED):
             return
         reported: set[str] = set()
-        for each in self.facts.tree.imports:
-            found = next(filter(None, map(self._library, _names(each))), None)
-            if found and found[0].partition(".")[0] not in reported and not self._copes(each, found[0]):
+        for statement in self.facts.tree.imports:
+            found = next(filter(None, map(self._library, _names(statement))), None)
+            if found and found[0].partition(".")[0] not in reported and not self._copes(statement, found[0]):
                 reported.add(found[0].partition(".")[0])
-                yield self.finding(each, f"`{found[0]}` needs CUDA; {found[1]}")
+                yield self.finding(statement, f"`{found[0]}` needs CUDA; {found[1]}")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
@@ -263,14 +263,18 @@ class CudaOnlyLibrary(Rule):
 
     def _of_cuda(self, node: ast.Call) -> bool:
         """Return whether a call of `load` or `load_inline` builds CUDA code."""
-        for each in ast.walk(node):
-            if isinstance(each, ast.keyword) and each.arg in (
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.keyword) and inner.arg in (
                 "cuda_sources",
                 "extra_cuda_cflags",
                 "with_cuda",
             ):
                 return True
-            if isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.endswith(".cu"):
+            if (
+                isinstance(inner, ast.Constant)
+                and isinstance(inner.value, str)
+                and inner.value.endswith(".cu")
+            ):
                 return True
         return False
 
@@ -284,7 +288,8 @@ class CudaOnlyLibrary(Rule):
                 continue  # the inference server of NVIDIA has the same name
             if advice is not None:
                 own = any(
-                    self.context.project.has_module(self.devices.path, each) for each in (library, parts[0])
+                    self.context.project.has_module(self.devices.path, candidate)
+                    for candidate in (library, parts[0])
                 )
                 return None if own else (library, advice)
         module = _compiled(name)
@@ -303,7 +308,7 @@ class CudaOnlyLibrary(Rule):
                 if word.search(self.context.source.code(parent.test)):
                     return True
             if isinstance(parent, ast.Try) and child in parent.body:
-                if any(_catches(each) and not refuses(each.body) for each in parent.handlers):
+                if any(_catches(handler) and not refuses(handler.body) for handler in parent.handlers):
                     return True
             if isinstance(parent, ast.With) and "suppress" in self.context.source.code(
                 parent.items[0].context_expr
@@ -336,4 +341,4 @@ def _catches(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(each, ast.Name) and each.id in _FAILED for each in types)
+    return any(isinstance(kind, ast.Name) and kind.id in _FAILED for kind in types)

@@ -298,7 +298,7 @@ class CudaRequired(Rule):
         guards = self.facts.guards
         if guards.settled(node.test):
             self.context.mark_handled(node)
-            yield self.finding(node, MESSAGE, Fix((remove(self.facts, node),)))
+            yield self.finding(node, f"{MESSAGE}; remove the check", Fix((remove(self.facts, node),)))
         elif _lists_no_cpu(node.test):
             yield self.finding(node, "does not allow the CPU as a device; add it")
         elif self._counts(node.test):
@@ -308,12 +308,16 @@ class CudaRequired(Rule):
             if any(guards.implies(value) or self._counts(value) for value in kept):
                 yield self.finding(node, f"{MESSAGE}, or with too few GPUs; check only if CUDA is available")
             elif kept and len(kept) < len(node.test.values):
-                yield self.finding(node, MESSAGE, Fix(self._only(node.test, kept)))
+                yield self.finding(
+                    node, f"{MESSAGE}; remove this part of the check", Fix(self._only(node.test, kept))
+                )
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         refusal = self.facts.guards.refusal(node)
         if refusal is not None:
-            yield self.finding(node.test, MESSAGE, Fix(without_branch(self.facts, node, refusal)))
+            yield self.finding(
+                node.test, f"{MESSAGE}; remove the check", Fix(without_branch(self.facts, node, refusal))
+            )
         elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.is_guarded(node):
             yield self.finding(node.test, "rejects CPU tensors; add a CPU path")
 
@@ -353,6 +357,6 @@ def _lists_no_cpu(test: ast.expr) -> bool:
         case ast.Compare(
             ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)]
         ):
-            names = {each.value for each in elts if isinstance(each, ast.Constant)}
+            names = {element.value for element in elts if isinstance(element, ast.Constant)}
             return "cuda" in names and "cpu" not in names
     return False

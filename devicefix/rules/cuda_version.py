@@ -149,6 +149,6 @@ class CudaVersion(Rule):
 
     def _holds(self, test: ast.expr) -> bool:
         return any(
-            isinstance(each, (ast.Attribute, ast.Name)) and self.facts.resolve(each) == "torch.version.cuda"
-            for each in ast.walk(test)
+            isinstance(inner, (ast.Attribute, ast.Name)) and self.facts.resolve(inner) == "torch.version.cuda"
+            for inner in ast.walk(test)
         )

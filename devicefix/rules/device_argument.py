@@ -245,7 +245,8 @@ class DeviceArgument(Rule):
             self.context.mark_handled(value)
             yield self.finding(
                 value,
-                f"passes a CUDA device, `{self.context.source.code(value)}`, which may not exist",
+                f"`{self.context.source.code(value)}` is a CUDA device, which may not exist;"
+                " select it by `torch.cuda.is_available()`",
                 fix,
             )
 
@@ -254,23 +255,14 @@ class DeviceArgument(Rule):
         if self.facts.torch_name(value) is None:
             return False
         values = [binding.value for binding in self.facts.bindings(value)]
-        return not any(isinstance(each, (ast.List, ast.UnaryOp, ast.Call)) for each in values)
+        return not any(isinstance(bound, (ast.List, ast.UnaryOp, ast.Call)) for bound in values)
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""
         function = last_name(node.func)
-        for each in node.keywords:
-            if each.arg is None or not takes_device(each.arg):
-                continue
-            if name.startswith("torch.") or cuda_string(each.value):
-                yield each.value
-            elif not (integer(each.value) or self._may_be_device(each.value)):
-                continue
-            elif self.context.project.has_function(function):
-                if self.context.project.takes_device_called(function, each.arg):
-                    yield each.value
-            elif each.arg == "device" and not is_gpu_index(each.value):
-                yield each.value  # for another library, `device_id=0` is also valid on a CPU
+        for keyword in node.keywords:
+            if self._is_device_keyword(keyword, function, of_torch=name.startswith("torch.")):
+                yield keyword.value
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
         elif (
@@ -281,6 +273,20 @@ class DeviceArgument(Rule):
             for position, value in enumerate(node.args):
                 if self._may_be_device(value) and self.context.project.takes_device(function, position):
                     yield value
+
+    def _is_device_keyword(self, keyword: ast.keyword, function: str, of_torch: bool) -> bool:
+        """Return whether a keyword argument is a device."""
+        value = keyword.value
+        if keyword.arg is None or not takes_device(keyword.arg):
+            return False
+        if of_torch or cuda_string(value):
+            return True
+        if not (integer(value) or self._may_be_device(value)):
+            return False
+        if self.context.project.has_function(function):
+            return self.context.project.takes_device_called(function, keyword.arg)
+        # For another library, `device_id=0` is also valid on a CPU.
+        return keyword.arg == "device" and not is_gpu_index(value)
 
     def _may_be_device(self, value: ast.expr) -> bool:
         """Return whether a value, taken as a device, is a CUDA device."""

@@ -111,7 +111,9 @@ class DeviceIds(Rule):
         wraps = name.endswith(_WRAPPERS) or last_name(node.func) in _WRAPPERS
         if not (wraps or name == "torch.distributed.barrier") or self.facts.is_guarded(node):
             return
-        values = [each.value for each in node.keywords if each.arg in ("device_ids", "output_device")]
+        values = [
+            keyword.value for keyword in node.keywords if keyword.arg in ("device_ids", "output_device")
+        ]
         if wraps:
             values += node.args[1:3]
         values = [value for value in values if not self._settled(value)]

@@ -200,7 +200,7 @@ class DeviceValue(Rule):
         if isinstance(value, ast.Call) and device_name(
             last_name(node.target)
         ):  # dataclasses.field(default=...)
-            value = next((each.value for each in value.keywords if each.arg == "default"), None)
+            value = next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
         if value is not None and cuda_string(value) and self._holds_device(node.target):
             yield from self._report(value)
 
@@ -240,16 +240,18 @@ class DeviceValue(Rule):
                 yield from self._report(node.args[0])
             return
         strings = [
-            each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            argument.value
+            for argument in node.args
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
         ]
-        if not any(device_name(each.lstrip("-")) for each in strings):
+        if not any(device_name(string.lstrip("-")) for string in strings):
             return
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault", "getattr"):
             candidates = node.args[1:2]
         elif isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
             candidates = node.args[2:3]
         else:
-            candidates = [each.value for each in node.keywords if each.arg == "default"]
+            candidates = [keyword.value for keyword in node.keywords if keyword.arg == "default"]
         for value in candidates:
             if cuda_string(value):
                 yield from self._report(value)

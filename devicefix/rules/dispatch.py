@@ -98,7 +98,7 @@ def _visit(
 
 
 def _statements(nodes: Iterable[ast.AST]) -> Iterator[list[ast.AST]]:
-    """Yield the nodes of each statement, less those of the statements in it."""
+    """Yield the nodes of each statement, without those of the statements in it."""
     group: list[ast.AST] = []
     for node in nodes:
         if group and isinstance(node, _HEADS):

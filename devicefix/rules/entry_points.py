@@ -137,9 +137,11 @@ def _rules(plugin: str, point: EntryPoint) -> list[type[Rule]]:
 def _members(module: ModuleType) -> list[type[Rule]]:
     """Return the rules in a module, including imported ones, except those of devicefix."""
     return [
-        each
-        for _, each in inspect.getmembers(module, inspect.isclass)
-        if issubclass(each, Rule) and "code" in vars(each) and not each.__module__.startswith("devicefix.")
+        member
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, Rule)
+        and "code" in vars(member)
+        and not member.__module__.startswith("devicefix.")
     ]
 
 
@@ -152,7 +154,7 @@ def _wrong(rule: Any) -> str | None:
 
 def _wrong_names(rule: Any) -> str | None:
     """Return what is wrong with the code, name or summary of a rule, or None."""
-    code, name, summary = (getattr(rule, each, None) for each in ("code", "name", "summary"))
+    code, name, summary = (getattr(rule, field, None) for field in ("code", "name", "summary"))
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         return f"the code {code!r} is not capital letters followed by digits, such as 'XY101'"
     if _OURS.fullmatch(code):
@@ -169,7 +171,7 @@ def _wrong_declarations(rule: type[Rule]) -> str | None:
     code = rule.code
     for attribute, kind in (("words", bytes), ("common_words", bytes), ("before", str), ("references", str)):
         value = getattr(rule, attribute)
-        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
+        if not isinstance(value, tuple) or not all(isinstance(item, kind) for item in value):
             return f"the attribute `{attribute}` of {code} is not a tuple of {kind.__name__}"
     if bool(rule.references) != (rule.visit_reference is not Rule.visit_reference):
         return f"{code} needs both `references` and `visit_reference`, or neither"

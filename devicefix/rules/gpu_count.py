@@ -211,13 +211,13 @@ class GpuCount(Rule):
         path = dotted(parent.targets[0])
         if path is None:
             return
-        told = path in self._known
-        if not told:
+        known = path in self._known
+        if not known:
             self._known[path] = self._counted(path)
         asked, counting = self._known[path]
         if not asked and counting:
             yield self._found(node)
-        elif not told:
+        elif not known:
             yield from map(self._found, counting)
 
     def _found(self, node: ast.expr) -> Finding:
@@ -254,9 +254,9 @@ class GpuCount(Rule):
     def _starts_processes(self, node: ast.AST | None) -> bool:
         """Return whether a loop starts a process in every iteration."""
         return isinstance(node, ast.For) and any(
-            isinstance(each, ast.Call) and last_name(each.func) in ("Popen", "Process")
+            isinstance(inner, ast.Call) and last_name(inner.func) in ("Popen", "Process")
             for statement in node.body
-            for each in ast.walk(statement)
+            for inner in ast.walk(statement)
         )
 
     def _asks(self, node: ast.expr) -> bool:

@@ -119,7 +119,7 @@ class GuardedName(Rule):
         """Return whether every binding of a name is in the body of the `if`."""
         lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1)
         return bool(bindings) and all(
-            isinstance(each.node, ast.stmt) and each.node.lineno in lines for each in bindings
+            isinstance(binding.node, ast.stmt) and binding.node.lineno in lines for binding in bindings
         )
 
     def _used(self, target: ast.Name, node: ast.If) -> ast.expr | None:
@@ -132,10 +132,10 @@ class GuardedName(Rule):
         if not self._only_here(scope.bindings.get(target.id, []), node):
             return None
         uses = [
-            each
-            for each in tree.reads(target.id)
-            if each.lineno > (node.end_lineno or 0)
-            and tree.scope(each) is scope
-            and not self.facts.is_guarded(each)
+            use
+            for use in tree.reads(target.id)
+            if use.lineno > (node.end_lineno or 0)
+            and tree.scope(use) is scope
+            and not self.facts.is_guarded(use)
         ]
         return min(uses, key=lambda each: each.lineno, default=None)

@@ -134,10 +134,12 @@ class HardWiredFlag(Rule):
         name = self.facts.resolve(node.func)
         if name is None:
             return
-        for each in node.keywords:
-            flag = each.arg is not None and _FLAG.fullmatch(each.arg) and _true(each.value)
-            if (flag and self._foreign(node.func) and not self._asked(node)) or self._lightning(name, each):
-                yield self.finding(node, self._message(self.context.source.code(each.value), each.arg))
+        for keyword in node.keywords:
+            flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
+            if (flag and self._foreign(node.func) and not self._asked(node)) or self._lightning(
+                name, keyword
+            ):
+                yield self.finding(node, self._message(self.context.source.code(keyword.value), keyword.arg))
 
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
         return (
@@ -153,8 +155,8 @@ class HardWiredFlag(Rule):
             return (
                 f'`accelerator={what}` needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
             )
-        told = f"{keyword}={what}" if keyword else f"{what} = True"
-        return f"`{told}` makes the library need CUDA; use `torch.cuda.is_available()`"
+        setting = f"{keyword}={what}" if keyword else f"{what} = True"
+        return f"`{setting}` makes the library need CUDA; use `torch.cuda.is_available()`"
 
     def _foreign(self, node: ast.expr) -> bool:
         """Return whether an object comes from a library: an import, or the result of calling one."""

@@ -169,7 +169,7 @@ class KeptState(Rule):
     )
     VALID = (
         Example(
-            "written to a file before training goes on",
+            "written to a file before training continues",
             """
                 import torch
 

@@ -159,10 +159,10 @@ class LegacyVariable(Rule):
     )
 
     def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
-        for each in expressions(node):
-            if is_variable(self.facts, each):
-                assert isinstance(each, ast.Call)
-                yield self._found(each)
+        for expression in expressions(node):
+            if is_variable(self.facts, expression):
+                assert isinstance(expression, ast.Call)
+                yield self._found(expression)
 
     def _found(self, node: ast.Call) -> Finding:
         if node.keywords or len(node.args) != 1 or isinstance(node.args[0], ast.Starred):
@@ -208,7 +208,7 @@ class LegacyVariable(Rule):
             case ast.Name():
                 return self._rebound(node) and from_loader(self.facts, node)
             case ast.Call(func=func, keywords=keywords):
-                if any(each.arg == "requires_grad" for each in keywords):
+                if any(keyword.arg == "requires_grad" for keyword in keywords):
                     return False
                 name = self.facts.resolve(func) or ""
                 if name.removeprefix("torch.").removeprefix("cuda.") in MAKERS and name.startswith("torch."):
@@ -221,9 +221,10 @@ class LegacyVariable(Rule):
         """Return whether the result is assigned to the same name: `x = Variable(x)`, also in a tuple."""
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.Assign):
-                bindings = (each for each in self.facts.bindings(node) if each.node is parent)
+                bindings = (binding for binding in self.facts.bindings(node) if binding.node is parent)
                 return any(
-                    each.value is not None and child in (each.value, parent.value) for each in bindings
+                    binding.value is not None and child in (binding.value, parent.value)
+                    for binding in bindings
                 )
             if isinstance(parent, ast.stmt):
                 break
@@ -234,8 +235,8 @@ def from_loader(facts: Facts, node: ast.Name) -> bool:
     """Return whether a name is only bound by a loop over a data loader, and to conversions of itself."""
     bindings = facts.bindings(node)
     return bool(bindings) and all(
-        _loads(each.node) or (each.value is not None and _itself(facts, each.value, node.id))
-        for each in bindings
+        _loads(binding.node) or (binding.value is not None and _itself(facts, binding.value, node.id))
+        for binding in bindings
     )
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -129,23 +130,23 @@ class ManualParallel(Rule):
             return
         names = [*_WORDS, *self._renamed()]
         reported: set[ast.AST] = set()
-        calls = (each for each in self.facts.tree.nodes_with(*names) if isinstance(each, ast.Call))
-        for each in sorted(calls, key=lambda call: call.lineno):
-            if not _FUNCTIONS.fullmatch(self.facts.resolve(each.func) or ""):
+        calls = (call for call in self.facts.tree.nodes_with(*names) if isinstance(call, ast.Call))
+        for call in sorted(calls, key=attrgetter("lineno")):
+            if not _FUNCTIONS.fullmatch(self.facts.resolve(call.func) or ""):
                 continue
-            function = self._function(each)
-            if function not in reported and not self._chosen(each):
+            function = self._function(call)
+            if function not in reported and not self._chosen(call):
                 reported.add(function)
-                called = self.context.source.code(each.func)
+                called = self.context.source.code(call.func)
                 yield self.finding(
-                    each,
+                    call,
                     f"`{called}(...)` distributes work over GPUs and raises an error without CUDA; call the model"
                     " directly if there are fewer than two GPUs, or use `DataParallel`, which does that",
                 )
 
     def _renamed(self) -> Iterator[str]:
         """Yield the names under which such functions are imported with `as`."""
-        aliases = (alias for each in self.facts.tree.imports for alias in each.names)
+        aliases = (alias for statement in self.facts.tree.imports for alias in statement.names)
         yield from (alias.asname for alias in aliases if alias.asname and alias.name in _WORDS)
 
     def _function(self, node: ast.AST) -> ast.AST:
@@ -174,18 +175,23 @@ class ManualParallel(Rule):
     def _leaves_first(self, function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.AST) -> bool:
         """Return whether a function returns before it reaches a node if there are no GPUs."""
         return any(
-            isinstance(each, ast.If)
-            and isinstance(each.body[-1], ast.Return)
-            and each.lineno < getattr(node, "lineno", 0)
-            and _CHOSEN.search(self.context.source.code(each.test))
-            and isinstance(each.test, (ast.UnaryOp, ast.Compare, ast.BoolOp))
-            for each in function.body
+            isinstance(statement, ast.If)
+            and isinstance(statement.body[-1], ast.Return)
+            and statement.lineno < getattr(node, "lineno", 0)
+            and _CHOSEN.search(self.context.source.code(statement.test))
+            and isinstance(statement.test, (ast.UnaryOp, ast.Compare, ast.BoolOp))
+            for statement in function.body
         )
 
     def _passes_through(self, node: ast.ClassDef) -> bool:
         """Return whether a class calls its module directly without GPUs, as DataParallel does."""
         forward = next(
-            (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "forward"), None
+            (
+                statement
+                for statement in node.body
+                if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
+            ),
+            None,
         )
         if forward is None:
             return any("DataParallel" in ast.unparse(base) for base in node.bases)

@@ -173,10 +173,10 @@ class MovedParameter(Rule):
     def _there(self, made: ast.Call) -> bool:
         """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""
         return "cuda" in self.context.source.code(made) or any(
-            self._moves(each)
-            if isinstance(each, ast.Call)
-            else isinstance(each, ast.keyword) and each.arg == "device"
-            for each in ast.walk(made)
+            self._moves(inner)
+            if isinstance(inner, ast.Call)
+            else isinstance(inner, ast.keyword) and inner.arg == "device"
+            for inner in ast.walk(made)
         )
 
     def _moves(self, node: ast.Call) -> bool:
@@ -196,8 +196,10 @@ class MovedParameter(Rule):
 
     def _leaf(self, made: ast.Call) -> bool:
         asked = any(
-            each.arg == "requires_grad" and isinstance(each.value, ast.Constant) and each.value.value is True
-            for each in made.keywords
+            keyword.arg == "requires_grad"
+            and isinstance(keyword.value, ast.Constant)
+            and keyword.value.value is True
+            for keyword in made.keywords
         )
         return (
             asked
@@ -215,22 +217,22 @@ class MovedParameter(Rule):
         if path is None:
             return None
         around = self.facts.tree.module if scope is None or path.startswith("self.") else scope.node
-        for each in ast.walk(around):
-            match each:
+        for child in ast.walk(around):
+            match child:
                 case ast.Attribute(attr="grad", value=value) if path_of(value) == path:
-                    return f"`{path}.grad` (line {each.lineno}) is None on a GPU. Move it first, then call `requires_grad_()`"
+                    return f"`{path}.grad` (line {child.lineno}) is None on a GPU. Move it first, then call `requires_grad_()`"
                 case ast.AugAssign(target=ast.Name() | ast.Attribute() as target) if (
-                    path_of(target) == path and each.lineno > statement.lineno
+                    path_of(target) == path and child.lineno > statement.lineno
                 ):
                     return (
-                        f"line {each.lineno} changes it in place, which raises an error for a leaf. Remove"
+                        f"line {child.lineno} changes it in place, which raises an error for a leaf. Remove"
                         " `requires_grad=True`, or write `x = x + ...`"
                     )
-                case ast.Call() if (self.facts.resolve(each.func) or "").startswith("torch.optim."):
+                case ast.Call() if (self.facts.resolve(child.func) or "").startswith("torch.optim."):
                     if any(
-                        path_of(inner) == path for argument in each.args[:1] for inner in ast.walk(argument)
+                        path_of(inner) == path for argument in child.args[:1] for inner in ast.walk(argument)
                     ):
-                        return f"the optimizer in line {each.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
+                        return f"the optimizer in line {child.lineno} only takes leaves. Move it first, then call `requires_grad_()`"
         return None
 
     def _inside(self, node: ast.Call, made: ast.Call) -> Fix | None:

@@ -140,18 +140,27 @@ class NcclBackend(Rule):
                 key = keys[values.index(node)]
                 return isinstance(key, ast.Constant) and _called_backend(str(key.value))
             case ast.keyword(arg=str(name)):
-                call = self.facts.tree.parents.get(parent)
-                owner = self.facts.tree.parents.get(call) if call is not None else None
-                if name == "default" and isinstance(owner, ast.AnnAssign):  # dataclasses.field
-                    return _called_backend(last_name(owner.target))
-                return _called_backend(name) or (name == "default" and self._option(call))
+                return self._default(parent) if name == "default" else _called_backend(name)
             case ast.IfExp(body=body, orelse=ast.Constant(value="gloo")):
                 return body is node
-            case ast.Call(func=func, args=args):
-                if last_name(func) == "init_process_group":
-                    return args[0] is node
-                return last_name(func) in ("get", "setdefault") and len(args) == 2 and self._option(parent)
+            case ast.Call():
+                return self._argument(parent, node)
         return False
+
+    def _argument(self, call: ast.Call, node: ast.Constant) -> bool:
+        """Return whether a positional argument of a call is a backend."""
+        function = last_name(call.func)
+        if function == "init_process_group":
+            return call.args[0] is node
+        return function in ("get", "setdefault") and len(call.args) == 2 and self._option(call)
+
+    def _default(self, keyword: ast.keyword) -> bool:
+        """Return whether an argument `default` belongs to an option or a field that is a backend."""
+        call = self.facts.tree.parents[keyword]
+        owner = self.facts.tree.parents.get(call)
+        if isinstance(owner, ast.AnnAssign):  # dataclasses.field
+            return _called_backend(last_name(owner.target))
+        return self._option(call)
 
     def _option(self, call: ast.AST | None) -> bool:
         """Return whether a call names an option or a key that is a backend."""

@@ -7,6 +7,8 @@ from devicefix.facts import dotted
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
+MESSAGE = "memory cannot be pinned without CUDA"
+
 
 class PinMemory(Rule):
     """
@@ -129,29 +131,31 @@ class PinMemory(Rule):
                 ):
                     use = self.devices.available(node)
                     yield self.finding(
-                        node, "memory cannot be pinned without CUDA", self.context.replace(keyword.value, use)
+                        node,
+                        f"{MESSAGE}; pin it only with CUDA",
+                        self.context.replace(keyword.value, use),
                     )
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
             fix = self._fix(node, node.func.value)
             advice = (
-                ""
+                "pin it only with CUDA"
                 if fix
-                else "; assign the tensor to a name, and pin it under `if torch.cuda.is_available():`"
+                else "assign the tensor to a name, and pin it under `if torch.cuda.is_available():`"
             )
-            yield self.finding(node, f"memory cannot be pinned without CUDA{advice}", fix)
+            yield self.finding(node, f"{MESSAGE}; {advice}", fix)
 
     def _pins(self, node: ast.Call) -> bool:
         """Return whether a call may pin memory, by its names alone."""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return method == "pin_memory" or any(each.arg == "pin_memory" for each in node.keywords)
+        return method == "pin_memory" or any(keyword.arg == "pin_memory" for keyword in node.keywords)
 
     def _fix(self, node: ast.Call, receiver: ast.expr) -> Fix | None:
         if dotted(receiver) is not None:
             return self.context.when_cuda(node, self.context.source.code(receiver))
         maker = (self.facts.resolve(receiver.func) or "") if isinstance(receiver, ast.Call) else ""
         if maker.removeprefix("torch.") not in self._MAKERS or any(
-            each.arg in ("device", "pin_memory", None)
-            for each in receiver.keywords  # type: ignore[attr-defined]
+            keyword.arg in ("device", "pin_memory", None)
+            for keyword in receiver.keywords  # type: ignore[attr-defined]
         ):
             return None
         return self._pinned_when_made(node, receiver)

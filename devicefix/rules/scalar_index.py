@@ -150,11 +150,11 @@ class ScalarIndex(Rule):
     )
 
     def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
-        for each in expressions(node):
-            if isinstance(each, ast.Subscript) and not isinstance(
-                self.facts.tree.parents.get(each), ast.Subscript
+        for expression in expressions(node):
+            if isinstance(expression, ast.Subscript) and not isinstance(
+                self.facts.tree.parents.get(expression), ast.Subscript
             ):
-                yield from self._index(each)
+                yield from self._index(expression)
 
     def _index(self, node: ast.Subscript) -> Iterator[Finding]:
         if not (
@@ -185,34 +185,38 @@ class ScalarIndex(Rule):
             return False
         match node:
             case ast.Name() | ast.Attribute():
-                values = [each.value for each in self.facts.bindings(node)]
+                values = [binding.value for binding in self.facts.bindings(node)]
                 return bool(values) and all(
-                    each is not None and self._scalar(each, depth - 1) for each in values
+                    value is not None and self._scalar(value, depth - 1) for value in values
                 )
             case ast.BinOp(left=left, right=right):
-                sides = [each for each in (left, right) if not isinstance(each, ast.Constant)]
-                return bool(sides) and all(self._scalar(each, depth - 1) for each in sides)
-            case ast.Call(func=func, keywords=keywords):
-                if any(
-                    each.arg in ("reduction", "reduce", "dim", "axis", "keepdim", None) for each in keywords
-                ):
-                    return False
-                name = self.facts.resolve(func) or ""
-                if name.startswith("torch.nn.functional.") and name.endswith(("_loss", "entropy", "kl_div")):
-                    return True
-                if name in ("torch.mean", "torch.sum"):
-                    return len(node.args) == 1
-                if isinstance(func, ast.Attribute) and func.attr in _TO_SCALAR and not node.args and not name:
-                    return True
-                return self._criterion(func)
+                sides = [side for side in (left, right) if not isinstance(side, ast.Constant)]
+                return bool(sides) and all(self._scalar(side, depth - 1) for side in sides)
+            case ast.Call():
+                return self._returns_scalar(node)
         return False
+
+    def _returns_scalar(self, call: ast.Call) -> bool:
+        """Return whether a call returns a tensor without dimensions."""
+        keeps_dimensions = ("reduction", "reduce", "dim", "axis", "keepdim", None)
+        if any(keyword.arg in keeps_dimensions for keyword in call.keywords):
+            return False
+        func = call.func
+        name = self.facts.resolve(func) or ""
+        if name.startswith("torch.nn.functional.") and name.endswith(("_loss", "entropy", "kl_div")):
+            return True
+        if name in ("torch.mean", "torch.sum"):
+            return len(call.args) == 1
+        if isinstance(func, ast.Attribute) and func.attr in _TO_SCALAR and not call.args and not name:
+            return True
+        return self._criterion(func)
 
     def _criterion(self, node: ast.expr) -> bool:
         """Return whether an expression is a loss of torch.nn that sums or averages."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return False
         return any(True for _ in self.facts.bindings(node)) and all(
-            self._loss(each.value, node) for each in self.facts.bindings(node)
+            self._loss(binding.value, node) for binding in self.facts.bindings(node)
         )
 
     def _loss(self, node: ast.expr | None, itself: ast.expr) -> bool:
@@ -224,7 +228,7 @@ class ScalarIndex(Rule):
             inner = node.func.value
             return ast.unparse(inner) == ast.unparse(itself) or self._loss(inner, itself)
         if not isinstance(node, ast.Call) or any(
-            each.arg in ("reduction", "reduce", None) for each in node.keywords
+            keyword.arg in ("reduction", "reduce", None) for keyword in node.keywords
         ):
             return False
         name = self.facts.resolve(node.func) or ""

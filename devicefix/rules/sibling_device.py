@@ -249,7 +249,7 @@ class SiblingDevice(Rule):
         if not isinstance(node.func, ast.Attribute) or "cuda" in self.context.source.code(node.func.value):
             return False
         if not self._fresh(node.func.value) or any(
-            each.arg not in ("device", "non_blocking") for each in node.keywords
+            keyword.arg not in ("device", "non_blocking") for keyword in node.keywords
         ):
             return False
         target = device_argument(node)
@@ -268,7 +268,7 @@ class SiblingDevice(Rule):
         name = self.facts.resolve(node.func)
         if name is not None:
             return name.removeprefix("torch.") in MAKERS and not any(
-                each.arg in ("device", "requires_grad", None) for each in node.keywords
+                keyword.arg in ("device", "requires_grad", None) for keyword in node.keywords
             )
         return (
             isinstance(node.func, ast.Attribute)
@@ -278,7 +278,7 @@ class SiblingDevice(Rule):
 
     def _sibling(self, node: ast.Call, function: Function) -> str | None:
         """Return the parameter that an operation takes together with a tensor, or None."""
-        parameters = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        parameters = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
         plain = parameters[: len(parameters) - len(function.args.defaults)]
         if isinstance(self.facts.tree.parents.get(function), ast.ClassDef):
             plain = plain[1:]
@@ -287,8 +287,8 @@ class SiblingDevice(Rule):
             return None
         made = self._outermost(node)
         name = self._name(made)
-        for each in ast.walk(function):
-            operands, others = self._operands(each, made, {name, *given})
+        for inner in ast.walk(function):
+            operands, others = self._operands(inner, made, {name, *given})
             if made in others or any(isinstance(other, ast.Name) and other.id == name for other in others):
                 for operand in operands:
                     if isinstance(operand, ast.Name) and operand.id in given:
@@ -324,7 +324,7 @@ class SiblingDevice(Rule):
         for binding in scope.bindings.get(name, ()):
             if not binding.parameter and (binding.value is None or _MOVES.search(ast.unparse(binding.value))):
                 return False
-        return any(self._has_dimensions(each, name) for each in ast.walk(function))
+        return any(self._has_dimensions(inner, name) for inner in ast.walk(function))
 
     def _has_dimensions(self, node: ast.AST, name: str) -> bool:
         """Return whether an expression shows that a name is a tensor with dimensions."""
@@ -345,7 +345,7 @@ class SiblingDevice(Rule):
             return [node.left, node.right], [node.left, node.right]
         if not isinstance(node, ast.Call):
             return [], []
-        arguments = list(_flat([*node.args, *(each.value for each in node.keywords)]))
+        arguments = list(_flat([*node.args, *(keyword.value for keyword in node.keywords)]))
         name = self.facts.resolve(node.func)
         if name is not None:
             torch = name.startswith(("torch.", "torch.nn.functional.")) and not name.startswith(
@@ -365,7 +365,10 @@ class SiblingDevice(Rule):
     def _own(self, node: ast.Attribute) -> bool:
         for _, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, ast.ClassDef):
-                return any(isinstance(each, Function) and each.name == node.attr for each in parent.body)
+                return any(
+                    isinstance(statement, Function) and statement.name == node.attr
+                    for statement in parent.body
+                )
         return True
 
 

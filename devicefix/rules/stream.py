@@ -172,9 +172,8 @@ class CudaStream(Rule):
                 return
             fix = self._streams.of_maker(node)
             name = self.facts.resolve(node.func)
-            yield self.finding(
-                node, f"`{name}` needs CUDA" if fix else f"`{name}` needs CUDA, and {_ADVICE}", fix
-            )
+            advice = "; create it only with CUDA" if fix else f", and {_ADVICE}"
+            yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
         elif (
             isinstance(node.func, ast.Attribute)
             and self._streams.is_followed(node.func.value)

@@ -164,7 +164,7 @@ class TorchDevice(Rule):
             yield self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
 
     def _fix(self, node: ast.Call) -> Fix | None:
-        arguments = [*node.args, *(each.value for each in node.keywords)]
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         if len(arguments) == 1:
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:

@@ -206,7 +206,7 @@ class TypedTensor(Rule):
         """Return whether the type is only compared or named, which is also right on a CPU."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Tuple) and any(
-            self.facts.resolve(each) == f"torch.{kind}" for each in parent.elts
+            self.facts.resolve(element) == f"torch.{kind}" for element in parent.elts
         ):
             return True
         return only_named(self.facts, node) or asks_where(self.facts, node, kind)

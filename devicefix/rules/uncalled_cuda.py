@@ -180,8 +180,8 @@ class UncalledCuda(Rule):
     def _called_later(self, target: ast.expr) -> bool:
         if not isinstance(target, ast.Name):
             return False
-        parents = ((each, self.facts.tree.parents[each]) for each in self.facts.tree.reads(target.id))
-        return any(isinstance(parent, ast.Call) and parent.func is each for each, parent in parents)
+        parents = ((use, self.facts.tree.parents[use]) for use in self.facts.tree.reads(target.id))
+        return any(isinstance(parent, ast.Call) and parent.func is use for use, parent in parents)
 
     def _moved(self, node: ast.Call, arguments: list[ast.expr]) -> Fix | None:
         """Return the fix that makes `x.to(device)` of a call whose only argument is x, or None."""

@@ -47,7 +47,7 @@ class UnusedNoqa(Rule):
             """,
         ),
         Example(
-            "beside the code of another tool",
+            "next to the code of another tool",
             before="""
                 x = 1  # noqa: F401, DF101
             """,

@@ -83,9 +83,9 @@ class Volatile(Rule):
     )
 
     def visit_statement(self, node: ast.stmt) -> Iterator[Finding]:
-        for each in expressions(node):
-            if isinstance(each, ast.Call) and is_variable(self.facts, each):
-                for keyword in each.keywords:
+        for expression in expressions(node):
+            if isinstance(expression, ast.Call) and is_variable(self.facts, expression):
+                for keyword in expression.keywords:
                     if keyword.arg == "volatile" and not _false(keyword.value):
                         yield self._found(keyword.value)
 

@@ -65,8 +65,8 @@ class Cache:
             return None
         with suppress(*_WRONG):
             found = {path: Outcome(path, Result(path)) for path in paths}
-            for each in self._outcomes:
-                outcome = _outcome(each)
+            for known in self._outcomes:
+                outcome = _outcome(known)
                 found[outcome.path] = outcome
             return [found[path] for path in paths]
         return None
@@ -95,15 +95,15 @@ class Cache:
 
         Args:
             seen: the first pass of each file.
-            outcomes: the outcomes with what the files say of each other.
+            outcomes: the outcomes with the facts of all files.
         """
         first = {
             "begun": self._begun,
             "paths": list(seen),
-            "stamps": {path: each.stamp for path, each in seen.items() if each.stamp},
-            "outcomes": [_plain_outcome(each) for each in outcomes if each.result.findings],
+            "stamps": {path: passed.stamp for path, passed in seen.items() if passed.stamp},
+            "outcomes": [_plain_outcome(outcome) for outcome in outcomes if outcome.result.findings],
         }
-        rest = {path: _plain(each) for path, each in seen.items() if each.digest}
+        rest = {path: _plain(passed) for path, passed in seen.items() if passed.digest}
         with suppress(OSError):
             _prepare(self._file.parent)
             handle, name = tempfile.mkstemp(dir=self._file.parent)
@@ -152,7 +152,7 @@ def _plugins() -> list[tuple[str, list[int]]]:
     """Return the versions of the plugins, and the times of their files, since one may be in development."""
     from devicefix.rules.registry import PLUGINS
 
-    return [(str(each), [os.stat(file).st_mtime_ns for file in sorted(each.files)]) for each in PLUGINS]
+    return [(str(plugin), [os.stat(file).st_mtime_ns for file in sorted(plugin.files)]) for plugin in PLUGINS]
 
 
 def _prepare(folder: Path) -> None:
@@ -171,19 +171,19 @@ _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n"  # https://bford.info/cac
 
 
 def _plain_outcome(outcome: Outcome) -> list[Any]:
-    return [outcome.path, [_plain_finding(each) for each in outcome.result.findings]]
+    return [outcome.path, [_plain_finding(finding) for finding in outcome.result.findings]]
 
 
 def _plain_finding(finding: Finding) -> list[Any]:
     fix = finding.fix
     place = [finding.line, finding.column, finding.end_line, finding.end_column, finding.cell]
-    plain = fix and [fix.safety, [astuple(each) for each in fix.replacements]]
+    plain = fix and [fix.safety, [astuple(replacement) for replacement in fix.replacements]]
     return [finding.code, finding.message, place, plain]
 
 
 def _outcome(plain: Any) -> Outcome:
     path, findings = plain
-    return Outcome(path, Result(path, [_finding(*each) for each in findings]))
+    return Outcome(path, Result(path, [_finding(*finding) for finding in findings]))
 
 
 def _finding(code: str, message: str, place: list[int], plain: Any) -> Finding:

@@ -153,9 +153,9 @@ def work(expected: str, work: bytes, *shared: bytes) -> bytes:
     if identity() != expected:
         from distributed import get_worker
 
-        raise OtherWorkerError(f"the worker {get_worker().address} has {identity()}, and here is {expected}")
+        raise OtherWorkerError(f"the worker {get_worker().address} has {identity()}, but {expected} is here")
     function, items = pickle.loads(work)
-    first = [_loaded(each) for each in shared]
+    first = [_loaded(value) for value in shared]
     return pickle.dumps([function(*first, *item) for item in items])
 
 

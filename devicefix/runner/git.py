@@ -59,14 +59,14 @@ class Since:
             DiffBaseError: git does not know the file's work tree, the revision in it, or the file's content.
         """
         changes = _Changes(self._base(Path(result.path)).content(result.path), data)
-        return replace(result, findings=[each for each in result.findings if changes.touch(each)])
+        return replace(result, findings=[finding for finding in result.findings if changes.touch(finding)])
 
     def _base(self, path: Path) -> _Base:
         real = os.path.realpath(path)
         folder = real if os.path.isdir(real) else os.path.dirname(real)
         top = top_of(folder, self._tops)
         if top is None:
-            raise DiffBaseError(f"{path} is in no git work tree")
+            raise DiffBaseError(f"{path} is not in a git work tree")
         if top not in self._bases:
             self._bases[top] = _Base(top, self.revision)
         return self._bases[top]

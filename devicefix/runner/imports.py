@@ -1,4 +1,4 @@
-"""The files of a work tree that the given files import: a commit's few files rest on them."""
+"""The files of a work tree that the given files import: the few files of a commit depend on them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def imported(summaries: list[Summary]) -> list[Summary]:
     """
     if not summaries or len(summaries) > POOL_FROM:
         return []
-    folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(each.path)) for each in summaries]))
+    folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(given.path)) for given in summaries]))
     top = (work_tree(folder) or folder).resolve()
-    known = {os.path.normpath(each.path) for each in summaries}
+    known = {os.path.normpath(given.path) for given in summaries}
     found: list[Summary] = []
     todo = list(summaries)
     while todo:

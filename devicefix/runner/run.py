@@ -43,9 +43,7 @@ def find_files(paths: Iterable[Path], settings: Settings, onerror: Callable[[OSE
     """
     include = partial(is_included, settings)
     try:
-        return discover.find(
-            paths, settings.exclude, settings.root, onerror, include, settings.extend_exclude
-        )
+        return discover.find(paths, settings.exclusions, onerror, include)
     except ValueError as problem:
         raise ConfigError(f"exclude: {problem}") from None
 
@@ -156,7 +154,7 @@ def _first_pass(
 def _second_passes(
     seen: dict[str, FirstPass], settings: Settings, progress: Progress, pool: Pool, stack: ExitStack
 ) -> list[Outcome]:
-    """Return the outcomes of files that have been checked alone, with what they say of each other."""
+    """Return the outcomes of files, which have been checked alone, with the facts of all of them."""
     from devicefix.facts.project import Project
     from devicefix.runner.imports import imported
 
@@ -173,7 +171,7 @@ def _second_passes(
 def _second_pass(
     settings: Settings, project: Project | str, path: str, sent: Content | OSError | None = None
 ) -> Outcome:
-    """Check one file with what the other files say."""
+    """Check one file with the facts of all files."""
     from devicefix.engine.file import check_file
 
     try:

@@ -72,7 +72,7 @@ def _committed(top: str) -> dict[bytes, bytes]:
 
 def _hashes(data: bytes, committed: dict[bytes, bytes]) -> set[str]:
     """Return git's possible hashes of a content: as it is, and with normalized line ends."""
-    long = any(len(each) == 64 for each in committed.values())
+    long = any(len(value) == 64 for value in committed.values())
     digest = hashlib.sha256 if long else hashlib.sha1
     forms = {data, data.replace(b"\r\n", b"\n")}
     return {digest(b"blob %d\0" % len(form) + form).hexdigest() for form in forms}

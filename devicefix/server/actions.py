@@ -122,7 +122,11 @@ class Action:
         if self.does == "noqa":
             return text.edits(inspection.silenced(self.finding))
         fix = inspection.suggestion(self.finding).fix
-        return [types.TextEdit(text.range(each), each.text) for each in fix.replacements] if fix else []
+        return (
+            [types.TextEdit(text.range(replacement), replacement.text) for replacement in fix.replacements]
+            if fix
+            else []
+        )
 
 
 def actions(
@@ -201,4 +205,4 @@ def _at(inspection: Inspection, text: Text, where: types.Range) -> Iterator[Find
 
 def _is_wanted(kind: str, only: tuple[str, ...] | None) -> bool:
     """Return whether a kind of action is requested: `source` includes `source.fixAll`."""
-    return only is None or any(kind == each or kind.startswith(f"{each}.") for each in only)
+    return only is None or any(kind == requested or kind.startswith(f"{requested}.") for requested in only)

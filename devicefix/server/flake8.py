@@ -14,7 +14,7 @@ from pathlib import Path
 from devicefix.config import load
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.version import __version__
-from devicefix.files.discover import excluded
+from devicefix.files.discover import is_excluded
 from devicefix.report.wording import printable
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
@@ -39,7 +39,7 @@ class Plugin:
     name = "devicefix"
     version = __version__
 
-    def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:
+    def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:  # noqa: ARG002 (see `tree` above)
         self.filename = filename
         self.lines = lines
 
@@ -57,7 +57,7 @@ class Plugin:
 
     def _findings(self) -> Iterator[Violation]:
         settings = _settings(Path(self.filename).parent)
-        if excluded(self.filename, settings.exclude, settings.root, settings.extend_exclude):
+        if is_excluded(self.filename, settings.exclusions):
             return
         outcome = check_text(_bytes("".join(self.lines)), self.filename, settings)
         if outcome.error:

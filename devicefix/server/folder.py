@@ -10,7 +10,7 @@ from devicefix.config.settings import Settings
 from devicefix.engine.file import File
 from devicefix.facts.exports import Summary
 from devicefix.facts.project import Project
-from devicefix.files.discover import excluded
+from devicefix.files.discover import is_excluded
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.runner.cache import stamp
 from devicefix.runner.first_pass import Stamp
@@ -73,7 +73,7 @@ class Folder:
         if is_python(path) or kind_of(path) is not Kind.MODULE:
             if os.path.isfile(path) or not is_included(settings, path):
                 return True
-        return excluded(path, settings.exclude, settings.root, settings.extend_exclude)
+        return is_excluded(path, settings.exclusions)
 
     def project(self, path: str, summaries: list[Summary]) -> Project:
         """Return the facts of all files.
@@ -103,7 +103,7 @@ class Folder:
 
     def _imported(self, summaries: list[Summary]) -> list[Summary]:
         """Return the summaries of what the files import from outside of the folder."""
-        imports = {each.path: each.imports for each in summaries}
+        imports = {summary.path: summary.imports for summary in summaries}
         if imports != self._imports:
             self._outside = imported(summaries)
             self._imports = imports

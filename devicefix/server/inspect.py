@@ -59,7 +59,7 @@ class Inspection:
     @property
     def fixable(self) -> list[Finding]:
         """The findings with a safe fix that changes something itself."""
-        return [each for each in self.findings if each.safety is Safety.SAFE and has_fix(each)]
+        return [finding for finding in self.findings if finding.safety is Safety.SAFE and has_fix(finding)]
 
     def suggestion(self, finding: Finding) -> Finding:
         """Return a finding with its fix spelled out."""
@@ -76,7 +76,7 @@ class Inspection:
         if self.devices is None:
             settings = replace(self.settings, select=(code,), extend_select=(), ignore=())
             return self._rewritten(settings)
-        chosen = [each for each in self.findings if each.code == code]
+        chosen = [finding for finding in self.findings if finding.code == code]
         settings = replace(self.settings, unsafe_fixes=False)
         try:
             result = fix_once(chosen, self.devices, settings)

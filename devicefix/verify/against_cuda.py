@@ -106,7 +106,9 @@ class CudaComparison:
             found.notes.append(f"not compared with the CPU, since the simulation fails: {failure}")
             return None
         unlike = differences(real.events, simulated.events, same_machine=False, tolerance=ALIKE)
-        found.notes += [f"the simulation differs from the GPU: {describe(each)}" for each in unlike]
+        found.notes += [
+            f"the simulation differs from the GPU: {describe(difference)}" for difference in unlike
+        ]
         return simulated
 
     def _run(self, program: Program, name: str, machine: str) -> Result:

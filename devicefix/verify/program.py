@@ -55,13 +55,7 @@ def prepare(
 
 
 def _rewritten(sources: list[Path], settings: Settings, program: Program) -> Iterator[New]:
-    found = files.find(
-        sources,
-        settings.exclude,
-        settings.root,
-        _ignore,
-        extend_exclude=settings.extend_exclude,
-    )
+    found = files.find(sources, settings.exclusions, _ignore)
     for outcome in check_files(found, replace(settings, fix=True, quiet=True)):
         if outcome.error:
             program.errors.append(f"{outcome.path}: {outcome.error}")

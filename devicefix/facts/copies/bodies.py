@@ -25,12 +25,12 @@ class Bodies:
     @cached_property
     def owners(self) -> list[Body]:
         """Return the module and its functions."""
-        return [each for each in self.facts.tree.scopes if isinstance(each, Body)]
+        return [scope for scope in self.facts.tree.scopes if isinstance(scope, Body)]
 
     @cached_property
     def functions(self) -> list[Function]:
         """Return the functions and methods of the module."""
-        return [each for each in self.owners if not isinstance(each, ast.Module)]
+        return [owner for owner in self.owners if not isinstance(owner, ast.Module)]
 
     def flow(self, owner: Body) -> Flow:
         """Return the flow of a body, from a cache."""
@@ -45,4 +45,4 @@ class Bodies:
 
 def positional_names(function: Function) -> list[str]:
     """Return the names of the parameters that can be given by position."""
-    return [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]

@@ -92,7 +92,14 @@ class Clashes:
         """Return what keeps something at a point, and the paths of what it keeps."""
         if point not in self._stored:
             self._stored[point] = [
-                (holder, {place.path for each in contents(value) if (place := place_of(self._facts, each))})
+                (
+                    holder,
+                    {
+                        place.path
+                        for expression in contents(value)
+                        if (place := place_of(self._facts, expression))
+                    },
+                )
                 for holder, value in stores(self._facts, point)
             ]
         return self._stored[point]
@@ -110,16 +117,16 @@ class Clashes:
             return None
         if owner not in self._read:
             flows = map(self._bodies.flow, _methods(owner))
-            self._read[owner] = {path for each in flows for path in each.readers}
+            self._read[owner] = {path for inner_flow in flows for path in inner_flow.readers}
         if holder.path not in self._read[owner]:
             return None
         if owner not in self._bound:
             flows = map(self._bodies.flow, _but_the_first(owner))
-            self._bound[owner] = {path for each in flows for path in each.binders}
+            self._bound[owner] = {path for inner_flow in flows for path in inner_flow.binders}
         if not self._bound[owner].isdisjoint(parts(place.path)):
             return None
         changes = self._changed_in(owner, place)
-        change = next((each for method, each in changes if method is not flow.owner), None)
+        change = next((node for method, node in changes if method is not flow.owner), None)
         return None if change is None else Clash(change, None)
 
     def _changed_in(self, owner: ast.ClassDef, place: Place) -> list[tuple[Function, ast.AST]]:
@@ -136,9 +143,9 @@ class Clashes:
 
 
 def _methods(owner: ast.ClassDef) -> list[Function]:
-    return [each for each in owner.body if isinstance(each, Function)]
+    return [statement for statement in owner.body if isinstance(statement, Function)]
 
 
 def _but_the_first(owner: ast.ClassDef) -> list[Function]:
     """Return the methods of a class other than `__init__`."""
-    return [each for each in _methods(owner) if each.name != "__init__"]
+    return [method for method in _methods(owner) if method.name != "__init__"]

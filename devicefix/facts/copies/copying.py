@@ -66,7 +66,7 @@ class Copies:
             for expression in contents(last.value):
                 copy = _written_out(self._facts, expression)
                 if copy is not None and any(
-                    each.parameters and root(each.path) == names[0] for each in copy.places
+                    place.parameters and root(place.path) == names[0] for place in copy.places
                 ):
                     found[function.name] = names[0], copy
         return found
@@ -100,7 +100,7 @@ def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
         return None
     places = tuple(places_of(facts, base))
     if given:
-        places = tuple(Place(each.path, each.indexed, buffer=True) for each in places
+        places = tuple(Place(place.path, place.indexed, buffer=True) for place in places
                        if numpy_array(facts, base))  # fmt: skip
     return Copy(call, outer, places) if places else None
 

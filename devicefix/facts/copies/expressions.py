@@ -78,7 +78,7 @@ def in_place(method: str) -> bool:
 
 def keyword(node: ast.Call, name: str) -> ast.expr | None:
     """Return the value of a keyword argument."""
-    return next((each.value for each in node.keywords if each.arg == name), None)
+    return next((given.value for given in node.keywords if given.arg == name), None)
 
 
 def names_cpu(node: ast.expr) -> bool:

@@ -52,8 +52,8 @@ def stores(facts: Facts, point: Point) -> Iterator[tuple[Holder, ast.expr]]:
 def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[Holder, ast.expr]]:
     if isinstance(target, (ast.Tuple, ast.List)):
         if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-            for each, its in zip(target.elts, value.elts, strict=True):
-                yield from _stored(facts, each, its)
+            for element, its in zip(target.elts, value.elts, strict=True):
+                yield from _stored(facts, element, its)
     elif isinstance(target, (ast.Name, ast.Attribute)):
         path = dotted(target)
         if path and not (isinstance(target, ast.Attribute) and target.attr in ("data", "grad")):
@@ -71,7 +71,7 @@ def _collection(facts: Facts, node: ast.expr) -> bool:
 
 
 def _all_collections(_facts: Facts, bindings: Sequence[Binding]) -> bool:
-    values = [each.value for each in bindings]
+    values = [binding.value for binding in bindings]
     return bool(values) and all(
         isinstance(value, (ast.Dict, ast.List, ast.DictComp, ast.ListComp))
         or (isinstance(value, ast.Call) and last_name(value.func) in _COLLECTIONS)
@@ -103,7 +103,7 @@ def only_given(facts: Facts, flow: Flow, path: str) -> bool:
 
 
 def _all_parameters(_facts: Facts, bindings: Sequence[Binding]) -> bool:
-    return bool(bindings) and all(each.parameter for each in bindings)
+    return bool(bindings) and all(binding.parameter for binding in bindings)
 
 
 def outlives_call(facts: Facts, flow: Flow, holder: Holder) -> bool:
@@ -114,6 +114,6 @@ def outlives_call(facts: Facts, flow: Flow, holder: Holder) -> bool:
     scope = facts.tree.scopes[flow.owner]
     if name in scope.elsewhere:
         return True
-    if not all(each.parameter for each in scope.bindings.get(name, ())):
+    if not all(binding.parameter for binding in scope.bindings.get(name, ())):
         return False
     return holder.adds or name != holder.path

@@ -61,7 +61,7 @@ def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
 
 def _all_there(facts: Facts, bindings: Sequence[Binding], there: Callable[[Facts, ast.expr], bool]) -> bool:
     """Return whether all values of a name are on a device already."""
-    values = [each.value for each in bindings if not isinstance(each.node, ast.AugAssign)]
+    values = [binding.value for binding in bindings if not isinstance(binding.node, ast.AugAssign)]
     return bool(values) and all(value is not None and there(facts, value) for value in values)
 
 
@@ -73,7 +73,7 @@ def numpy_array(facts: Facts, node: ast.expr) -> bool:
 
 
 def _all_arrays(facts: Facts, bindings: Sequence[Binding]) -> bool:
-    values = [each.value for each in bindings]
+    values = [binding.value for binding in bindings]
     return bool(values) and all(
         isinstance(value, ast.Call)
         and (
@@ -102,7 +102,7 @@ def _made_on_cpu(facts: Facts, value: ast.expr) -> bool:
         function = value.func
         if (facts.resolve(function) or "").startswith("torch."):
             return last_name(function) in _FACTORIES and not any(
-                each.arg == "device" or each.arg is None for each in value.keywords
+                given.arg == "device" or given.arg is None for given in value.keywords
             )
         if not isinstance(function, ast.Attribute):
             return False

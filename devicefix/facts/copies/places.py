@@ -92,10 +92,10 @@ def _chooses_a_view(facts: Facts, index: ast.expr) -> bool:
         case ast.Constant(value=value):
             return value is None or value is Ellipsis or type(value) is int
         case ast.Tuple(elts=elements):
-            return all(_chooses_a_view(facts, each) for each in elements)
+            return all(_chooses_a_view(facts, element) for element in elements)
         case ast.Name():
             found = facts.tree.scope(index).lookup(index.id)
-            return found is not None and all(_binds_numbers(each.node) for each in found[1])
+            return found is not None and all(_binds_numbers(binding.node) for binding in found[1])
     return False
 
 
@@ -108,8 +108,8 @@ def _binds_numbers(node: ast.AST) -> bool:
 
 def _loop(facts: Facts, node: ast.expr, name: str) -> ast.For | ast.comprehension | None:
     """Return the loop that binds the name that an expression is a view of."""
-    scope = next((facts.tree.scope(each) for each in ast.walk(node)
-                  if isinstance(each, ast.Name) and each.id == name), None)  # fmt: skip
+    scope = next((facts.tree.scope(inner) for inner in ast.walk(node)
+                  if isinstance(inner, ast.Name) and inner.id == name), None)  # fmt: skip
     found = scope.lookup(name) if scope is not None else None
     if found is None or len(found[1]) != 1:
         return None

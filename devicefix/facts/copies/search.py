@@ -80,7 +80,7 @@ class _Search:
                 flow = self._bodies.flow(owner)
                 for point in filter(self._copies_at, flow.points):
                     yield from self._kept(flow, point)
-                    yield from self._changed_at_once(flow, point)
+                    yield from self._changed_directly(flow, point)
 
     def _may_copy(self, owner: Body) -> bool:
         if isinstance(owner, ast.Module):
@@ -140,7 +140,7 @@ class _Search:
             return None
         return Held(copy.call, copy.outer, source, holder.path, clash.change, clash.use, True)
 
-    def _changed_at_once(self, flow: Flow, point: Point) -> Iterator[Held]:
+    def _changed_directly(self, flow: Flow, point: Point) -> Iterator[Held]:
         """Return copies such as `x.cuda().mul_(2)`, which changes `x` itself on a CPU."""
         for node in point.nodes:
             if not (

@@ -41,14 +41,14 @@ class Training:
                 return "trainer" in receiver.lower()
         if name in self._stepping:
             return True
-        given = {dotted(each) for each in (*node.args, *(keyword.value for keyword in node.keywords))}
+        given = {dotted(argument) for argument in (*node.args, *(keyword.value for keyword in node.keywords))}
         return bool(_TRAINS.match(name)) and model in given
 
     @cached_property
     def _stepping(self) -> frozenset[str]:
         """Return the functions of the module that take an optimizer's step, also through others."""
-        found = {each.name for each in self._bodies.functions if _takes_a_step(each)}
-        called = [(each.name, _called(each)) for each in self._bodies.functions] if found else []
+        found = {function.name for function in self._bodies.functions if _takes_a_step(function)}
+        called = [(function.name, _called(function)) for function in self._bodies.functions] if found else []
         for _ in range(_DEPTH):
             found.update(name for name, names in called if not found.isdisjoint(names))
         return frozenset(found - _CALLED_FOR_OTHER_REASONS)

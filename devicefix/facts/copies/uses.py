@@ -9,11 +9,11 @@ from devicefix.facts.flow import Flow, Point
 from devicefix.facts.module import Facts
 
 OUT_OF_SIGHT = 0
-FAR = 2000  # points: where so many lie between them, nothing is said of a copy, its change and its use
+FAR = 2000  # points: where so many lie between them, a copy, its change and its use are not reported
 
 
 class Uses:
-    """The uses of what one holder keeps, and the ways there.
+    """The uses of what one holder keeps, and the paths to them.
 
     Args:
         facts: the facts of the module.
@@ -58,7 +58,9 @@ class Uses:
             if point in way:  # a loop
                 return self._searched(start)
             way[point] = None
-            point = next((each for each in reversed(point.after) if each in self.leading), None)
+            point = next(
+                (following for following in reversed(point.after) if following in self.leading), None
+            )
             if point is not None and point in self._uses:
                 found = self._line(point)
                 break

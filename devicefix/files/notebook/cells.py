@@ -56,7 +56,7 @@ class Unmasked:
                 known += 1
             at = match.end()
         if not text.startswith(_HEAD) or known != len(magics) or len(self.cells) != number or text[at:]:
-            raise SelfCheckError("has lost what stood between the code")
+            raise SelfCheckError("has lost text between the code")
 
     def _add(self, parts: list[str], start: int, text: str) -> None:
         self._pieces.append(_Piece(start, len(self.cells), sum(map(len, parts)), len(text)))

@@ -99,7 +99,7 @@ class Notebook:
                 at = source.end
         text = "".join([*parts, self._text[at:]])
         if _python_cells(text) != _python_cells(self._text) | dict(zip(self._cells, new, strict=True)):
-            raise SelfCheckError("is not the notebook that it should be")
+            raise SelfCheckError("is not the expected notebook")
         return text.encode()
 
 

@@ -71,13 +71,15 @@ class Speller:
     """
 
     def __init__(self, raw: str, elsewhere: str) -> None:
-        self._known = {_read(each): each for each in _CHARACTER.findall(elsewhere) if len(each) > 1}
-        inside = (each for each in _CHARACTER.findall(raw) if each >= " " and each != '"')
-        self._known |= {_read(each): each for each in inside}
+        self._known = {
+            _read(character): character for character in _CHARACTER.findall(elsewhere) if len(character) > 1
+        }
+        inside = (character for character in _CHARACTER.findall(raw) if character >= " " and character != '"')
+        self._known |= {_read(spelling): spelling for spelling in inside}
 
     def write(self, text: str) -> str:
         """Return the JSON of a text, without the quotation marks."""
-        return "".join(self._known.get(each) or _plain(each) for each in text)
+        return "".join(self._known.get(character) or _plain(character) for character in text)
 
 
 def _read(raw: str) -> str:
@@ -101,7 +103,7 @@ def with_lines(text: str, value: Value, new: str) -> str:
     lines = new.splitlines(keepends=True)
     if raw.startswith('"'):
         kept = _merged(_lines_of(raw[1:-1]), lines, speller)
-        return f'"{"".join(each for each, _ in kept)}"'
+        return f'"{"".join(line for line, _ in kept)}"'
     spans = list(elements(text, value.start))
     old = [(json.loads(text[start:end]), text[start + 1 : end - 1]) for start, end in spans]
     found = _BETWEEN.search(text)
@@ -109,12 +111,12 @@ def with_lines(text: str, value: Value, new: str) -> str:
     between = [text[one.end : other.start] for one, other in pairwise(spans)]
     if between:
         usual = between[0]
-    elif raw[1:].startswith(("\n", "\r")):  # the only line, on one of its own
+    elif raw[1:].startswith(("\n", "\r")):  # the only string, on a separate line
         usual = "," + text[value.start + 1 : spans[0].start]
     merged = _merged(old, lines, speller)
     parts = [text[value.start : spans[0].start]]
-    for number, (each, index) in enumerate(merged, 1):
-        parts.append(f'"{each}"')
+    for number, (line, index) in enumerate(merged, 1):
+        parts.append(f'"{line}"')
         if number < len(merged):
             parts.append(between[index] if index is not None and index < len(between) else usual)
     return "".join([*parts, text[spans[-1].end : value.end]])

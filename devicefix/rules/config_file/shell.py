@@ -132,7 +132,7 @@ def _option(words: list[_Word], index: int, option: re.Match[str]) -> Iterator[P
             break
     switch = _SWITCH.fullmatch(key.replace("-", "_").lower())
     if following and (switch is None or _SWITCHED.fullmatch(following[0].value)):
-        values = tuple(each.value for each in following)
+        values = tuple(other.value for other in following)
         yield Pair(key, values, word.start, following[-1].end, shell=True)
     elif switch is not None:
         yield Pair(key, ("true",), word.start, word.end, shell=True)

@@ -178,11 +178,11 @@ class Functions:
     def _restoring(self) -> set[Scope]:
         """The scopes that restore a random state."""
         return {
-            self.facts.tree.scope(each)
-            for each in self.facts.tree.nodes
-            if isinstance(each, ast.Call)
-            and last_name(each.func) == "set_rng_state"
-            and (self.facts.resolve(each.func) or "").startswith("torch.cuda.")
+            self.facts.tree.scope(node)
+            for node in self.facts.tree.nodes
+            if isinstance(node, ast.Call)
+            and last_name(node.func) == "set_rng_state"
+            and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
         }
 
     @cached_property

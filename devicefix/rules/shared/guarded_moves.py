@@ -99,7 +99,9 @@ class GuardedMoves:
             return False
         if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
             return False
-        return device_argument(node) is None and all(each.arg == "non_blocking" for each in node.keywords)
+        return device_argument(node) is None and all(
+            keyword.arg == "non_blocking" for keyword in node.keywords
+        )
 
     def _device(self, site: ast.AST, test: ast.expr) -> DeviceExpr | None:
         if self.facts.call(test, *ASKS):

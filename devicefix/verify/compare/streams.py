@@ -96,7 +96,7 @@ def streams_of(events: list[Event]) -> dict[tuple[str, int], Stream]:
         events: the events of all processes, in the order in which they were written.
 
     Returns:
-        The streams by process name and a number that tells processes of the same name apart.
+        The streams by process name and a number that distinguishes processes of the same name.
     """
     by_pid: dict[int, Stream] = defaultdict(Stream)
     for position, event in enumerate(events):

@@ -20,7 +20,7 @@ _FIRST = {"copy_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
 # The results of these share the storage of an argument.
 _STORAGES = {"set_", "set_data", "_set_source", "lift_fresh"}
-# These reject scalars on the CPU beside CUDA tensors; other operations accept them.
+# These reject scalars on the CPU together with CUDA tensors; other operations accept them.
 _STRICT = {"stack", "cat", "where_", "index_select", "gather", "dot", "mm"}
 
 
@@ -37,7 +37,7 @@ class Traits:
         draws: whether it draws random numbers.
         indexing: whether it takes an index, which may be on the CPU.
         first: whether its first tensor alone decides where it runs.
-        strict: whether it rejects scalars on the CPU beside CUDA tensors.
+        strict: whether it rejects scalars on the CPU together with CUDA tensors.
         rows: whether it works on lists of tensors in parallel.
         inplace: whether it changes its first tensor.
         plain: whether it needs no special treatment.

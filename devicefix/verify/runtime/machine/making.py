@@ -36,9 +36,9 @@ def install(machine: Machine, patches: Patches) -> None:
             if callable(function) and function in constructors:
                 patches.set(owner, name, _named(making.factory(function), function))
     for name in _LIKE:
-        patches.set(torch, name, _named(making.beside(getattr(torch, name)), getattr(torch, name)))
+        patches.set(torch, name, _named(making.like(getattr(torch, name)), getattr(torch, name)))
     for name in _NEW:
-        patches.set(torch.Tensor, name, making.beside(getattr(_BASE, name)))
+        patches.set(torch.Tensor, name, making.like(getattr(_BASE, name)))
     for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
         patches.set(torch, name, _named(method(getattr(making, name)), getattr(torch, name)))
     patches.set(torch.Tensor, "new_tensor", method(making.new_tensor))
@@ -93,7 +93,7 @@ class Making:
 
         return make
 
-    def beside(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def like(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function that creates a tensor like another one, by default on the same device."""
         machine = self._machine
 
