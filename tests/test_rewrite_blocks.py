@@ -97,6 +97,22 @@ def test_a_guard_in_a_case_takes_the_indentation_of_the_case() -> None:
     assert guarded(before) == "match a:\n  case 1:\n    if ok:\n      x()\n"
 
 
+@pytest.mark.parametrize("indent", ["  ", "    ", "\t"])
+def test_a_guard_in_an_unusually_deep_block_takes_the_indentation_of_the_first_block(indent: str) -> None:
+    deep = " " * 8
+    before = f"def f():\n{indent}y()\nwith a:\n{indent}# with b:\n{deep}x()\n"
+    after = (
+        f"def f():\n{indent}if ok:\n{indent * 2}y()\n"
+        f"with a:\n{indent}# with b:\n{deep}if ok:\n{deep}{indent}x()\n"
+    )
+    assert guarded(before) == after
+
+
+def test_a_guard_in_a_file_of_blocks_with_eight_spaces_has_eight() -> None:
+    deep = " " * 8
+    assert guarded(f"def f():\n{deep}x()\n") == f"def f():\n{deep}if ok:\n{deep * 2}x()\n"
+
+
 def test_neighbours_share_a_guard_with_their_comments() -> None:
     before = block("""
         def f():

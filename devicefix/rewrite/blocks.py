@@ -40,6 +40,7 @@ _PURE = (
     ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Tuple, ast.List,
     ast.expr_context, ast.boolop, ast.cmpop, ast.unaryop,
 )  # fmt: skip
+_USUAL_INDENT = "    "
 _FIRST_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
 
 
@@ -81,7 +82,8 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
 def _indent(facts: Facts, statement: ast.stmt) -> str:
     """Return the white space by which a new block in a statement's place is indented.
 
-    It is that of the block that the statement is in, or else that of the module's first block.
+    It is that of the block that the statement is in, or else that of the module's first block. A block by
+    more than four characters is no model: it often had a header that is now a comment.
     """
     source = facts.source
     inner = source.indentation(source.span(statement)[0])
@@ -89,12 +91,14 @@ def _indent(facts: Facts, statement: ast.stmt) -> str:
         header = facts.tree.parents[statement]
         line = header.pattern.lineno if isinstance(header, ast.match_case) else header.lineno  # type: ignore[attr-defined]
         outer = source.indentation(source.line_starts[line - 1])
-        return inner.removeprefix(outer) or "    "
+        indent = inner.removeprefix(outer)
+        if 0 < len(indent) <= len(_USUAL_INDENT):
+            return indent
     for other in facts.tree.module.body:
         block = getattr(other, "body", None)
         if block and block[0].lineno > other.lineno:
-            return source.indentation(source.span(block[0])[0]) or "    "
-    return "    "
+            return source.indentation(source.span(block[0])[0]) or _USUAL_INDENT
+    return _USUAL_INDENT
 
 
 # -- without a guard or a branch ---------------------------------------------------------------------------
