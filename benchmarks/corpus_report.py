@@ -8,19 +8,18 @@ A file is at fault if
 - a line changed outside the edited statements. A statement is edited if a finding that was fixed lies on
   its lines; of a statement with a body, the lines before the body count, and of the body those that the fix
   replaces (it may take the guard away round a move). The fix of a question whether there is CUDA (DF405) may
-  also change what depends on the answer. Lines that are only added may be next to an edited statement, and
-  elsewhere if they are imports or ask which device there is;
-- a comment got lost or changed.
+  also change what depends on the answer. A statement that is removed takes the comment above it and blank
+  lines along. Lines that are only added may be next to an edited statement, and elsewhere if they are
+  imports or ask which device there is;
+- a comment got lost, moved or changed, and did not go with its statement (see `corpus_comments.py`).
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
-import io
 import pickle
 import textwrap
-import tokenize
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -29,6 +28,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from traceback import extract_tb
+
+from corpus_comments import comments, lost_comments
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
@@ -212,9 +213,10 @@ def faults_of(before: bytes, result: Result) -> Iterator[tuple[str, str]]:
         return
     if lines := list(stray_lines(before, after, edited_lines(before, result.fixed))):
         yield STRAY, f"{result.path}: line {', '.join(map(str, lines))}"
-    kept = iter(comments(after))
-    if lost := [comment for comment in comments(before) if comment not in kept]:
-        yield COMMENT, f"{result.path}: {lost[0]}"
+    removed = {loss.comment for loss in lost_comments(before, after) if loss.with_statement}
+    kept = iter([comment.text for comment in comments(after)])
+    if lost := [each for each in comments(before) if each not in removed and each.text not in kept]:
+        yield COMMENT, f"{result.path}:{lost[0].line}: {lost[0].text}"
 
 
 def compiled(data: bytes) -> str | None:
@@ -240,6 +242,7 @@ def edited_lines(before: bytes, fixed: Iterable[Finding]) -> set[int]:
         )
         if finding.code == "DF405":
             edited |= replaced
+        edited |= {line for line in removed_lines(finding, source) if not has_code(source, line)}
         for statement in statements:
             own = own_lines(statement)
             if own.start <= finding.end_line and finding.line < own.stop:
@@ -251,6 +254,23 @@ def edited_lines(before: bytes, fixed: Iterable[Finding]) -> set[int]:
 def lines_of(edit: Edit, source: Source) -> range:
     """Return the lines that an edit touches."""
     return range(source.position(edit.start)[0], source.position(max(edit.start, edit.end - 1))[0] + 1)
+
+
+def removed_lines(finding: Finding, source: Source) -> set[int]:
+    """Return the numbers of the lines that a fix removes."""
+    spans = [span for edit in finding.fix.edits for span in edit.effect.removed] if finding.fix else []
+    return {
+        line
+        for start, end in spans
+        for line in range(source.position(start)[0], source.position(end - 1)[0] + 1)
+    }
+
+
+def has_code(source: Source, line: int) -> bool:
+    """Return whether a line is neither blank nor a comment alone."""
+    start = source.line_starts[line - 1]
+    text = source.text[start : source.line_end(start)].strip()
+    return bool(text) and not text.startswith("#")
 
 
 def parsed(source: bytes) -> ast.Module:
@@ -299,12 +319,3 @@ def is_definition(lines: list[bytes]) -> bool:
         or ".device(" in ast.unparse(s)
         for s in body
     )
-
-
-def comments(source: bytes) -> list[str]:
-    """Return the comments of a source, in order, or none if it cannot be split into tokens."""
-    try:
-        tokens = list(tokenize.tokenize(io.BytesIO(source).readline))
-    except (tokenize.TokenError, SyntaxError):
-        return []
-    return [token.string for token in tokens if token.type == tokenize.COMMENT]

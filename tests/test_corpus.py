@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
 import corpus
 import corpus_comments
 import corpus_compare
+import corpus_report
 import pytest
 from corpus_compare import Version
+
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
+from devicefix.facts.project import Project
 
 ROOT = Path(__file__).parents[1]
 
@@ -214,3 +220,43 @@ def test_lost_comments_are_reported(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert corpus_comments.report(Version(version.parent), [package.parent]) == 1
     assert "LOST: pack-1.0/a.py:1: # here" in capsys.readouterr().out
     assert (package / "a.py").read_text() == "x = 1  # here\n"
+
+
+# --- faults ---
+
+REFUSAL = b"""\
+import torch
+
+
+def f(x):
+
+    # the GPU
+    if not torch.cuda.is_available():
+        raise RuntimeError("no GPU")
+
+    # the move
+    return x.cuda()  # result
+"""
+
+
+def test_a_removed_statement_takes_its_comment_and_blank_lines_along() -> None:
+    result = check_file(REFUSAL, "a.py", Settings(fix=True), Project.of([]))
+    assert result.output is not None
+    assert b"# the GPU" not in result.output
+    assert list(corpus_report.faults_of(REFUSAL, result)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("    # the move\n", "", corpus_report.COMMENT),
+        ("# result", "# the result", corpus_report.COMMENT),
+        ("def f(x)", "def f(x, y)", corpus_report.STRAY),
+        ("def f(x)", "def f(x", corpus_report.BROKEN),
+    ],
+)
+def test_other_changes_are_faults(old: str, new: str, fault: str) -> None:
+    result = check_file(REFUSAL, "a.py", Settings(fix=True), Project.of([]))
+    assert result.output is not None and old.encode() in result.output
+    result = replace(result, output=result.output.replace(old.encode(), new.encode()))
+    assert fault in [kind for kind, _ in corpus_report.faults_of(REFUSAL, result)]
