@@ -63,7 +63,11 @@ def guard(text: str, code: str, test: str = "ok") -> Edit:
 def test_neighbours_share_a_guard(newline: str) -> None:
     text = f"a(){newline}b()  # why{newline}c(){newline}"
     edits = joined(text, [guard(text, code) for code in ("c()", "a()", "b()")])
-    assert [edit.effect for edit in edits] == [Effect(("If",), deeper=True), Effect(deeper=1), Effect(deeper=1)]
+    assert [edit.effect for edit in edits] == [
+        Effect(("If",), deeper=True),
+        Effect(deeper=True),
+        Effect(deeper=True),
+    ]
     expected = f"if ok:\n    a(){newline}    b()  # why{newline}    c(){newline}"
     assert replaced(text, resolved(text, edits)) == expected
 

@@ -71,6 +71,26 @@ def test_right_fixes_pass(newline: str) -> None:
     assert passes(before, *moves(before))
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("if f(x.cuda()): \\\n  pass\n", id="a continued head"),
+        pytest.param(
+            "try:\n    pass\nexcept (A,\n    x.cuda()) as e:  # e\n    pass\n", id="a head of two lines"
+        ),
+        pytest.param(
+            "class C:\n    @f(x.cuda())\n  # why\n    @a\n    def g(self):\n        pass\n", id="decorators"
+        ),
+        pytest.param("match x.cuda():\n    case 1 if (\n x.cuda()):\n        pass\n", id="a case"),
+        pytest.param('y = f\'{a!r:>{b}} {{}}\', x.cuda(), """\n#\n""", \'é\', x.cuda() - 1\n', id="strings"),
+    ],
+)
+def test_a_head_with_an_edit_passes(before: str, newline: str) -> None:
+    before = before.replace("\n", newline)
+    assert passes(before, *moves(before))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -290,6 +310,13 @@ def test_an_operator_between_two_edits_is_kept(operator: str) -> None:
 def test_a_copy_in_an_edit_does_not_replace_what_is_next_to_it() -> None:
     before = "f(x.cuda(), kept, y.cuda())\n"
     assert not passes(before, edit(before, "x.cuda()", "'''x"), edit(before, "y.cuda()", "''', kept, y, z"))
+
+
+def test_an_edited_statement_ends_where_its_edit_does() -> None:
+    before = "def f():\n    return x.cuda()\n"
+    assert passes(before, edit(before, "x.cuda()", "x"))
+    assert not passes(before, edit(before, "x.cuda()", ""))
+    assert not passes(before, edit(before, "x.cuda()", "x  "))
 
 
 def test_an_attribute_next_to_an_edit_is_kept() -> None:

@@ -3,9 +3,9 @@
 The check does not rely on the code that made the new text. It compares
 
 - the characters outside the edits, which are equal;
-- the statements in order, which have the same kind, block and depth, apart from the declared effects of edits.
-  Those that do not move start at their shifted offset. The head of each (all but its blocks) has the same
-  code, apart from what edits replace;
+- the statements in order, which have the same kind, block and depth, apart from the effects that edits
+  declare. Those that do not move start and end at their shifted offsets;
+- the tokens of each statement, up to its first block, which are kept unless an edit replaces them;
 - the comments inside the edits, which are kept unless an edit removes their statement.
 """
 
@@ -17,7 +17,7 @@ import re
 import tokenize
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
@@ -58,16 +58,11 @@ def check(
     if new.text != replaced(source.text, changes):
         raise SelfCheckError("differs outside of the fixes")
     effects = _Effects(edits)
-    ends = [end for _, end, _ in changes]
-    shifts = [0, *accumulate(len(text) - (end - start) for start, end, text in changes)]
-
-    def shifted(offset: int) -> int:
-        return offset + shifts[bisect_right(ends, offset)]
-
+    shift = _Shift(changes)
     for old, found in zip_longest(_statements(source, module, effects), _statements(new, rewritten)):
         if old is None or found is None:
             raise SelfCheckError("has lost or gained a statement")
-        if not _is_kept(old, found, shifted, effects):
+        if not _is_kept(old, found, shift, effects):
             line, _ = source.position(old.start)
             raise SelfCheckError(f"changes more than the fix in line {line}")
     for change in changes:
@@ -76,7 +71,7 @@ def check(
             raise SelfCheckError(f"loses or changes a comment in line {line}")
 
 
-# -- effects ---------------------------------------------------------------------------------------------
+# -- offsets and effects --------------------------------------------------------------------------------
 
 
 class _Spans:
@@ -99,6 +94,28 @@ class _Spans:
         index = bisect_right(self.ends, offset)
         found = index < len(self.starts) and self.starts[index] <= offset
         return (self.starts[index], self.ends[index]) if found else None
+
+
+class _Shift:
+    """The offsets of the old text in the new one."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.starts = [start for start, _, _ in changes]
+        self.ends = [end for _, end, _ in changes]
+        self.sums = [0, *accumulate(len(text) - (end - start) for start, end, text in changes)]
+
+    def __call__(self, offset: int) -> int:
+        """Return the new offset of code that starts at an old one."""
+        return offset + self.sums[bisect_right(self.ends, offset)]
+
+    def has_end(self, old: int | None, new: int | None) -> bool:
+        """Return whether code that ended at one offset may end at the other, with or without an insertion."""
+        if old is None or new is None:
+            return old is new
+        return new - old in (
+            self.sums[bisect_left(self.starts, old)],
+            self.sums[bisect_right(self.ends, old)],
+        )
 
 
 class _Effects:
@@ -139,13 +156,15 @@ class _Statement(NamedTuple):
         kind: The name of its class in `ast`.
         place: The field of its parent and the number of blocks around it; None for any place.
         start: The offset of its first character.
+        end: The offset after its last character; None if it has blocks, whose statements end it.
         head: Its code up to its first block, comments included; None if an edit adds the statement.
     """
 
     kind: str
     place: tuple[str, int] | None
     start: int
-    head: str | None
+    end: int | None = None
+    head: str | None = None
 
 
 def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFECTS) -> Iterator[_Statement]:
@@ -160,7 +179,7 @@ def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFE
         start = _start(source, node)
         while added and added[0][0] <= start:
             at, kind = added.popleft()
-            yield _Statement(kind, (block, depth) if at == start else None, at, None)
+            yield _Statement(kind, (block, depth) if at == start else None, at)
         if start in effects.deeper:
             block, depth = "body", depth + 1
         removed = effects.removed.around(start) is not None
@@ -170,10 +189,11 @@ def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFE
             for child in getattr(node, name, ())
         ]
         if not removed:
-            head_end = _start(source, inner[0][0]) if inner else source.span(node)[1]  # type: ignore[arg-type]
-            yield _Statement(type(node).__name__, (block, depth), start, source.text[start:head_end])
+            end = None if inner else source.span(node)[1]  # type: ignore[arg-type]
+            head = source.text[start : _start(source, inner[0][0]) if inner else end]
+            yield _Statement(type(node).__name__, (block, depth), start, end, head)
         todo += reversed(inner)
-    yield from (_Statement(kind, None, at, None) for at, kind in added)
+    yield from (_Statement(kind, None, at) for at, kind in added)
 
 
 def _start(source: Source, node: ast.AST) -> int:
@@ -183,13 +203,13 @@ def _start(source: Source, node: ast.AST) -> int:
     return source.span(first)[0]
 
 
-def _is_kept(old: _Statement, new: _Statement, shifted: Callable[[int], int], effects: _Effects) -> bool:
+def _is_kept(old: _Statement, new: _Statement, shift: _Shift, effects: _Effects) -> bool:
     """Return whether a statement of the new text is the expected one.
 
     Args:
         old: The statement of the old text, or the one that an edit adds.
         new: The statement of the new text.
-        shifted: Maps offsets of the old text to the new one, for what does not move.
+        shift: The new offsets of what does not move.
         effects: The effects of the edits.
     """
     if old.kind != new.kind or old.place not in (None, new.place):
@@ -197,21 +217,21 @@ def _is_kept(old: _Statement, new: _Statement, shifted: Callable[[int], int], ef
     if old.head is None or new.head is None:
         return True
     moves = effects.moved.around(old.start) is not None
-    if not moves and new.start != shifted(old.start):
+    if not moves and not (new.start == shift(old.start) and shift.has_end(old.end, new.end)):
         return False
     if old.head == new.head:
         return True
     before, after = list(_tokens(old.start, old.head)), list(_tokens(new.start, new.head))
     kept = [(at, token) for at, token in before if not effects.replaced.overlap(at, at + len(token))]
     if not moves:
-        return {(shifted(at), token) for at, token in kept} <= set(after)
+        return {(shift(at), token) for at, token in kept} <= set(after)
     wanted, found = (Counter(token for _, token in tokens) for tokens in (kept, after))
     return wanted == found if kept == before else wanted <= found
 
 
 def _tokens(start: int, code: str) -> Iterator[tuple[int, str]]:
     """Yield the tokens of code that starts at an offset, each after its own, without comments."""
-    lines = io.StringIO(_LONE_RETURN.sub("\n", code.rstrip())).readlines()
+    lines = io.StringIO(_LONE_RETURN.sub("\n", code.rstrip("\\ \t\f\r\n"))).readlines()
     offsets = [*accumulate(map(len, lines), initial=start)]
     for kind, token, (line, column), _, _ in tokenize.generate_tokens(iter(lines).__next__):
         if token.strip() and kind != tokenize.COMMENT:
@@ -233,8 +253,7 @@ def _keeps_comments(source: Source, change: Change, edits: Sequence[Edit], effec
     first, last = (bisect_left(edits, at, key=attrgetter("start")) for at in (start, end))
     kept: Counter[str] = Counter()
     changed = 0
-    for at, comment in _comments(old):
-        at += start
+    for at, comment in _comments(old, start):
         if any(at <= edit.start < at + len(comment) for edit in edits[first:last]):
             changed += 1
         elif effects.removed.around(at) is None:
@@ -243,10 +262,11 @@ def _keeps_comments(source: Source, change: Change, edits: Sequence[Edit], effec
     return kept <= found and found.total() - kept.total() <= changed
 
 
-def _comments(text: str) -> Iterator[tuple[int, str]]:
+def _comments(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a text that starts at an offset, each after its own."""
     for match in _STRING_OR_COMMENT.finditer(text):
         if match["comment"]:
-            yield match.start(), match["comment"].rstrip()
+            yield start + match.start(), match["comment"].rstrip()
 
 
 def loses_comment(source: Source, edits: Sequence[Edit]) -> bool:
