@@ -71,7 +71,7 @@ def check(
             raise SelfCheckError(f"loses or changes a comment in line {line}")
 
 
-# -- offsets and effects --------------------------------------------------------------------------------
+# -- offsets and effects ---------------------------------------------------------------------------------
 
 
 class _Spans:
