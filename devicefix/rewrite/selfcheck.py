@@ -1,4 +1,4 @@
-"""Proof that a rewrite changes nothing but what its edits declare.
+"""Proof that a rewrite changes only what its edits declare.
 
 The check does not rely on the code that made the new text. It compares
 
