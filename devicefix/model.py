@@ -32,13 +32,14 @@ class Effect:
 
     Attributes:
         added: Kinds of statements that the edit adds in front of the others, such as `If`.
-        removed: Parts of the old text whose statements and comments go.
-        deeper: How many blocks deeper the other statements are afterwards.
+        removed: Parts of the old text whose statements and comments go. What is in the blocks of a
+            removed statement, and not removed itself, takes its place.
+        deeper: Whether the statement that starts where the edit does gets one block deeper.
     """
 
     added: tuple[str, ...] = ()
     removed: tuple[Span, ...] = ()
-    deeper: int = 0
+    deeper: bool = False
 
 
 @dataclass(frozen=True, slots=True)

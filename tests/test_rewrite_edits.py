@@ -48,7 +48,7 @@ def test_edits_that_cross_are_refused(edits: list[Edit]) -> None:
 
 def guard(text: str, code: str, test: str = "ok") -> Edit:
     start = text.index(code)
-    effect = Effect(added=("If",), deeper=1)
+    effect = Effect(added=("If",), deeper=True)
     return Edit(
         start,
         start + len(code),
@@ -63,7 +63,11 @@ def guard(text: str, code: str, test: str = "ok") -> Edit:
 def test_neighbours_share_a_guard(newline: str) -> None:
     text = f"a(){newline}b()  # why{newline}c(){newline}"
     edits = joined(text, [guard(text, code) for code in ("c()", "a()", "b()")])
-    assert [edit.effect for edit in edits] == [Effect(("If",), deeper=1), Effect(deeper=1), Effect(deeper=1)]
+    assert [edit.effect for edit in edits] == [
+        Effect(("If",), deeper=True),
+        Effect(deeper=True),
+        Effect(deeper=True),
+    ]
     expected = f"if ok:\n    a(){newline}    b()  # why{newline}    c(){newline}"
     assert replaced(text, resolved(text, edits)) == expected
 

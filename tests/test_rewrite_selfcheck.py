@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner
@@ -37,7 +38,7 @@ def move(x, c):
         x.cuda()
     return [a, x]
 """
-GUARD = Effect(added=("If",), deeper=1)
+GUARD = Effect(added=("If",), deeper=True)
 
 
 def passes(before: str, *edits: Edit, after: str | None = None) -> bool:
@@ -67,6 +68,26 @@ def edit(before: str, old: str, new: str, effect: Effect | None = None) -> Edit:
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_right_fixes_pass(newline: str) -> None:
     before = BEFORE.replace("\n", newline)
+    assert passes(before, *moves(before))
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("if f(x.cuda()): \\\n  pass\n", id="a continued head"),
+        pytest.param(
+            "try:\n    pass\nexcept (A,\n    x.cuda()) as e:  # e\n    pass\n", id="a head of two lines"
+        ),
+        pytest.param(
+            "class C:\n    @f(x.cuda())\n  # why\n    @a\n    def g(self):\n        pass\n", id="decorators"
+        ),
+        pytest.param("match x.cuda():\n    case 1 if (\n x.cuda()):\n        pass\n", id="a case"),
+        pytest.param('y = f\'{a!r:>{b}} {{}}\', x.cuda(), """\n#\n""", \'é\', x.cuda() - 1\n', id="strings"),
+    ],
+)
+def test_a_head_with_an_edit_passes(before: str, newline: str) -> None:
+    before = before.replace("\n", newline)
     assert passes(before, *moves(before))
 
 
@@ -158,7 +179,7 @@ def test_a_clause_must_not_appear_or_vanish(handler: str) -> None:
 
 def test_insertions_and_guards_pass() -> None:
     before = "import torch\nwith a:\n    x.step()\nx.cuda()\n"
-    insertion = Edit(12, 12, "\nok = ask()")
+    insertion = Edit(12, 12, "\nok = ask()", effect=Effect(added=("Assign",)))
     assert passes(before, insertion, edit(before, "x.cuda()", "if ok:\n    x.cuda()", GUARD))
     assert not passes(before, insertion, edit(before, "x.cuda()", "if ok:\n    x.cuda()"))
     assert not passes(before, insertion, edit(before, "x.cuda()", "while ok:\n    x.cuda()", GUARD))
@@ -168,7 +189,7 @@ def test_insertions_and_guards_pass() -> None:
 @pytest.mark.parametrize("end", ["", "\n", "  # end", "\n# end"])
 def test_an_insertion_at_the_end_passes(end: str) -> None:
     before = f"x = 1\ny = 2{end}"
-    insertion = Edit(len(before), len(before), "\nok = 1")
+    insertion = Edit(len(before), len(before), "\nok = 1", effect=Effect(added=("Assign",)))
     assert passes(before, insertion)
     assert not passes(before, insertion, after=f"x = 1\ny = 3{end}\nok = 1")
 
@@ -177,7 +198,7 @@ def test_a_statement_must_not_come_under_the_guard_of_an_inner_block() -> None:
     before = "with a:\n    x.cuda()\ny.cuda()\n"
     inner = edit(before, "x.cuda()", "if ok:\n        x.cuda()", GUARD)
     assert passes(before, inner, edit(before, "y.cuda()", "if ok:\n    y.cuda()", GUARD))
-    assert not passes(before, inner, edit(before, "\ny.cuda()", "\n    y.cuda()", Effect(deeper=1)))
+    assert not passes(before, inner, edit(before, "\ny.cuda()", "\n    y.cuda()", Effect(deeper=True)))
     assert not passes(before, inner, edit(before, "\ny.cuda()", "\n        y.cuda()"))
 
 
@@ -216,7 +237,7 @@ UNWRAPPED = "# kept\ns = '''a\n    b'''\nif c:\n    x()"
 )
 def test_the_block_of_a_guard_that_goes(old: str, new: str, right: bool) -> None:
     end = UNWRAP.index("\nz()")
-    effect = Effect(removed=((0, 2), (UNWRAP.index("else"), end)), deeper=-1)
+    effect = Effect(removed=((0, 2), (UNWRAP.index("else"), end)))
     assert old in UNWRAPPED
     assert passes(UNWRAP, Edit(0, end, UNWRAPPED.replace(old, new), effect=effect)) is right
 
@@ -235,9 +256,101 @@ def test_effects_nest() -> None:
     before = "if ok:\n    assert a  # gone\n    x()\nz()\n"
     inner_span = 11, before.index("x()")
     inner = Edit(*inner_span, "", effect=Effect(removed=(inner_span,)))
-    outer = Edit(0, before.index("\nz"), lambda text: text[11:], effect=Effect(removed=((0, 2),), deeper=-1))
+    outer = Edit(0, before.index("\nz"), lambda text: text[11:], effect=Effect(removed=((0, 2),)))
     assert passes(before, inner, outer)
     assert not passes(before, outer)
+
+
+MOVED = """\
+if ok:
+    from a import b
+    def f(x):
+        global g
+        return (x)
+    try:
+        y = h(b.cuda(), 1)
+    except E as e:
+        pass
+    else:
+        z()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("b.to(d)", "b.to(d)", id="right"),
+        pytest.param("from a", "from c", id="the module of an import"),
+        pytest.param("def f", "def g", id="the name of a function"),
+        pytest.param("global g", "global h", id="a global name"),
+        pytest.param("(x)\n", "x\n", id="a bracket"),
+        pytest.param("as e", "as f", id="the name of an exception"),
+        pytest.param("else:", "finally:", id="a clause"),
+        pytest.param("b.to(d), 1", "b.to(d)", id="a neighbour of an inner edit"),
+        pytest.param("    z()\n", "    pass\nz()\n", id="a statement that leaves its block"),
+    ],
+)
+def test_a_fault_in_a_block_that_moves_is_found(old: str, new: str) -> None:
+    def moved(text: str) -> str:
+        after = dedent(text.removeprefix("if ok:\n"))
+        assert old in after
+        return after.replace(old, new)
+
+    whole = Edit(0, len(MOVED), moved, effect=Effect(removed=((0, 2),)))
+    assert passes(MOVED, whole, edit(MOVED, "b.cuda()", "b.to(d)")) is (old == new)
+
+
+@pytest.mark.parametrize("operator", ["-", "and", "not in"])
+def test_an_operator_between_two_edits_is_kept(operator: str) -> None:
+    before = f"f(x.cuda() {operator} y.cuda())\n"
+    assert passes(before, edit(before, "x.cuda()", "x"), edit(before, "y.cuda()", "y"))
+    assert not passes(before, edit(before, "x.cuda()", "x, '''"), edit(before, "y.cuda()", "''', y"))
+
+
+def test_a_copy_in_an_edit_does_not_replace_what_is_next_to_it() -> None:
+    before = "f(x.cuda(), kept, y.cuda())\n"
+    assert not passes(before, edit(before, "x.cuda()", "'''x"), edit(before, "y.cuda()", "''', kept, y, z"))
+
+
+def test_an_edited_statement_ends_where_its_edit_does() -> None:
+    before = "def f():\n    return x.cuda()\n"
+    assert passes(before, edit(before, "x.cuda()", "x"))
+    assert not passes(before, edit(before, "x.cuda()", ""))
+    assert not passes(before, edit(before, "x.cuda()", "x  "))
+
+
+def test_an_attribute_next_to_an_edit_is_kept() -> None:
+    before = "f(x.cuda().grad)\n"
+    assert not passes(before, edit(before, "x.cuda()", "x.to(d)#"), after="f(x.to(d)#.grad)\n)\n")
+    assert not passes(before, edit(before, "x.cuda()", "x.to(d))#"))
+
+
+def test_an_elif_takes_the_place_of_its_if() -> None:
+    before = "if a:\n    x()\nelif b:\n    y()\nelse:\n    z()\n"
+    start, after = 0, before.index("elif")
+    cut = Edit(start, after, "", effect=Effect(removed=((start, after),)))
+    assert passes(before, cut, edit(before, "elif", "if"))
+    assert not passes(before, cut, edit(before, "elif", "while"))
+    assert not passes(before, cut, edit(before, "elif", "if c:\n    if"))
+    assert not passes(before, cut, edit(before, "elif", "x(); \nif"))
+
+
+def test_a_statement_is_in_the_body_of_its_guard() -> None:
+    before = "x.cuda()\ny()\n"
+    both = Effect(added=("If", "Pass"), deeper=True)
+    assert passes(before, edit(before, "x.cuda()", "if ok:\n    x.cuda()", GUARD))
+    assert not passes(before, edit(before, "x.cuda()", "if ok: pass\nelse: x.cuda()", both))
+    assert not passes(before, edit(before, "x.cuda()", "if ok:\n    y.cuda()", GUARD))
+
+
+def test_an_insertion_adds_only_what_it_declares() -> None:
+    before = "import torch\nx = 1\n"
+    for effect, right in (
+        (Effect(added=("Assign",)), True),
+        (Effect(), False),
+        (Effect(added=("Import",)), False),
+    ):
+        assert passes(before, Edit(12, 12, "\nok = 1", effect=effect)) is right
 
 
 # -- comments ----------------------------------------------------------------------------------------------

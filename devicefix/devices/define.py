@@ -9,7 +9,7 @@ from devicefix.devices.known import KnownDevices
 from devicefix.devices.places import Function
 from devicefix.facts import Facts, Scope
 from devicefix.facts.project import Project
-from devicefix.model import Definition, Edit, Import, Need
+from devicefix.model import Definition, Edit, Effect, Import, Need
 from devicefix.rewrite.placement import Layout, imports_something
 
 _NAMES = ("device", "default_device", "_device", "torch_device", "_default_device")
@@ -105,15 +105,18 @@ class Definitions:
     def insertions(self, needs: frozenset[Need]) -> list[Edit]:
         """Return the edits that insert what fixes need: imports, then definitions."""
         texts: dict[int, str] = {}
+        kinds: dict[int, tuple[str, ...]] = {}
         imports = (need for need in needs if isinstance(need, Import))
         for wanted in sorted(imports, key=lambda wanted: wanted.line):
             at, text = self._layout.import_line(wanted)
             texts[at] = texts.get(at, "") + text
+            kinds[at] = (*kinds.get(at, ()), "Import")
         definitions = [definition for definition in self._definitions if definition in needs]
         for definition in definitions:
             at, text = self._placed(definition, first=definition is definitions[0])
             texts[at] = texts.get(at, "") + text
-        return [Edit(at, at, text) for at, text in texts.items()]
+            kinds[at] = (*kinds.get(at, ()), "Assign")
+        return [Edit(at, at, text, effect=Effect(added=kinds[at])) for at, text in texts.items()]
 
     def _placed(self, definition: Definition, *, first: bool) -> tuple[int, str]:
         """Return the offset at which a definition is inserted, and the text with its line ends."""

@@ -76,7 +76,7 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
         body = _FIRST_LINE.sub("", new(text), count=1)
         return body.removeprefix(source.indentation(start))
 
-    return Edit(start, end, new, guard=test, under=under, effect=Effect(added=("If",), deeper=1))
+    return Edit(start, end, new, guard=test, under=under, effect=Effect(added=("If",), deeper=True))
 
 
 def _indent(facts: Facts, statement: ast.stmt) -> str:
@@ -131,9 +131,7 @@ def without_branch(facts: Facts, node: ast.If, branch: Sequence[ast.stmt]) -> tu
         return (_cut_clause(source, node),)
     if _is_elif_of(source, node):
         start, _ = source.span(node.orelse[0])
-        end = start + len("elif")
-        effect = Effect(added=("If",), removed=((start, end),))
-        return _cut_clause(source, node), Edit(start, end, "if", effect=effect)
+        return _cut_clause(source, node), Edit(start, start + len("elif"), "if")
     return (_unwrapped(source, node, node.orelse),)
 
 
@@ -166,9 +164,7 @@ def _unwrapped(source: Source, node: ast.If, branch: Sequence[ast.stmt]) -> Edit
             comments += comments_in(parsed.whitespace_before_test) + comments_in(parsed.whitespace_after_test)
         return _on_their_own(clause.body, comments, silent=shown)
 
-    return Edit(
-        start, end, _on_statement(source, start, unwrapped), effect=Effect(removed=tuple(removed), deeper=-1)
-    )
+    return Edit(start, end, _on_statement(source, start, unwrapped), effect=Effect(removed=tuple(removed)))
 
 
 def _on_their_own(suite: cst.BaseSuite, comments: list[cst.Comment], silent: bool) -> _Lines:

@@ -1,24 +1,25 @@
 """Proof that a rewrite changes only what its edits declare.
 
-How the new text was made does not matter. It has to hold that
+The check does not rely on the code that made the new text. It compares
 
-- every character outside of the edits is the same;
-- the new text has the same statements in the same order, each in the same block and as deep as before, except
-  for what edits add, remove or move by their declared effect;
-- a statement without an edit begins and ends where the edits before it shift it; one that moves with its
-  block has the same syntax tree;
-- names and values next to an edit are still there: the edit does not end in an open string or a comment;
-- every comment inside an edit is still there, except in what the edit removes.
+- the characters outside the edits, which are equal;
+- the statements in order, which have the same kind, block and depth, apart from the effects that edits
+  declare. Those that do not move start and end at their shifted offsets;
+- the tokens of each statement, up to its first block, which are kept unless an edit replaces them;
+- the comments inside the edits, which are kept unless an edit removes their statement.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, zip_longest
+from operator import attrgetter
 from typing import NamedTuple
 
 from devicefix.files.text import DecodeError, Source, parse
@@ -26,13 +27,12 @@ from devicefix.model import Edit, Effect, SelfCheckError, Span
 from devicefix.rewrite.edits import Change, joined, replaced, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
-_TOKEN = re.compile(
+_LONE_RETURN = re.compile(r"\r(?!\n)")
+_ONLY_COMMENT = re.compile(r"\s*#[^\r\n]*\s*")
+_STRING_OR_COMMENT = re.compile(
     r"""(?s:(?P<quote>'''|\"{3})(?:[^\\]|\\.)*?(?P=quote))|(?P<single>['"])(?:\\(?:\r\n|(?s:.))|(?!(?P=single))[^\\\r\n])*(?P=single)"""
     r"|(?P<comment>\#[^\r\n]*)"
 )
-_ONLY_COMMENT = re.compile(r"\s*#[^\r\n]*\s*")
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_NO_EFFECT = Effect()
 
 
 def check(
@@ -57,249 +57,216 @@ def check(
         raise SelfCheckError(f"would not parse: {problem}") from problem
     if new.text != replaced(source.text, changes):
         raise SelfCheckError("differs outside of the fixes")
-    _Comparison(source, new, edits, changes).compare(module, rewritten)
+    effects = _Effects(edits)
+    shift = _Shift(changes)
+    for old, found in zip_longest(_statements(source, module, effects), _statements(new, rewritten)):
+        if old is None or found is None:
+            raise SelfCheckError("has lost or gained a statement")
+        if not _is_kept(old, found, shift, effects):
+            line, _ = source.position(old.start)
+            raise SelfCheckError(f"changes more than the fix in line {line}")
     for change in changes:
-        _compare_comments(source, change, edits)
+        if not _keeps_comments(source, change, edits, effects):
+            line, _ = source.position(change[0])
+            raise SelfCheckError(f"loses or changes a comment in line {line}")
+
+
+# -- offsets and effects ---------------------------------------------------------------------------------
+
+
+class _Spans:
+    """Parts of a text, without those that are inside others."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if not self.ends or self.ends[-1] <= start:
+                self.starts.append(start)
+                self.ends.append(end)
+
+    def overlap(self, start: int, end: int) -> bool:
+        """Return whether one of the parts has a character in a span, or is empty and inside it."""
+        return bisect_right(self.ends, start) < bisect_left(self.starts, end)
+
+    def around(self, offset: int) -> Span | None:
+        """Return the part that the character at an offset is in."""
+        index = bisect_right(self.ends, offset)
+        found = index < len(self.starts) and self.starts[index] <= offset
+        return (self.starts[index], self.ends[index]) if found else None
+
+
+class _Shift:
+    """The offsets of the old text in the new one."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.starts = [start for start, _, _ in changes]
+        self.ends = [end for _, end, _ in changes]
+        self.sums = [0, *accumulate(len(text) - (end - start) for start, end, text in changes)]
+
+    def __call__(self, offset: int) -> int:
+        """Return the new offset of code that starts at an old one."""
+        return offset + self.sums[bisect_right(self.ends, offset)]
+
+    def has_end(self, old: int | None, new: int | None) -> bool:
+        """Return whether code that ended at one offset may end at the other, with or without an insertion."""
+        if old is None or new is None:
+            return old is new
+        return new - old in (
+            self.sums[bisect_left(self.starts, old)],
+            self.sums[bisect_right(self.ends, old)],
+        )
+
+
+class _Effects:
+    """The effects of edits.
+
+    Attributes:
+        replaced: What edits without an effect on statements replace.
+        removed: What is removed.
+        moved: Where statements may move.
+        deeper: The starts of the statements that get one block deeper.
+        added: The offset and kind of each new statement, except in removed code.
+    """
+
+    def __init__(self, edits: Sequence[Edit]) -> None:
+        with_effect = [edit for edit in edits if edit.effect != Effect()]
+        self.replaced = _Spans((edit.start, edit.end) for edit in edits if edit.effect == Effect())
+        self.removed = _Spans(span for edit in with_effect for span in edit.effect.removed)
+        self.moved = _Spans((edit.start, edit.end) for edit in with_effect)
+        self.deeper = {edit.start for edit in with_effect if edit.effect.deeper}
+        self.added = [
+            (edit.start, kind)
+            for edit in with_effect
+            if self.removed.around(edit.start) in (None, *edit.effect.removed)
+            for kind in edit.effect.added
+        ]
+
+
+_NO_EFFECTS = _Effects(())
 
 
 # -- statements ------------------------------------------------------------------------------------------
 
 
 class _Statement(NamedTuple):
-    """A statement, exception handler or case, and its place.
+    """A statement, exception handler or case.
 
-    `depth` is the number of blocks around it, an `elif` being as deep as its `if`; `block` is the field of
-    the statement around it that it is in. `head_end` is where its first block begins, or else its end.
+    Attributes:
+        kind: The name of its class in `ast`.
+        place: The field of its parent and the number of blocks around it; None for any place.
+        start: The offset of its first character.
+        end: The offset after its last character; None if it has blocks, whose statements end it.
+        head: Its code up to its first block, comments included; None if an edit adds the statement.
     """
 
-    node: ast.AST
     kind: str
-    depth: int
-    block: str
+    place: tuple[str, int] | None
     start: int
-    head_end: int
-    end: int
+    end: int | None = None
+    head: str | None = None
 
 
-class _Expected(NamedTuple):
-    """A statement that the new text should have; `old` is None for one that an edit adds."""
+def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFECTS) -> Iterator[_Statement]:
+    """Yield the statements of a module in order, with the effects of edits.
 
-    kind: str
-    depth: int | None
-    old: _Statement | None = None
-    moved: bool = False
-
-
-class _Shift:
-    """Offsets of the old text in the new one."""
-
-    def __init__(self, changes: Sequence[Change]) -> None:
-        self.starts = [start for start, _, _ in changes]
-        self.ends = [end for _, end, _ in changes]
-        self.sums = [0, *accumulate(len(new) - (end - start) for start, end, new in changes)]
-
-    def touches(self, start: int, end: int) -> bool:
-        """Return whether a change overlaps a part of the old text, or is next to it."""
-        return bisect_left(self.ends, start) < bisect_right(self.starts, end)
-
-    def covers(self, offset: int) -> bool:
-        """Return whether a character of the old text is replaced."""
-        return bisect_right(self.ends, offset) < bisect_right(self.starts, offset)
-
-    def __call__(self, offset: int) -> list[int]:
-        """Return where an offset is in the new text: two places at an insertion, none if it is gone."""
-        first, last = bisect_left(self.ends, offset), bisect_right(self.ends, offset)
-        if last < len(self.starts) and self.starts[last] < offset:
-            return []
-        while first < last and self.starts[first] < offset:
-            first += 1  # a replaced part that ends here
-        return [offset + moved for moved in self.sums[first : last + 1]]
+    The statements in the blocks of a removed one take its place, unless they are removed as well.
+    """
+    added = deque(effects.added)
+    todo: list[tuple[ast.AST, str, int]] = [(node, "body", 0) for node in reversed(module.body)]
+    while todo:
+        node, block, depth = todo.pop()
+        start = _start(source, node)
+        while added and added[0][0] <= start:
+            at, kind = added.popleft()
+            yield _Statement(kind, (block, depth) if at == start else None, at)
+        if start in effects.deeper:
+            block, depth = "body", depth + 1
+        removed = effects.removed.around(start) is not None
+        inner: list[tuple[ast.AST, str, int]] = [
+            (child, block, depth) if removed else (child, name, depth + 1)
+            for name in _BLOCKS
+            for child in getattr(node, name, ())
+        ]
+        if not removed:
+            end = None if inner else source.span(node)[1]  # type: ignore[arg-type]
+            head = source.text[start : _start(source, inner[0][0]) if inner else end]
+            yield _Statement(type(node).__name__, (block, depth), start, end, head)
+        todo += reversed(inner)
+    yield from (_Statement(kind, None, at) for at, kind in added)
 
 
-class _Comparison:
-    """The statements of two texts, and what edits may change about them.
+def _start(source: Source, node: ast.AST) -> int:
+    """Return where a statement starts, with its decorators."""
+    first = node.pattern if isinstance(node, ast.match_case) else node
+    first, *_ = getattr(node, "decorator_list", None) or [first]
+    return source.span(first)[0]
+
+
+def _is_kept(old: _Statement, new: _Statement, shift: _Shift, effects: _Effects) -> bool:
+    """Return whether a statement of the new text is the expected one.
 
     Args:
-        source: The original text.
-        new: The new text.
-        edits: The edits, in order.
-        changes: The outermost of them.
+        old: The statement of the old text, or the one that an edit adds.
+        new: The statement of the new text.
+        shift: The new offsets of what does not move.
+        effects: The effects of the edits.
     """
-
-    def __init__(self, source: Source, new: Source, edits: Sequence[Edit], changes: Sequence[Change]) -> None:
-        self.source = source
-        self.new = new
-        self.edits = edits
-        self.shift = _Shift(changes)
-        self.inner = _Shift([(edit.start, edit.end, "") for edit in edits if edit.effect == _NO_EFFECT])
-
-    def compare(self, module: ast.Module, rewritten: ast.Module) -> None:
-        """Compare the statements of two modules.
-
-        Raises:
-            SelfCheckError: They differ where they must not.
-        """
-        expected = list(_expected(_outline(self.source, module), self.edits))
-        found = list(_outline(self.new, rewritten))
-        for wanted, statement in zip(expected, found, strict=False):
-            if wanted.kind != statement.kind or wanted.depth not in (None, statement.depth):
-                line, _ = self.new.position(statement.start)
-                raise SelfCheckError(f"has another statement in line {line}, or in another block")
-            if wanted.old is not None:
-                same = self._same_after_move if wanted.moved else self._same_in_place
-                if not same(wanted.old, statement):
-                    line, _ = self.source.position(wanted.old.start)
-                    raise SelfCheckError(f"changes more than the fix in line {line}")
-        if len(expected) != len(found):
-            raise SelfCheckError("has lost or gained a statement")
-
-    def _same_after_move(self, old: _Statement, found: _Statement) -> bool:
-        """Return whether a statement that moves with its block is unchanged, or has an edit inside."""
-        return self.inner.touches(old.start, old.head_end) or _head(old.node) == _head(found.node)
-
-    def _same_in_place(self, old: _Statement, found: _Statement) -> bool:
-        """Return whether a statement is in its block and place, and changed only by edits inside it."""
-        starts, ends = self.shift(old.start), self.shift(old.end)
-        if old.block != found.block or (ends and found.end not in ends):
-            return False
-        if not self.shift.covers(old.start) and found.start not in starts:
-            return False
-        if not self.shift.touches(old.start, old.head_end):
-            return True
-        return set(_shifted(self.source, old.node, self.shift)) <= set(_leaves(self.new, found.node))
+    if old.kind != new.kind or old.place not in (None, new.place):
+        return False
+    if old.head is None or new.head is None:
+        return True
+    moves = effects.moved.around(old.start) is not None
+    if not moves and not (new.start == shift(old.start) and shift.has_end(old.end, new.end)):
+        return False
+    if old.head == new.head:
+        return True
+    before, after = list(_tokens(old.start, old.head)), list(_tokens(new.start, new.head))
+    kept = [(at, token) for at, token in before if not effects.replaced.overlap(at, at + len(token))]
+    if not moves:
+        return {(shift(at), token) for at, token in kept} <= set(after)
+    wanted, found = (Counter(token for _, token in tokens) for tokens in (kept, after))
+    return wanted == found if kept == before else wanted <= found
 
 
-def _outline(source: Source, module: ast.Module) -> Iterator[_Statement]:
-    """Yield the statements of a module in order."""
-    todo: list[tuple[ast.AST, int, str]] = [(node, 0, "body") for node in reversed(module.body)]
-    while todo:
-        node, depth, block = todo.pop()
-        inner: list[tuple[ast.AST, int, str]] = []
-        for name in _BLOCKS:
-            for child in getattr(node, name, ()):
-                is_elif = name == "orelse" and isinstance(child, ast.If) and _starts(source, child, "elif")
-                inner.append((child, depth, "elif") if is_elif else (child, depth + 1, name))
-        start, end = _span(source, node)
-        head_end = _span(source, inner[0][0])[0] if inner else end
-        yield _Statement(node, type(node).__name__, depth, block, start, head_end, end)
-        todo += reversed(inner)
-
-
-def _starts(source: Source, node: ast.stmt, word: str) -> bool:
-    return source.text.startswith(word, source.span(node)[0])
-
-
-def _span(source: Source, node: ast.AST) -> Span:
-    """Return where a statement starts, with its decorators, and where it ends."""
-    if isinstance(node, ast.match_case):
-        return source.span(node.pattern)[0], source.span(node.body[-1])[1]  # type: ignore[arg-type]
-    start, end = source.span(node)  # type: ignore[arg-type]
-    decorators = getattr(node, "decorator_list", None)
-    return (source.span(decorators[0])[0] if decorators else start), end
-
-
-def _expected(statements: Iterable[_Statement], edits: Sequence[Edit]) -> Iterator[_Expected]:
-    """Yield the statements that the new text should have, by the effects of the edits."""
-    around: list[Edit] = []
-    index = 0
-    for statement in statements:
-        while index < len(edits) and edits[index].start <= statement.start:
-            yield from _added(edits[index], _around(around, edits[index].start), statement.depth)
-            around.append(edits[index])
-            index += 1
-        if not _removed(_around(around, statement.start), statement.start):
-            deeper = sum(edit.effect.deeper for edit in around)
-            moved = any(edit.effect != _NO_EFFECT for edit in around)
-            yield _Expected(statement.kind, statement.depth + deeper, statement, moved)
-    for edit in edits[index:]:
-        yield from _added(edit, _around(around, edit.start), None)
-
-
-def _around(edits: list[Edit], offset: int) -> list[Edit]:
-    """Return the edits around an offset, given those around one before it."""
-    while edits and edits[-1].end <= offset:
-        edits.pop()
-    return edits
-
-
-def _removed(edits: Iterable[Edit], offset: int) -> bool:
-    return any(start <= offset < end for edit in edits for start, end in edit.effect.removed)
-
-
-def _added(edit: Edit, around: list[Edit], depth: int | None) -> Iterator[_Expected]:
-    """Yield the statements that an edit adds: by its effect, or by the lines of code that it inserts."""
-    if _removed(around, edit.start):
-        return
-    if depth is not None:
-        depth += sum(outer.effect.deeper for outer in around)
-    yield from (_Expected(kind, depth) for kind in edit.effect.added)
-    if edit.start == edit.end and isinstance(edit.new, str) and _LINE_END.search(edit.new):
-        for line in _LINE_END.split(edit.new):
-            yield from (_Expected(type(node).__name__, None) for node in parse(line.strip()).body)
-
-
-# -- expressions -----------------------------------------------------------------------------------------
-
-
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement that are not in its blocks, and no parts of an f-string."""
-    todo = [child for child in ast.iter_child_nodes(node) if not _is_statement(child)]
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, ast.JoinedStr):  # its parts have no places before Python 3.12
-            todo += ast.iter_child_nodes(node)
-
-
-def _is_statement(node: ast.AST) -> bool:
-    return isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case))
-
-
-def _head(node: ast.AST) -> list[str]:
-    """Return the code of a statement without its blocks."""
-    return [ast.dump(child) for child in ast.iter_child_nodes(node) if not _is_statement(child)]
-
-
-def _leaves(source: Source, node: ast.AST) -> Iterator[tuple[str, int, int]]:
-    """Yield the names and values of a statement, with their places."""
-    for part in _own(node):
-        if isinstance(part, (ast.Name, ast.Constant, ast.JoinedStr)):
-            yield type(part).__name__, *source.span(part)
-
-
-def _shifted(source: Source, node: ast.AST, shift: _Shift) -> Iterator[tuple[str, int, int]]:
-    """Yield the names and values of a statement that no edit touches, with their new places."""
-    for kind, start, end in _leaves(source, node):
-        if not shift.touches(start + 1, end - 1) and shift(start) and shift(end):
-            yield kind, shift(start)[-1], shift(end)[0]
+def _tokens(start: int, code: str) -> Iterator[tuple[int, str]]:
+    """Yield the tokens of code that starts at an offset, each after its own, without comments."""
+    lines = io.StringIO(_LONE_RETURN.sub("\n", code.rstrip("\\ \t\f\r\n"))).readlines()
+    offsets = [*accumulate(map(len, lines), initial=start)]
+    for kind, token, (line, column), _, _ in tokenize.generate_tokens(iter(lines).__next__):
+        if token.strip() and kind != tokenize.COMMENT:
+            yield offsets[line - 1] + column, token
 
 
 # -- comments --------------------------------------------------------------------------------------------
 
 
-def _compare_comments(source: Source, change: Change, edits: Sequence[Edit]) -> None:
-    """Compare the comments of a changed part with those of its new text.
+def _keeps_comments(source: Source, change: Change, edits: Sequence[Edit], effects: _Effects) -> bool:
+    """Return whether the new text of a change has the comments of the old one, and no others.
 
     An edit may change a comment, if that is all that it changes.
     """
     start, end, text = change
     old = source.text[start:end]
     if ("#" not in old and "#" not in text) or _ONLY_COMMENT.fullmatch(old):
-        return
-    first = bisect_left(edits, start, key=lambda edit: edit.start)
-    last = bisect_left(edits, end, key=lambda edit: edit.start)
-    inside = edits[first:last]
+        return True
+    first, last = (bisect_left(edits, at, key=attrgetter("start")) for at in (start, end))
     kept: Counter[str] = Counter()
     changed = 0
-    for at, comment in _comments(old):
-        offset = start + at
-        if any(offset <= edit.start < offset + len(comment) for edit in inside):
+    for at, comment in _comments(old, start):
+        if any(at <= edit.start < at + len(comment) for edit in edits[first:last]):
             changed += 1
-        elif not _removed(inside, offset):
+        elif effects.removed.around(at) is None:
             kept[comment] += 1
     found = Counter(comment for _, comment in _comments(text))
-    if kept - found or (found - kept).total() > changed:
-        raise SelfCheckError(f"loses or changes a comment in line {source.position(start)[0]}")
+    return kept <= found and found.total() - kept.total() <= changed
+
+
+def _comments(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a text that starts at an offset, each after its own."""
+    for match in _STRING_OR_COMMENT.finditer(text):
+        if match["comment"]:
+            yield start + match.start(), match["comment"].rstrip()
 
 
 def loses_comment(source: Source, edits: Sequence[Edit]) -> bool:
@@ -307,17 +274,10 @@ def loses_comment(source: Source, edits: Sequence[Edit]) -> bool:
     if not any("#" in source.text[edit.start : edit.end] for edit in edits):
         return False
     edits = joined(source.text, edits)
+    effects = _Effects(edits)
     try:
-        for change in resolved(source.text, edits):
-            _compare_comments(source, change, edits)
-    except SelfCheckError:
-        return True
+        return not all(
+            _keeps_comments(source, change, edits, effects) for change in resolved(source.text, edits)
+        )
     except RecursionError:  # it is reported when the fix is made
         return False
-    return False
-
-
-def _comments(text: str) -> Iterator[tuple[int, str]]:
-    for match in _TOKEN.finditer(text):
-        if match["comment"]:
-            yield match.start(), match["comment"].rstrip()
