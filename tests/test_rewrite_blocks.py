@@ -9,9 +9,16 @@ from textwrap import dedent
 import pytest
 
 from devicefix.facts import Facts
-from devicefix.files.text import Source
+from devicefix.files.text import Source, parse
 from devicefix.model import Edit
-from devicefix.rewrite.blocks import can_unwrap, put_under_guard, remove, unwrap, without_branch
+from devicefix.rewrite.blocks import (
+    can_unwrap,
+    put_under_guard,
+    remove,
+    replace_statement,
+    unwrap,
+    without_branch,
+)
 from devicefix.rewrite.edits import joined, replaced, resolved
 from devicefix.rewrite.selfcheck import check
 
@@ -519,3 +526,21 @@ REMOVALS = {
 def test_a_statement_goes_with_its_lines(name: str, newline: str) -> None:
     before, after = (text.replace("\n", newline) for text in REMOVALS[name])
     assert without_asserts(before) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "after"),
+    [
+        ("a = True\nb()\n", "f('x')", "f('x')\nb()\n"),
+        ("if c:\n    a = True  # why\nb()\n", "f(); g()", "if c:\n    f(); g()  # why\nb()\n"),
+        ("b(); a = True; c()\n", "del a", "b(); del a; c()\n"),
+    ],
+)
+def test_a_statement_is_replaced(before: str, code: str, after: str) -> None:
+    source = Source(before.encode())
+    module = parse(before)
+    statement = next(node for node in ast.walk(module) if isinstance(node, ast.Assign))
+    edits = joined(before, [replace_statement(source, statement, code)])
+    changes = resolved(before, edits)
+    assert replaced(before, changes) == after
+    check(source, module, after.encode(), edits, changes)

@@ -224,3 +224,12 @@ def test_a_fix_that_would_lose_a_comment_is_not_offered(code: str) -> None:
 
 def test_a_fix_that_keeps_a_comment_is_offered() -> None:
     assert "y = x.to(  # why\n    device0)\n" in fixed(f"{HEAD}y = x.cuda(  # why\n    0)\n")
+
+
+@pytest.mark.parametrize(
+    "clause",
+    ["elif not torch.cuda.is_available():\n    raise OSError", "else:\n    assert torch.cuda.is_available()"],
+)
+def test_a_clause_goes_at_the_end_of_a_file_without_a_line_end(clause: str) -> None:
+    before = f"import torch\nif x:\n    run(1)\n{clause}"
+    assert fixed(before) == "import torch\nif x:\n    run(1)\n"

@@ -106,6 +106,16 @@ class Context:
         """
         return Fix((Edit(*self.source.span(node), new),), safety, use.needs)
 
+    def replace_statement(self, statement: ast.stmt, code: str, safety: Safety = Safety.SAFE) -> Fix:
+        """Return a fix that replaces a statement without blocks, such as an assignment, by other code.
+
+        Args:
+            statement: The statement.
+            code: One or more statements on one line.
+            safety: How safe the fix is.
+        """
+        return Fix((blocks.replace_statement(self.source, statement, self.source.quoted(code)),), safety)
+
     def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
         question = self.devices.available(statement)

@@ -1,4 +1,4 @@
-"""Edits of whole statements: put one under a guard, take a guard away, drop a branch, remove one.
+"""Edits of whole statements: put one under a guard, take a guard away, drop a branch, remove or replace one.
 
 What changes is parsed by LibCST, one statement at a time. An indented one is parsed under a header line, so
 that comments, strings and continuation lines keep their text, and move with the block that they are in. What
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.facts import Facts
 from devicefix.files.notebook.markers import CELL_END
-from devicefix.files.text import Source
+from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Effect, Removal
 from devicefix.rewrite.lines import (
     alone,
@@ -99,6 +99,22 @@ def _indent(facts: Facts, statement: ast.stmt) -> str:
         if block and block[0].lineno > other.lineno:
             return source.indentation(source.span(block[0])[0]) or _USUAL_INDENT
     return _USUAL_INDENT
+
+
+# -- another statement ---------------------------------------------------------------------------------
+
+
+def replace_statement(source: Source, statement: ast.stmt, code: str) -> Edit:
+    """Return the edit that puts other statements in the place of one.
+
+    Args:
+        source: The text of the module.
+        statement: A statement without blocks.
+        code: The new statements on one line, separated by semicolons.
+    """
+    span = source.span(statement)
+    added = tuple(type(node).__name__ for node in parse(code).body)
+    return Edit(*span, code, effect=Effect(added=added, removed=(span,)))
 
 
 # -- without a guard or a branch ---------------------------------------------------------------------------

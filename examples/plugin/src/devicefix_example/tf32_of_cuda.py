@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.plugins import Edit, Example, Finding, Fix, Rule, Safety
+from devicefix.plugins import Example, Finding, Rule, Safety
 
 
 class Tf32OfCuda(Rule):
@@ -84,8 +84,8 @@ class Tf32OfCuda(Rule):
         fix = None
         torch = self.facts.torch_name(node)
         if _is(node.value, True) and torch is not None:
-            call = self.context.source.quoted(f'{torch}.set_float32_matmul_precision("high")')
-            fix = Fix((Edit(*self.context.source.span(node), call),), Safety.UNSAFE)
+            call = f'{torch}.set_float32_matmul_precision("high")'
+            fix = self.context.replace_statement(node, call, Safety.UNSAFE)
         yield self.finding(
             node, 'enables TF32 for CUDA only; use `torch.set_float32_matmul_precision("high")`', fix
         )
