@@ -105,7 +105,14 @@ def test_nothing_is_left_running_after_an_interrupt(folder: ProgramFolder) -> No
     folder.write(train="import time\nopen('started', 'w')\ntime.sleep(600)\n")
     mark = f"mark-{os.getpid()}-{time.time()}"
     command = [sys.executable, "-m", "devicefix", "verify", "train.py", mark]
-    process = subprocess.Popen(command, cwd=folder.path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        cwd=folder.path,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # a shell's background job ignores the signal, and so would what it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     while not (folder.path / "started").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
