@@ -501,6 +501,7 @@ print(torch.func.grad(lambda t: (t.to(device) ** 2).sum())(torch.ones(2)))
 """
 
 
+@pytest.mark.slow
 def test_the_watch_does_not_change_the_program(tmp_path: Path) -> None:
     outputs = []
     for copies in (False, True):
@@ -511,6 +512,7 @@ def test_the_watch_does_not_change_the_program(tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.slow
 def test_the_ledger_does_not_grow(tmp_path: Path) -> None:
     ran = run_program(
         tmp_path,

@@ -28,7 +28,7 @@ def found(data: bytes, settings: Settings) -> list[Finding]:
 
 
 @pytest.mark.parametrize("target", ["cuda", "accelerator"])
-@pytest.mark.parametrize("modules", ["fixtures", "sources", "examples"])
+@pytest.mark.parametrize("modules", ["fixtures", pytest.param("sources", marks=pytest.mark.slow), "examples"])
 def test_a_full_walk_finds_the_same(monkeypatch: pytest.MonkeyPatch, modules: str, target: str) -> None:
     data = {
         "fixtures": [path.read_bytes() for path in FIXTURES],

@@ -348,6 +348,7 @@ def test_the_fork_of_a_process_that_used_cuda_cannot_use_it(tmp_path: Path) -> N
     assert len(ran.of("operations")) == 3  # also those of children that end by os._exit
 
 
+@pytest.mark.slow
 def test_tensors_go_to_spawned_processes_and_back(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,
@@ -437,6 +438,7 @@ print(noise.sum().item())
 """
 
 
+@pytest.mark.slow
 def test_random_draws_are_recorded_with_their_lines(tmp_path: Path) -> None:
     program = DRAWS.format(noise="torch.randn(3).cuda()")
     ran = simulated(tmp_path, program)
@@ -460,6 +462,7 @@ def test_random_draws_are_recorded_with_their_lines(tmp_path: Path) -> None:
     assert plain.output == ran.output, plain.errors
 
 
+@pytest.mark.slow
 def test_round_alike_gives_a_plain_run_the_rounding_of_the_machine(tmp_path: Path) -> None:
     program = """
         import sys, torch
@@ -491,6 +494,7 @@ def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:
     assert counts[1]["cpu"] >= 50 and counts[1]["cuda"] == 0
 
 
+@pytest.mark.slow
 def test_places_of_tensors_do_not_leak_memory(tmp_path: Path) -> None:
     ran = simulated(
         tmp_path,
