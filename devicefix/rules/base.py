@@ -19,7 +19,6 @@ _STATEMENTS = tuple(
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.stmt) and kind._fields
 )
-_REFERENCES = (ast.Attribute, ast.Name)
 
 
 class Example:
@@ -168,8 +167,10 @@ def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Visit]]:
         visit: Visit = getattr(rule, name)
         yield kind, visit
     if rule.references:
-        for kind in _REFERENCES:
-            yield kind, _reference_visitor(rule)
+        visit = _reference_visitor(rule)
+        yield ast.Attribute, visit
+        if _imports_reference(rule):  # most modules don't: their names need no visit
+            yield ast.Name, visit
 
 
 @cache
@@ -189,9 +190,19 @@ def visitors_of(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
     return tuple(found)
 
 
+def _imports_reference(rule: Rule) -> bool:
+    """Return whether the module imports one of a rule's references, so that a mere name may stand for it."""
+    return any(
+        (f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name) in rule.references
+        for node in rule.facts.tree.imports
+        for alias in node.names
+    )
+
+
 def _reference_visitor(rule: Rule) -> Visit:
     """Return a method for names and attributes that calls `visit_reference` for those of `references`."""
-    endings = {name.rpartition(".")[2] for name in rule.references}
+    references = frozenset(rule.references)
+    endings = {name.rpartition(".")[2] for name in references}
     facts = rule.facts
 
     def visit(node: ast.AST) -> Iterator[Finding]:
@@ -202,7 +213,7 @@ def _reference_visitor(rule: Rule) -> Visit:
         elif not isinstance(node.ctx, ast.Load) or any(binding.value for binding in facts.bindings(node)):
             return  # a variable: the reference is where it gets its value
         name = facts.resolve(node)
-        if name in rule.references:
+        if name in references:
             yield from rule.visit_reference(node, name)
 
     return visit

@@ -83,18 +83,10 @@ def visit(
     for group in groups:
         for table in tables:
             for node in group:
-                visits = table.get(type(node))
-                if visits is not None:
-                    yield from _visit(node, visits, handled)
-
-
-def _visit(
-    node: ast.AST, visits: list[tuple[Visit, bool]], handled: set[ast.AST]
-) -> Iterator[tuple[ast.AST, Finding]]:
-    for method, sees_handled in visits:
-        if sees_handled or node not in handled:
-            for finding in method(node):
-                yield node, finding
+                for method, sees_handled in table.get(type(node), ()):
+                    if sees_handled or node not in handled:
+                        for finding in method(node):
+                            yield node, finding
 
 
 def _statements(nodes: Iterable[ast.AST]) -> Iterator[list[ast.AST]]:
