@@ -65,7 +65,7 @@ class File:
 
     @property
     def summaries(self) -> list[Summary]:
-        """What the other files of the project need to know; documentation and configuration: nothing."""
+        """The exports of the modules for the other files; none for documentation and configuration."""
         if self.kind is Kind.DOCS:
             return []
         return [summary for module in self.modules if (summary := module.summary) is not None]
@@ -155,7 +155,7 @@ class Module:
 
     @cached_property
     def summary(self) -> Summary | None:
-        """What the other files of the project need to know, if anything."""
+        """The exports of the module for the other files, if there are any."""
         from devicefix.facts.exports import passed_through, summary_of
 
         if not (self.matters or b"CUDA_VISIBLE_DEVICES" in self.data or may_matter(self.data)):

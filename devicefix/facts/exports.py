@@ -1,4 +1,4 @@
-"""What one file exports to the others of its project."""
+"""Exports of one file to the others of its project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicefix.files.text import DecodeError
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one file exports to the others of its project.
+    """The exports of one file to the others of its project.
 
     Attributes:
         path: where the file is.

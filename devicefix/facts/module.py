@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import ast
 from copy import copy
+from functools import cached_property
 
 from devicefix.facts.guards import Guards
-from devicefix.facts.names import Names, Question, unknown
+from devicefix.facts.names import Names, Question
 from devicefix.files.text import Source, parse
 
 
 class Facts(Names):
-    """Facts of one module, gathered on demand.
+    """The names of one module, and its guards; see `Names` for the arguments."""
 
-    Args:
-        source: the module's text.
-        module: its syntax tree.
-        is_option: whether a name is that of an option that is an int in the other files.
-        is_flag: whether other files set an attribute, and only to values that are true only with CUDA.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        module: ast.Module,
-        is_option: Question = unknown,
-        is_flag: Question = unknown,
-    ) -> None:
-        super().__init__(source, module, is_option, is_flag)
-        self.guards = Guards(self)
+    @cached_property
+    def guards(self) -> Guards:
+        """The guards of the module."""
+        return Guards(self)
 
     @classmethod
     def read(cls, data: bytes) -> Facts:

@@ -1,4 +1,4 @@
-"""What changes a tensor, or a NumPy array, in place."""
+"""Changes in place of tensors and NumPy arrays."""
 
 from __future__ import annotations
 

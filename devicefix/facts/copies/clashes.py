@@ -1,4 +1,4 @@
-"""What is changed in place while a copy of it is kept, and used after that."""
+"""Changes in place of a value while a copy of it is kept, and used afterwards."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Copy:
 
     @property
     def source(self) -> Place:
-        """What is copied."""
+        """The place that is copied."""
         return self.places[0]
 
 

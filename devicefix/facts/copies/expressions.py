@@ -1,4 +1,4 @@
-"""What the syntax of an expression alone shows."""
+"""Facts that the syntax of an expression alone shows."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _COLLECTIONS = {"dict", "list", "OrderedDict", "defaultdict", "deque", "state_di
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What keeps a value.
+    """A holder that keeps a value.
 
     Attributes:
         path: its name or dotted path.

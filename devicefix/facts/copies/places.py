@@ -1,4 +1,4 @@
-"""What is copied, or changed."""
+"""Places that are copied or changed: names and paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes the parameters of a model."""
+"""Changes of the parameters of a model."""
 
 from __future__ import annotations
 
