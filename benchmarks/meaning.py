@@ -506,8 +506,7 @@ class Search:
         self.kinds: Counter[str] = Counter()
         self.groups: dict[str, list[int]] = {}  # the seeds of the programs in each group
         self.shortest: dict[str, Verdict] = {}
-        self._reduced: Counter[str] = Counter()
-        self._names: dict[str, str] = {}  # the group of the reduced program by that of the whole one
+        self._names: dict[str, str] = {}  # the group of a reduced program by what the whole one is like
 
     def add(self, seed: int) -> Verdict:
         """Judge the program of a seed."""
@@ -523,15 +522,15 @@ class Search:
         return verdict
 
     def _keep(self, verdict: Verdict, seed: int) -> None:
-        """Add a failure to its group; the first few of a group are reduced."""
-        whole = verdict.group
-        if self._reduced[whole] < 2:
-            self._reduced[whole] += 1
+        """Add a failure to its group; the first one of a kind is reduced."""
+        situations = [kind for kind in verdict.program.kinds if kind.startswith("situation:")]
+        kind = " ".join((verdict.group, *(situations if len(situations) == 1 else ())))
+        if kind not in self._names:
             verdict = reduced(verdict, self.judge)
-            self._names[whole] = verdict.group
-        name = self._names[whole]
+            self._names[kind] = verdict.group
+        name = self._names[kind]
         self.groups.setdefault(name, []).append(seed)
-        best = self.shortest.get(verdict.group)
+        best = self.shortest.get(name)
         if verdict.group == name and (best is None or _length(verdict) < _length(best)):
             self.shortest[name] = verdict
             self._write(name, verdict)
