@@ -301,9 +301,7 @@ class Cover:
         return any(self._has_finding(module, each) or each.reads & self._names for each in at)
 
     def _has_finding(self, module: str, statement: _Statement) -> bool:
-        return any(
-            name == module and statement.first <= line <= statement.last for name, line in self._found
-        )
+        return any(name == module and statement.first <= line <= statement.last for name, line in self._found)
 
     def _spread(self) -> frozenset[str]:
         """Return the names that get their values from statements with findings."""
@@ -408,7 +406,7 @@ def _attribute(node: ast.Attribute) -> str:
 # -- reduction -------------------------------------------------------------------------------------------
 
 
-def reduced(verdict: Verdict, judge: Callable[[Program], Verdict], seconds: float = 20.0) -> Verdict:
+def reduced(verdict: Verdict, judge: Callable[[Program], Verdict], seconds: float) -> Verdict:
     """Return the verdict on a smaller program of the same category.
 
     A failure that is reported elsewhere may become one that is not reported.
@@ -491,54 +489,55 @@ def _without(tree: ast.Module, block: list[ast.stmt], index: int) -> Iterator[st
 # -- the search ------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class Group:
+    """Failures of one kind: the seeds of their programs, and the shortest one."""
+
+    seeds: list[int]
+    shortest: Verdict
+
+
 class Search:
-    """Judges programs, and keeps the shortest failure of each group.
+    """Judges programs, and groups the failures.
 
     Args:
         judge: judges the programs.
-        out: the folder for the failures, or None.
     """
 
-    def __init__(self, judge: Judge, out: Path | None) -> None:
+    def __init__(self, judge: Judge) -> None:
         self.judge = judge
-        self.out = out
         self.counts: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
-        self.groups: dict[str, list[int]] = {}  # the seeds of the programs in each group
-        self.shortest: dict[str, Verdict] = {}
-        self._names: dict[str, str] = {}  # the group of a reduced program by what the whole one is like
+        self.found: dict[
+            str, Group
+        ] = {}  # by the group of the whole program, and its situation if it has one
+        self.groups: dict[str, Group] = {}  # by the group of the reduced program
 
     def add(self, seed: int) -> Verdict:
         """Judge the program of a seed."""
         verdict = self.judge(meaning_programs.program(Random(seed)))
         self.counts[verdict.category] += 1
         if verdict.category == INVALID:
-            self.kinds.update(f"invalid {kind}" for kind in verdict.program.kinds)
             self.kinds[f"invalid: {verdict.why[:100]}"] += 1
             return verdict
         self.kinds.update(verdict.program.kinds)
-        if verdict.category in WRONG and self.out is not None:
-            self._keep(verdict, seed)
+        if verdict.category in WRONG:
+            situations = [kind for kind in verdict.program.kinds if kind.startswith("situation:")]
+            kind = " ".join((verdict.group, *(situations if len(situations) == 1 else ())))
+            _add(self.found, kind, Group([seed], verdict))
         return verdict
 
-    def _keep(self, verdict: Verdict, seed: int) -> None:
-        """Add a failure to its group; the first one of a kind is reduced."""
-        situations = [kind for kind in verdict.program.kinds if kind.startswith("situation:")]
-        kind = " ".join((verdict.group, *(situations if len(situations) == 1 else ())))
-        if kind not in self._names:
-            verdict = reduced(verdict, self.judge)
-            self._names[kind] = verdict.group
-        name = self._names[kind]
-        self.groups.setdefault(name, []).append(seed)
-        best = self.shortest.get(name)
-        if verdict.group == name and (best is None or _length(verdict) < _length(best)):
-            self.shortest[name] = verdict
-            self._write(name, verdict)
+    def reduce(self, out: Path, seconds: float) -> None:
+        """Reduce a failure of each kind, the most frequent kinds first, and write the groups.
 
-    def _write(self, group: str, verdict: Verdict) -> None:
-        assert self.out is not None
-        path = self.out / f"{hashlib.sha256(group.encode()).hexdigest()[:10]}.txt"
-        path.write_text(f"{group}\n{shown(verdict)}", encoding="utf-8")
+        Args:
+            out: the folder.
+            seconds: the time for each failure.
+        """
+        for group in sorted(self.found.values(), key=lambda group: -len(group.seeds)):
+            verdict = reduced(group.shortest, self.judge, seconds)
+            _add(self.groups, verdict.group, Group(group.seeds, verdict))
+            self.store(out)
 
     def report(self) -> str:
         """Return the counts as text."""
@@ -546,26 +545,34 @@ class Search:
         counted = judged - self.counts[INVALID]
         lines = [f"{counted} programs, {self.counts[INVALID]} of {judged} invalid"]
         lines += [f"{self.counts[name]:7} {name}" for name in CATEGORIES if name != INVALID]
-        lines.append(f"{len(self.groups)} groups of failures")
         return "\n".join(lines)
 
-    def store(self) -> None:
-        """Write the groups, the most frequent first."""
-        if self.out is None:
-            return
-        ordered = sorted(self.groups.items(), key=lambda item: -len(item[1]))
+    def store(self, out: Path) -> None:
+        """Write the groups, the most frequent first, and the shortest program of each."""
+        ordered = sorted(self.groups.items(), key=lambda item: -len(item[1].seeds))
         groups = [
             {
                 "group": name,
-                "count": len(seeds),
-                "seeds": seeds[:5],
-                "program": self.shortest[name].program.files if name in self.shortest else None,
-                "text": shown(self.shortest[name]) if name in self.shortest else "",
+                "count": len(group.seeds),
+                "seeds": group.seeds[:5],
+                "text": shown(group.shortest),
             }
-            for name, seeds in ordered
+            for name, group in ordered
         ]
         found = {"report": self.report(), "kinds": self.kinds.most_common(), "groups": groups}
-        (self.out / "groups.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+        (out / "groups.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+        for name, group in ordered:
+            path = out / f"{hashlib.sha256(name.encode()).hexdigest()[:10]}.txt"
+            path.write_text(f"{name}\n{shown(group.shortest)}", encoding="utf-8")
+
+
+def _add(groups: dict[str, Group], name: str, new: Group) -> None:
+    old = groups.get(name)
+    if old is None:
+        groups[name] = new
+        return
+    old.seeds += new.seeds
+    old.shortest = min(old.shortest, new.shortest, key=_length)
 
 
 def _length(verdict: Verdict) -> int:
@@ -600,17 +607,20 @@ def main() -> int:
     with Judge() as judge:
         if given.file:
             return _judge_files(given, judge)
-        given.out.mkdir(parents=True, exist_ok=True)
-        search = Search(judge, given.out)
+        search = Search(judge)
         started = time.monotonic()
         for number, seed in enumerate(_seeds(given), 1):
             search.add(seed)
             if number % 100 == 0:
-                search.store()
                 speed = number / (time.monotonic() - started)
-                print(f"{number} programs, {speed:.1f} a second, {len(search.groups)} groups", flush=True)
-        search.store()
-        print(search.report())
+                print(
+                    f"{number} programs, {speed:.1f} a second, {len(search.found)} kinds of failures",
+                    flush=True,
+                )
+        print(search.report(), flush=True)
+        given.out.mkdir(parents=True, exist_ok=True)
+        search.reduce(given.out, given.seconds)
+        print(f"{len(search.groups)} groups of failures in {given.out}")
         return int(any(search.counts[name] for name in WRONG))
 
 
@@ -622,6 +632,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="a seed stands for a million programs")
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("meaning-failures"))
+    parser.add_argument("--seconds", type=float, default=20, help="the time to reduce a failure")
     parser.add_argument("--kinds", action="store_true", help="count the kinds of code, and run nothing")
     parser.add_argument("--reduce", action="store_true", help="reduce the files")
     return parser.parse_args()
@@ -638,7 +649,7 @@ def _judge_files(given: argparse.Namespace, judge: Judge) -> int:
         verdict = judge(Program({"main": path.read_text(encoding="utf-8")}))
         wrong |= verdict.category in WRONG
         if given.reduce and verdict.category in WRONG:
-            verdict = reduced(verdict, judge)
+            verdict = reduced(verdict, judge, given.seconds)
         print(f"{path}\n{shown(verdict)}")
     return int(wrong)
 

@@ -39,7 +39,136 @@ TYPICAL = {
     "other": ("args", "opt", "cfg", "value", "item"),
 }
 MISLEADING = ("device", "gpu", "cuda", "model", "rank", "stream", "x", "devices", "n_gpu", "use_cuda", "out")
-RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "torch", "nn", "np", "os", "sys", "io", "th"}
+# What programs have around the code that moves something; the names may mislead.
+SURROUNDINGS = (
+    "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+    "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+    "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+    "device = torch.device('cuda') if torch.cuda.is_available() else torch.device('cpu')",
+    "device = torch.device('cuda')",
+    "device = 'cuda'",
+    "DEVICE = 'cuda'",
+    "device = torch.device('cuda:1')",
+    "device = 'cuda:0'",
+    "device = torch.device('cpu')",
+    "device = 'cpu'",
+    "device = 0",
+    "device = None",
+    "device = torch.float64",
+    "use_cuda = torch.cuda.is_available()",
+    "use_cuda = True",
+    "use_cuda = False",
+    "use_cuda = torch.cuda.is_available()\ndevice = torch.device('cuda' if use_cuda else 'cpu')",
+    "use_cuda = False\ndevice = torch.device('cuda' if use_cuda else 'cpu')",
+    "no_cuda = True\ndevice = torch.device('cuda' if torch.cuda.is_available() and not no_cuda else 'cpu')",
+    "if 1 > 2: device = 'cpu'\nelse: device = torch.device('cuda')",
+    "if 1 < 2: device = 'cpu'\nelse: device = torch.device('cuda')",
+    "device = 'cpu'\nif torch.cuda.is_available(): device = 'cuda'",
+    "def device(): return 3",
+    "def get_device(): return torch.device('cuda')",
+    "gpu = 1",
+    "gpu = None",
+    "local_rank = 0",
+    "torch.cuda.set_device(1)",
+    "torch.cuda.set_device(0)",
+    "class Own:\n    def cuda(self): return self",
+    "class Own:\n    def cuda(self): return self\n    def to(self, device): return self",
+    "import platform as device",
+    "cuda = torch.cuda.is_available()",
+    "n_gpu = torch.cuda.device_count()",
+    "device = [torch.device('cuda')]",
+    "for device in ['cuda', 'cpu']: pass",
+    "for device in ['cpu', 'cuda']: pass",
+    "(device := 'cpu')",
+    "device, dtype = torch.device('cuda'), torch.float32",
+    "device = torch.device('cuda', torch.cuda.current_device())",
+    "torch.backends.cudnn.benchmark = True",
+    "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'",
+    "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'",
+    "device = torch.ones(1).cuda().device",
+    "match 'cpu':\n    case device: pass",
+    "with __import__('contextlib').nullcontext('cpu') as device: pass",
+    "try:\n    raise ValueError\nexcept ValueError as device: pass",
+)
+
+# Bindings that take the place of an assignment.
+REBINDINGS = (
+    "NAME, _ = VALUE, 1",
+    "[NAME, *_] = [VALUE, 1]",
+    "*_, NAME = 1, VALUE",
+    "NAME = _ = VALUE",
+    "NAME: object = VALUE",
+    "if (NAME := VALUE) is not None: pass",
+    "for NAME in [VALUE]: pass",
+    "with __import__('contextlib').nullcontext(VALUE) as NAME: pass",
+    "match VALUE:\n    case NAME: pass",
+    "match {'k': VALUE}:\n    case {'k': NAME}: pass",
+    "match [VALUE]:\n    case [NAME]: pass",
+    "NAME = (lambda: VALUE)()",
+    "NAME = [VALUE][0]",
+    "NAME = {'k': VALUE}['k']",
+    "NAME = VALUE if True else None",
+    "NAME = [_ for _ in [VALUE]][0]",
+    "if True: NAME = VALUE",
+    "try: NAME = VALUE\nfinally: pass",
+    "while True:\n    NAME = VALUE\n    break",
+    "if 1 > 2: NAME = None\nelse: NAME = VALUE",
+    "NAME = None\nNAME = VALUE",
+    "NAME = next(iter([VALUE]))",
+    "NAME = (lambda w: w)(VALUE)",
+    "import types; NAME = types.SimpleNamespace(a=VALUE).a",
+    "_ = VALUE; NAME = _; del _",
+    "NAME = (_ := VALUE)",
+    "@(lambda f: f())\ndef NAME(): return VALUE",
+)
+
+# Calls that take the place of `X.cuda(ARGS)`.
+RECALLS = (
+    "(lambda t: t.cuda(ARGS))(X)",
+    "[t.cuda(ARGS) for t in [X]][0]",
+    "(X).cuda(ARGS)",
+    "getattr(X, 'cuda')(ARGS)",
+    "next(t.cuda(ARGS) for t in (X,))",
+    "X.cuda(*[ARGS])",
+    "(X.cuda)(ARGS)",
+    "(X if True else None).cuda(ARGS)",
+    "(None or X).cuda(ARGS)",
+    "[X][0].cuda(ARGS)",
+    "{'k': X}['k'].cuda(ARGS)",
+    "(lambda: X)().cuda(ARGS)",
+    "X . cuda(\n        ARGS)",
+    "X.cuda(ARGS).cuda()",
+    "__import__('operator').methodcaller('cuda')(X)",
+)
+
+# Expressions that take the place of `'cuda'`.
+SAME_DEVICES = (
+    "None or 'cuda'",
+    "'cu' + 'da'",
+    "['cuda', 'cpu'][0]",
+    "{'device': 'cuda'}['device']",
+    "str('cuda')",
+    "f'{\"cuda\"}'",
+    "'cuda' if True else 'cpu'",
+    "(lambda: 'cuda')()",
+    "torch.device('cuda').type",
+    "'%s' % 'cuda'",
+    "__import__('os').environ.get('NO_SUCH', 'cuda')",
+    "'cuda:0'.split(':')[0]",
+)
+
+RESERVED = {
+    *keyword.kwlist,
+    *keyword.softkwlist,
+    *dir(builtins),
+    "torch",
+    "nn",
+    "np",
+    "os",
+    "sys",
+    "io",
+    "th",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +260,9 @@ class Maker:
         """Make the program."""
         count = self.random.choice((1, 1, 1, 2, 2, 3, 4))
         blocks = [self.placed() for _ in range(count)]
-        body = [line for block in blocks for line in block]
+        before = self.surroundings() if self.chance(0.35) else []
+        after = self.surroundings() if self.chance(0.15) else []
+        body = [*before, *(line for block in blocks for line in block), *after]
         text = "\n".join([*self.beginning(body), *body, ""])
         files = {"main": Dress(self)(text)}
         kinds = (*self.kinds, f"situations: {count}")
@@ -141,7 +272,9 @@ class Maker:
         """Return the imports, in some form and order."""
         others = [*self.imports]
         self.random.shuffle(others)
-        shadowed = re.search(r"\b(range|sum|max|min|abs|all|any|float|int|bool|pow|round|hash)\b", "\n".join(body))
+        shadowed = re.search(
+            r"\b(range|sum|max|min|abs|all|any|float|int|bool|pow|round|hash)\b", "\n".join(body)
+        )
         torch = self.one_of(
             "import",
             (
@@ -169,7 +302,6 @@ class Maker:
     def placed(self) -> Lines:
         """Return a situation, in a random place."""
 
-
         self.used = set()
         place = self.pick("place", **_PLACES)
         kind = self.random.choice([*SITUATIONS])
@@ -178,7 +310,7 @@ class Maker:
             before = {name: getattr(self, name) for name in changes}
             for name, value in changes.items():
                 setattr(self, name, value)
-            lines = SITUATIONS[kind](self)
+            lines = self.varied(SITUATIONS[kind](self))
             for name, value in before.items():
                 setattr(self, name, value)
             return lines
@@ -187,6 +319,65 @@ class Maker:
         lines = place(self, body)
         assert isinstance(lines, list)
         return lines
+
+    def varied(self, lines: Lines) -> Lines:
+        """Return the code of a situation with other names, bindings and expressions, and maybe inside a block."""
+        local = [] if self.at_top or not self.chance(0.15) else self.surroundings()
+        lines = [*local, *"\n".join(lines).split("\n")]
+        for change in (self.rebound, self.renamed, self.reworded):
+            text = change("\n".join(lines))
+            if _compiles_inside(text):
+                lines = text.split("\n")
+        return _wrapped(self, lines) if self.chance(0.15) else lines
+
+    def surroundings(self) -> Lines:
+        """Return statements that choose a device, or bind a name as if they did."""
+        return self.one_of("surroundings", SURROUNDINGS).split("\n")
+
+    def rebound(self, text: str) -> str:
+        """Replace some assignments by other bindings of the same name."""
+
+        def other(match: re.Match[str]) -> str:
+            spaces, name, value = match.groups()
+            if not self.chance(0.12) or not _compiles_inside(f"{name} = {value}"):
+                return match.group()
+            form = self.one_of("other binding", REBINDINGS)
+            new = form.replace("NAME", name).replace("VALUE", value)
+            return spaces + new.replace("\n", "\n" + spaces)
+
+        return re.sub(r"(?m)^( *)([a-z_]\w*) = (.*[^\\,;(\[{])$", other, text)
+
+    def renamed(self, text: str) -> str:
+        """Rename a variable of the situation."""
+        names = sorted(set(re.findall(r"(?m)^ *(?:for )?([a-z]\w*)(?:, \w+)?(?: =| in) ", text)))
+        if not names or not self.chance(0.3):
+            return text
+        old, new = (
+            self.random.choice(names),
+            self.random.choice((*MISLEADING, f"q{self.random.randint(1, 99)}")),
+        )
+        if re.search(
+            rf"\b{new}\b|[(, ]{old}=[^=]|['\"]{old}\b|\b{old}['\"]|import.*\b{old}\b|__{old}__", text
+        ):
+            return text
+        self.kinds.append("name: changed")
+        self.used.add(new)
+        return re.sub(rf"(?<![.\w]){old}\b", new, text)
+
+    def reworded(self, text: str) -> str:
+        """Replace some expressions by others of the same value."""
+
+        def moved(match: re.Match[str]) -> str:
+            if not self.chance(0.08):
+                return match.group()
+            form = self.one_of("other call", RECALLS)
+            return form.replace("X", match[1]).replace("ARGS", match[2])
+
+        def device(match: re.Match[str]) -> str:
+            return f"({self.one_of('other device', SAME_DEVICES)})" if self.chance(0.08) else match.group()
+
+        text = re.sub(r"(?<![\w.)\]])((?:torch\.)?\w+(?:\([\w.,: ]*\))?)\.cuda\(([^()]*)\)", moved, text)
+        return re.sub(r"(?<=[(=, ])'cuda'(?=[,) \n])", device, text)
 
     # -- how a value is bound
 
@@ -280,7 +471,6 @@ class Maker:
     def cuda_device(self, kinds: Sequence[str] = ("str", "device", "int")) -> tuple[str, str]:
         """Return an expression for a CUDA device, and "str", "device" or "int"."""
 
-
         kind = self.random.choice(kinds)
         form = self.one_of(f"device ({kind})", DEVICES[kind])
         for module in ("os", "types", "itertools"):
@@ -290,7 +480,6 @@ class Maker:
 
     def moved(self, tensor: str) -> str:
         """Return an expression that moves a tensor to CUDA."""
-
 
         form = self.one_of("move", MOVES)
         for module in ("functools", "operator"):
@@ -407,7 +596,8 @@ def _in_async_function(m: Maker, body: Callable[..., Lines]) -> Lines:
 def _in_decorated_function(m: Maker, body: Callable[..., Lines]) -> Lines:
     name = m.name("function")
     decorator = m.one_of(
-        "decorator", ("@(lambda f: f())", "@torch.no_grad()", "@staticmethod", "@__import__('functools').cache")
+        "decorator",
+        ("@(lambda f: f())", "@torch.no_grad()", "@staticmethod", "@__import__('functools').cache"),
     )
     call = [] if "lambda" in decorator else ["", f"{name}()"]
     return [decorator, f"def {name}():", *indented(body(at_top=False)), *call]
@@ -486,9 +676,11 @@ def _as(*forms: str) -> Callable[[Maker, str, str, Body], Lines]:
 
     def bind(m: Maker, n: str, v: str, body: Body) -> Lines:
         text = m.random.choice(forms).replace("NAME", n).replace("VALUE", v)
-        text = re.sub(r"OTHER|KIND", lambda match: other[match.group()], text) if (
-            other := {"OTHER": m.name("other"), "KIND": m.name("class")}
-        ) else text
+        text = (
+            re.sub(r"OTHER|KIND", lambda match: other[match.group()], text)
+            if (other := {"OTHER": m.name("other"), "KIND": m.name("class")})
+            else text
+        )
         *lines, reference = text.split("\n")
         return [*lines, *body(reference)]
 
@@ -614,7 +806,13 @@ def _import(m: Maker, n: str, v: str, body: Body) -> Lines:
     m.files[module] = f"import torch\n\n{n} = {v}\n"
     form = m.one_of(
         "import of a value",
-        ("from {f} import {n}", "import {f}\n{n} = {f}.{n}", "from {f} import *", "import {f}", "import {f} as {o}"),
+        (
+            "from {f} import {n}",
+            "import {f}\n{n} = {f}.{n}",
+            "from {f} import *",
+            "import {f}",
+            "import {f} as {o}",
+        ),
     )
     if "*" in form and not m.at_top:
         form = "from {f} import {n}"
@@ -649,7 +847,9 @@ _BINDINGS: dict[str, Callable[..., object]] = {
     "starred": _lines("NAME, *_ = VALUE, 1, 2", "*_, NAME = 1, 2, VALUE"),
     "chained_assignment": _lines("NAME = _ = VALUE", "_ = NAME = VALUE"),
     "annotated_assignment": _lines("NAME: object = VALUE", "NAME: object\nNAME = VALUE"),
-    "walrus": _lines("if (NAME := VALUE) is not None: pass", "print(len([NAME := VALUE]))", "(NAME := VALUE)"),
+    "walrus": _lines(
+        "if (NAME := VALUE) is not None: pass", "print(len([NAME := VALUE]))", "(NAME := VALUE)"
+    ),
     "walrus_in_while": _around("while (NAME := VALUE) is not None:\n    BODY\n    break"),
     "for": _lines("for NAME in [VALUE]: pass", "for NAME in (VALUE,):\n    pass"),
     "for_around": _around("for NAME in [VALUE]:\n    BODY", "for _, NAME in enumerate([VALUE]):\n    BODY"),
@@ -658,7 +858,9 @@ _BINDINGS: dict[str, Callable[..., object]] = {
         "with __import__('contextlib').nullcontext((VALUE, 1)) as (NAME, _):\n    BODY",
     ),
     "with_as_after": _lines("with __import__('contextlib').nullcontext(VALUE) as NAME: pass"),
-    "except_as": _around("try:\n    raise ValueError(VALUE)\nexcept ValueError as e:\n    NAME = e.args[0]\n    BODY"),
+    "except_as": _around(
+        "try:\n    raise ValueError(VALUE)\nexcept ValueError as e:\n    NAME = e.args[0]\n    BODY"
+    ),
     "match_name": _around("match VALUE:\n    case NAME:\n        BODY"),
     "match_as": _around("match VALUE:\n    case object() as NAME:\n        BODY"),
     "match_sequence": _around(
@@ -673,7 +875,9 @@ _BINDINGS: dict[str, Callable[..., object]] = {
     "match_class": _around(
         "match __import__('types').SimpleNamespace(k=VALUE):\n    case object(k=NAME):\n        BODY"
     ),
-    "match_after": _lines("match VALUE:\n    case NAME: pass", "match {'k': VALUE}:\n    case {'k': NAME}: pass"),
+    "match_after": _lines(
+        "match VALUE:\n    case NAME: pass", "match {'k': VALUE}:\n    case {'k': NAME}: pass"
+    ),
     "match_in_other_branch": _lines(
         "match 1:\n    case 2 as NAME:\n        pass\n    case _:\n        NAME = VALUE"
     ),
@@ -685,7 +889,9 @@ _BINDINGS: dict[str, Callable[..., object]] = {
     "global": _global,
     "attribute_of_self": _self,
     "attribute_of_self_": _self,
-    "class_attribute": _as("class KIND:\n    NAME = VALUE\nKIND.NAME", "class KIND:\n    NAME = VALUE\nKIND().NAME"),
+    "class_attribute": _as(
+        "class KIND:\n    NAME = VALUE\nKIND.NAME", "class KIND:\n    NAME = VALUE\nKIND().NAME"
+    ),
     "attribute": _as(
         "OTHER = __import__('types').SimpleNamespace(NAME=VALUE)\nOTHER.NAME",
         "class KIND: pass\nOTHER = KIND()\nOTHER.NAME = VALUE\nOTHER.NAME",
@@ -756,11 +962,15 @@ class Dress:
     def _ways(self) -> dict[str, Callable[[str], str]]:
         return {
             "comments": self._comments,
-            "continuation lines": lambda text: re.sub(r"^( *\w+) = ", r"\1 = \\\n      ", text, count=1, flags=re.M),
+            "continuation lines": lambda text: re.sub(
+                r"^( *\w+) = ", r"\1 = \\\n      ", text, count=1, flags=re.M
+            ),
             "brackets over lines": self._brackets,
             "semicolons": lambda text: re.sub(r"^( *\w+ = [^\n#]*)\n\1?(?=print)", r"\1; ", text, flags=re.M),
             "joined statements": self._joined,
-            "one-line blocks": lambda text: re.sub(r"^((?: *)(?:if|for|with|else)\b[^\n]*:)\n +(\w[^\n:]*)$", r"\1 \2", text, count=1, flags=re.M),
+            "one-line blocks": lambda text: re.sub(
+                r"^((?: *)(?:if|for|with|else)\b[^\n]*:)\n +(\w[^\n:]*)$", r"\1 \2", text, count=1, flags=re.M
+            ),
             "double quotes": lambda text: re.sub(r"'(\w*)'", r'"\1"', text),
             "two spaces": lambda text: self._indentation(text, "  "),
             "tabs": lambda text: self._indentation(text, "\t"),
@@ -770,17 +980,24 @@ class Dress:
             "another name of torch": self._renamed,
             "windows lines": lambda text: text.replace("\n", "\r\n"),
             "no end of line": lambda text: text.rstrip("\n"),
-            "torch.nn as nn": lambda text: self._after_import(text.replace("torch.nn.", "nn."), "from torch import nn"),
+            "torch.nn as nn": lambda text: self._after_import(
+                text.replace("torch.nn.", "nn."), "from torch import nn"
+            ),
         }
 
     def _after_import(self, text: str, line: str) -> str:
-        return re.sub(r"^( *)import torch\b(.*)$", rf"\1import torch\2\n\1{line}", text, count=1, flags=re.M)
+        new, count = re.subn(
+            r"^( *)import torch\b(.*)$", rf"\1import torch\2\n\1{line}", text, count=1, flags=re.M
+        )
+        return new if count else "syntax error"
 
     def _renamed(self, text: str) -> str:
         if "import torch\n" not in text or "'torch" in text or '"torch' in text or "from torch" in text:
             return text
-        return re.sub(r"\btorch\b(?!\s*=)", "th", text).replace("import th\n", "import torch as th\n").replace(
-            "import th.cuda", "import torch.cuda"
+        return (
+            re.sub(r"\btorch\b(?!\s*=)", "th", text)
+            .replace("import th\n", "import torch as th\n")
+            .replace("import th.cuda", "import torch.cuda")
         )
 
     def _indentation(self, text: str, unit: str) -> str:
@@ -792,7 +1009,11 @@ class Dress:
             index = self._random.randrange(len(lines))
             line = lines[index]
             spaces = line[: len(line) - len(line.lstrip())]
-            new = f"{line}  # remark {number}" if self._random.random() < 0.5 else f"{spaces}# remark {number}\n{line}"
+            new = (
+                f"{line}  # remark {number}"
+                if self._random.random() < 0.5
+                else f"{spaces}# remark {number}\n{line}"
+            )
             other = "\n".join([*lines[:index], new, *lines[index + 1 :]])
             if _compiles(other):
                 lines = other.split("\n")
@@ -811,9 +1032,16 @@ class Dress:
         self._random.shuffle(places)
         for place in places[:3]:
             other = text[: place.start(2)] + "; " + text[place.end(2) :]
-            if _compiles(other) and not re.match(r" *(if|for|with|while|else|def|class|case|try)\b", place.group()):
+            if _compiles(other) and not re.match(
+                r" *(if|for|with|while|else|def|class|case|try)\b", place.group()
+            ):
                 return other
         return text
+
+
+def _compiles_inside(text: str) -> bool:
+    """Return whether statements may be the body of a function."""
+    return _compiles("\n".join(["async def f(self):", *indented(text.split("\n"))]))
 
 
 def _compiles(text: str) -> bool:

@@ -299,8 +299,12 @@ def move_a_module(m: Maker) -> Lines:
 
 def train_a_module(m: Maker) -> Lines:
     net, optimizer, loss, x = m.name("module"), m.name("other"), m.fresh(), m.name("tensor")
-    kind = m.one_of("optimizer", ("SGD({n}.parameters(), lr=0.1)", "Adam({n}.parameters())", "AdamW({n}.parameters())"))
-    cuda = m.one_of("loss", ("torch.nn.MSELoss().cuda()", "torch.nn.L1Loss().to('cuda')", "torch.nn.functional.mse_loss"))
+    kind = m.one_of(
+        "optimizer", ("SGD({n}.parameters(), lr=0.1)", "Adam({n}.parameters())", "AdamW({n}.parameters())")
+    )
+    cuda = m.one_of(
+        "loss", ("torch.nn.MSELoss().cuda()", "torch.nn.L1Loss().to('cuda')", "torch.nn.functional.mse_loss")
+    )
     old = m.one_of(
         "kept parameters",
         (
@@ -519,7 +523,9 @@ def changed_in_place(m: Maker) -> Lines:
             "(lambda t: t.add_(1))({c})",
         ),
     )
-    line = f"with torch.no_grad(): {change.format(c=changed)}"
+    line = change.format(c=changed)
+    if not line.startswith("for"):
+        line = f"with torch.no_grad(): {line}"
     source = m.one_of("source of a copy", ("torch.ones(3)", "torch.zeros(2, 2)", "torch.arange(4.0)"))
     lines = [f"{x} = {source}", f"{y} = {copy.format(x=x)}", line]
     if m.chance(0.2):
@@ -532,7 +538,12 @@ def changed_attribute(m: Maker) -> Lines:
     h = m.name("tensor")
     first = m.one_of(
         "copy of an attribute",
-        ("h = self.H.cuda()", "h = self.H.to('cuda')", "h, _ = self.H.cuda(), 1", "h = self.H.cuda().view(-1)"),
+        (
+            "h = self.H.cuda()",
+            "h = self.H.to('cuda')",
+            "h, _ = self.H.cuda(), 1",
+            "h = self.H.cuda().view(-1)",
+        ),
     ).replace("H", h)
     change = m.one_of("change of a copy", ("h += 1", "h.add_(1)", "h[0] = 7", "h.mul_(2)", "self.change(h)"))
     return [
@@ -572,7 +583,8 @@ def kept_views(m: Maker) -> Lines:
     )
     m.need("import numpy as np")
     change = m.one_of(
-        "later change", ("{x} += 1", "{x}.add_(1)", "{x}[0] = 7", "{x}.zero_()", "{x}.copy_(torch.full_like({x}, 4))")
+        "later change",
+        ("{x} += 1", "{x}.add_(1)", "{x}[0] = 7", "{x}.zero_()", "{x}.copy_(torch.full_like({x}, 4))"),
     )
     if m.chance(0.3):
         return [
@@ -607,7 +619,9 @@ def numpy_arrays(m: Maker) -> Lines:
             "torch.cuda.FloatTensor({a}.tolist())",
         ),
     )
-    change = m.one_of("change of an array", ("{a}[:] = 3", "{a} += 1", "pass", "{a}.fill(2)", "{x} += 1", "{a}[0] = 9"))
+    change = m.one_of(
+        "change of an array", ("{a}[:] = 3", "{a} += 1", "pass", "{a}.fill(2)", "{x} += 1", "{a}[0] = 9")
+    )
     return [
         f"{a} = np.ones(3, dtype=np.float32)",
         f"{x} = {make.format(a=a)}",
@@ -811,7 +825,16 @@ def devices_by_default(m: Maker) -> Lines:
     f, d = m.name("function"), m.name("device")
     default = m.one_of(
         "default device",
-        ("='cuda'", "=None", "=0", "=torch.device('cuda')", ": str = 'cuda'", ": object = None", "='cuda:0'", "=-1"),
+        (
+            "='cuda'",
+            "=None",
+            "=0",
+            "=torch.device('cuda')",
+            ": str = 'cuda'",
+            ": object = None",
+            "='cuda:0'",
+            "=-1",
+        ),
     )
     use = m.one_of(
         "use of a default",
@@ -828,11 +851,20 @@ def devices_by_default(m: Maker) -> Lines:
         ),
     ).format(d=d)
     if default == "=-1":
-        use = m.one_of("use of -1", (f"return x.cuda({d}) if {d} >= 0 else x", f"return x.to({d}) if {d} != -1 else x"))
+        use = m.one_of(
+            "use of -1", (f"return x.cuda({d}) if {d} >= 0 else x", f"return x.to({d}) if {d} != -1 else x")
+        )
     call = m.one_of(
         "call with a device",
-        ("{f}(torch.ones(2))", "{f}(torch.ones(2), 'cuda')", "{f}(torch.ones(2), {d}='cuda')", "{f}(torch.ones(2), {d}=0)",
-         "{f}(torch.ones(2), torch.device('cuda'))", "{f}(torch.ones(2), 'cpu')", "{f}(torch.ones(2), None)"),
+        (
+            "{f}(torch.ones(2))",
+            "{f}(torch.ones(2), 'cuda')",
+            "{f}(torch.ones(2), {d}='cuda')",
+            "{f}(torch.ones(2), {d}=0)",
+            "{f}(torch.ones(2), torch.device('cuda'))",
+            "{f}(torch.ones(2), 'cpu')",
+            "{f}(torch.ones(2), None)",
+        ),
     ).format(f=f, d=d)
     if default == "=-1":
         call = f"{f}(torch.ones(2))" if m.chance(0.5) else f"{f}(torch.ones(2), 0)"
@@ -869,7 +901,9 @@ def device_of_an_object(m: Maker) -> Lines:
             "with torch.cuda.device(0):\n    return torch.ones(2).cuda()",
         ),
     ).replace("D", d)
-    argument = m.one_of("argument of an object", ("", "'cuda'", f"{d}='cuda'", "None", f"{d}=torch.device('cuda')"))
+    argument = m.one_of(
+        "argument of an object", ("", "'cuda'", f"{d}='cuda'", "None", f"{d}=torch.device('cuda')")
+    )
     return [
         f"class {kind}:",
         f"    def __init__(self, {d}=None):",
@@ -972,7 +1006,10 @@ def aliases(m: Maker) -> Lines:
 
 def selected_devices(m: Maker) -> Lines:
     """A GPU is selected, maybe by a number under any name, which is used in other ways, too."""
-    value = m.one_of("GPU number", ("0", "1", "3 % torch.cuda.device_count()", "int('1')", "len([0])", "torch.cuda.current_device()"))
+    value = m.one_of(
+        "GPU number",
+        ("0", "1", "3 % torch.cuda.device_count()", "int('1')", "len([0])", "torch.cuda.current_device()"),
+    )
     form = m.one_of(
         "selection",
         (
@@ -1020,7 +1057,10 @@ def counts(m: Maker) -> Lines:
             "{d} = min({n}, 1)\nprint(torch.ones(3).chunk({d})[0].sum())",
         ),
     ).format(n=n, d=m.name("device"))
-    source = m.one_of("source of a count", ("torch.cuda.device_count()", "torch.cuda.device_count()", "len(range(torch.cuda.device_count()))"))
+    source = m.one_of(
+        "source of a count",
+        ("torch.cuda.device_count()", "torch.cuda.device_count()", "len(range(torch.cuda.device_count()))"),
+    )
     return [f"{n} = {source}", *form.split("\n")]
 
 
@@ -1089,7 +1129,9 @@ def typed_tensors(m: Maker) -> Lines:
             "{t} = 'torch.cuda.FloatTensor'\nprint(torch.ones(1).type({t}))",
             "{x} = torch.ones(2).cuda()\nprint({x}.new([1.0]), {x}.new_zeros(1), {x}.new(2, 2).fill_(0))",
             "print(torch.cuda.HalfTensor([1.0]).float())",
-            "print(torch.cuda.sparse.FloatTensor)" if m.chance(0) else "print(torch.cuda.IntTensor(3).zero_())",
+            "print(torch.cuda.sparse.FloatTensor)"
+            if m.chance(0)
+            else "print(torch.cuda.IntTensor(3).zero_())",
             "{t} = [torch.cuda.FloatTensor, torch.cuda.LongTensor]\nfor k in {t}: print(k([1]))",
             "torch.set_default_device('cuda')\nprint(torch.ones(2))\ntorch.set_default_device('cpu')",
             "with torch.device('cuda'): print(torch.ones(2))",
@@ -1134,7 +1176,10 @@ def random_numbers(m: Maker) -> Lines:
 def saved_files(m: Maker) -> Lines:
     m.need("import io")
     f, x = m.fresh(), m.name("tensor")
-    save = m.one_of("saved", ("torch.ones(2).cuda()", "{'a': torch.ones(2).cuda()}", "torch.nn.Linear(2, 2).cuda().state_dict()"))
+    save = m.one_of(
+        "saved",
+        ("torch.ones(2).cuda()", "{'a': torch.ones(2).cuda()}", "torch.nn.Linear(2, 2).cuda().state_dict()"),
+    )
     load = m.one_of(
         "load",
         (
@@ -1166,7 +1211,13 @@ def saved_files(m: Maker) -> Lines:
             f"{net}.load_state_dict({load})",
             f"print({net}.weight)",
         ]
-    return [f"{f} = io.BytesIO()", f"torch.save({save}, {f})", f"{f}.seek(0)", f"{x} = {load}", f"print({show})"]
+    return [
+        f"{f} = io.BytesIO()",
+        f"torch.save({save}, {f})",
+        f"{f}.seek(0)",
+        f"{x} = {load}",
+        f"print({show})",
+    ]
 
 
 def pinned_memory(m: Maker) -> Lines:
@@ -1205,7 +1256,10 @@ def data_parallel(m: Maker) -> Lines:
     ).format(n=net)
     if ":=" in form and not m.at_top:
         form = f"{net} = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())"
-    use = m.one_of("use of DataParallel", ("print({n}(torch.ones(2, 2).cuda()))", "print({n}.module.weight)", "print({n}(torch.ones(2, 2)))"))
+    use = m.one_of(
+        "use of DataParallel",
+        ("print({n}(torch.ones(2, 2).cuda()))", "print({n}.module.weight)", "print({n}(torch.ones(2, 2)))"),
+    )
     return [*form.split("\n"), use.format(n=net)]
 
 
@@ -1418,7 +1472,9 @@ def containers(m: Maker) -> Lines:
             "from collections import defaultdict\n{c} = defaultdict(torch.cuda.FloatTensor)\nprint({c}['a'].numel())",
             "{c} = torch.sparse_coo_tensor([[0]], [1.0], (2,)).cuda()\nprint({c}.to_dense())",
             "{c} = torch.nn.Parameter(torch.ones(2).cuda())\nprint({c})",
-            "{c} = torch.nn.Parameter(torch.ones(2)).cuda()\nprint({c}.is_leaf, {c})" if m.chance(0) else "{c} = torch.nn.Parameter(torch.ones(2))\n{c}.data = {c}.data.cuda()\nprint({c})",
+            "{c} = torch.nn.Parameter(torch.ones(2)).cuda()\nprint({c}.is_leaf, {c})"
+            if m.chance(0)
+            else "{c} = torch.nn.Parameter(torch.ones(2))\n{c}.data = {c}.data.cuda()\nprint({c})",
             "class T(torch.Tensor): pass\n{c} = torch.ones(2).as_subclass(T).cuda()\nprint({c}.sum())",
         ),
     )
