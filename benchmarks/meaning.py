@@ -143,7 +143,7 @@ class Judge:
     """
 
     def __init__(self, rewriter: Rewriter = rewrite) -> None:
-        self._rewriter = rewriter
+        self.rewriter = rewriter
         self._cuda = Machine("cuda")
         self._cpu = Machine("cpu")
 
@@ -160,17 +160,17 @@ class Judge:
         if original.error:
             return Verdict(program, INVALID, _error(original))
         try:
-            results = self._rewriter(program.files)
+            results = self.rewriter(program.files)
         except Exception as problem:
             return Verdict(program, INTERNAL, _internal(problem))
         output = rewritten(program.files, results)
-        fixed = tuple(sorted({finding.code for result in results.values() for finding in result.fixed}))
+        fixed = tuple(sorted(_codes(results)))
         remaining = {name: result.remaining for name, result in results.items()}
         category, why, place = self._judged(program, original, output, remaining)
         return Verdict(program, category, why, output, fixed, remaining, place)
 
     def _judged(
-        self, program: Program, original: Run, output: Files, remaining: Mapping[str, list[Finding]]
+        self, program: Program, original: Run, output: dict[str, str], remaining: Mapping[str, list[Finding]]
     ) -> tuple[str, str, Place]:
         """Return the category of a rewrite, the reason, and the place that shows it."""
         problem = _syntax(output)
@@ -210,10 +210,16 @@ class Judge:
             return ELSEWHERE
         return FAILURE if run.error else NUMBERS
 
-    def _again(self, output: Files) -> str:
+    def _again(self, output: dict[str, str]) -> str:
         """Return the codes of the findings that a second rewrite fixes; empty if it changes nothing."""
-        results = rewrite(output)
-        return " ".join(sorted({finding.code for result in results.values() for finding in result.fixed}))
+        results = self.rewriter(output)
+        if rewritten(output, results) == output:
+            return ""
+        return "fixed again: " + " ".join(sorted(_codes(results)))
+
+
+def _codes(results: Mapping[str, Result]) -> set[str]:
+    return {finding.code for result in results.values() for finding in result.fixed}
 
 
 def _syntax(files: Files) -> str:
@@ -343,6 +349,7 @@ def _statement(node: ast.AST, function: str) -> _Statement:
         binds.add(function)  # what it returns or yields is the value of the call
     if isinstance(node, (ast.AugAssign,)):
         reads |= binds
+    binds.difference_update(_MODULES)
     lines = [line for part in parts for line in (getattr(part, "lineno", 0), getattr(part, "end_lineno", 0))]
     known = [line for line in lines if line]
     return _Statement(min(known, default=0), max(known, default=0), frozenset(reads), frozenset(binds))
