@@ -426,41 +426,36 @@ def reduced(verdict: Verdict, judge: Callable[[Program], Verdict], seconds: floa
     wanted = {verdict.category} if verdict.category != ELSEWHERE else {ELSEWHERE, FAILURE, NUMBERS, UNBOUND}
     error = verdict.why.split(":")[0] if verdict.category not in (NUMBERS, ON_CUDA) else ""
     until = time.monotonic() + seconds
-    best, progress = verdict, True
-    while progress and time.monotonic() < until:
-        progress = False
-        for files in _smaller(best.program.files):
-            if time.monotonic() > until:
-                break
-            found = judge(replace(best.program, files=files))
-            if found.category in wanted and found.why.startswith(error):
-                best, progress = found, True
-                break
+    best, at, failed = verdict, 0, 0
+    smaller = _smaller(best.program.files)
+    while failed < len(smaller) and time.monotonic() < until:
+        at %= len(smaller)
+        found = judge(replace(best.program, files=smaller[at]))
+        if found.category in wanted and found.why.startswith(error):
+            best, failed = found, 0
+            smaller = _smaller(best.program.files)
+        else:
+            at, failed = at + 1, failed + 1
     return best
 
 
-def _smaller(files: Files) -> Iterator[dict[str, str]]:
-    for name, source in files.items():
-        if name != "main":
-            yield {other: text for other, text in files.items() if other != name}
-        for text in _shorter(source):
-            yield {**files, name: text}
+def _smaller(files: Files) -> list[dict[str, str]]:
+    """Return smaller versions of a program, those that lack most first."""
+    found = [{other: files[other] for other in files if other != name} for name in files if name != "main"]
+    found += [{**files, name: text} for name, source in files.items() for text in _shorter(source)]
+    return sorted(found, key=lambda each: sum(map(len, each.values())))
 
 
 def _shorter(source: str) -> Iterator[str]:
-    """Yield versions of a source that lack a statement, or a header, and then plainer ones."""
+    """Yield versions of a source that lack a statement, or a header, and a plainer one."""
     tree = ast.parse(source)
     plain = ast.unparse(tree) + "\n"
     if len(plain) < len(source):
         yield plain
-    blocks = [block for node in ast.walk(tree) for block in _blocks(node)]
-    for block in sorted(blocks, key=lambda block: -sum(_size(each) for each in block)):
-        for index in reversed(range(len(block))):
-            yield from _without(tree, block, index)
-
-
-def _size(node: ast.stmt) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
+    for node in ast.walk(tree):
+        for block in _blocks(node):
+            for index in range(len(block)):
+                yield from _without(tree, block, index)
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
