@@ -4,27 +4,27 @@
     python benchmarks/meaning.py --kinds [--programs N]
     python benchmarks/meaning.py FILE ...
 
-`tests/meaning_programs.py` makes programs that print numbers and devices, and draw random numbers. Each runs as
+`meaning_programs.py` makes programs that print numbers and devices, and draw random numbers. Each runs as
 it is on the simulated CUDA machine, then rewritten with the safe fixes there and on a CPU. The category of a
 program is the first that applies:
 
 - invalid: it fails on CUDA as it is, and does not count;
 - internal error, unparsable: there is no rewrite, or it is not Python;
-- unbound: the rewrite raises a NameError on either machine, which no finding covers;
-- wrong on CUDA: there the rewrite prints other values, draws other random numbers, selects another GPU, or fails;
-- broken on the CPU: the rewrite fails there, or prints other values, and the program as it is does not;
-- failure on the CPU, numbers on the CPU: the rewrite fails there, or prints other values, and nothing is reported;
+- unbound: the rewrite raises a NameError, on CUDA, or on the CPU where no finding covers it;
+- wrong on CUDA: the rewrite prints something else, draws other random numbers, selects another GPU, or fails;
+- broken on the CPU: there the rewrite fails or prints something else than the program as it is, which runs;
+- failure on the CPU, numbers on the CPU: the rewrite fails or prints something else, and nothing is reported;
 - reported elsewhere: the same, but there are findings left, and none of them covers it;
+- reported: the same, and a finding that is left covers it;
 - unstable: a second rewrite changes something;
-- reported: the rewrite fails on the CPU, or prints other values, and a finding that is left covers it;
 - fine.
 
-A finding covers a failure if a statement in the traceback has the finding, or reads a name that gets its value,
-directly or through other statements, from a statement that has it. It covers a wrong value in the same way, with
-the statement that prints it.
+A finding covers a failure if a statement in the traceback has the finding, or reads a name whose value comes
+from a statement that has it, directly or through others. It covers a wrong value in the same way, with the
+statement that prints it.
 
-Failures are reduced, grouped by the category, the fixes and the error, and written to DIR: the shortest program
-of each group with its rewrite, and `groups.json`. FILE is a program to judge; `--reduce` reduces it.
+Failures are grouped by the category, the fixes, the error and the statement that fails. The shortest program
+of each group is reduced, and written to DIR with its rewrite. FILE is a program to judge.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ import builtins
 import hashlib
 import json
 import re
-import sys
 import time
 import warnings
 from collections import Counter
@@ -43,9 +42,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
-
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests")]
 
 import meaning_programs
 from meaning_programs import Program
@@ -62,8 +58,19 @@ INTERNAL, UNPARSABLE, UNBOUND, UNSTABLE = "internal error", "unparsable", "unbou
 ON_CUDA, BROKEN = "wrong on CUDA", "broken on the CPU"
 FAILURE, NUMBERS = "failure on the CPU", "numbers on the CPU"
 CATEGORIES = (
-    FINE, REPORTED, ELSEWHERE, INTERNAL, UNPARSABLE, UNBOUND, ON_CUDA, BROKEN, FAILURE, NUMBERS, UNSTABLE, INVALID
-)  # fmt: skip
+    FINE,
+    REPORTED,
+    ELSEWHERE,
+    INTERNAL,
+    UNPARSABLE,
+    UNBOUND,
+    ON_CUDA,
+    BROKEN,
+    FAILURE,
+    NUMBERS,
+    UNSTABLE,
+    INVALID,
+)
 WRONG = frozenset(CATEGORIES) - {FINE, REPORTED, INVALID}
 
 _MODULES = ("torch", "th", "np", "os", "nn", "io", "sys", "functools", "operator")  # they keep nothing

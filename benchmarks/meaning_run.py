@@ -15,6 +15,7 @@ import importlib.machinery
 import io
 import json
 import linecache
+import math
 import multiprocessing
 import os
 import random
@@ -28,7 +29,10 @@ import types
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix, installed or not
 
 SECONDS = 20.0  # the time limit of a program
 MACHINES = ("cuda", "cpu")
@@ -116,8 +120,8 @@ def same(one: Any, other: Any, *, exactly: bool) -> bool:
     Args:
         one: a value printed on the simulated CUDA machine.
         other: the value printed by the other run.
-        exactly: whether devices and numbers must be equal. Otherwise `other` is printed on a CPU: devices count
-            as the CPU, and numbers may be rounded differently.
+        exactly: whether devices and numbers must be equal. Otherwise `other` is printed on a CPU: devices
+            count as the CPU, and numbers may be rounded differently.
     """
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(
@@ -152,7 +156,8 @@ def _serve(name: str, pipe: Any) -> None:
             request = pipe.recv()
             if request is None:
                 return
-            pipe.send(_forked(*request, machine))
+            files, gpus = request
+            pipe.send(_forked(files, gpus, machine))
 
 
 def _prepare(name: str) -> Any:
@@ -295,12 +300,12 @@ def _recorded(value: Any, depth: int = 4) -> Any:
         return [[_recorded(key), _recorded(item, depth - 1)] for key, item in value.items()]
     if depth and isinstance(value, (list, tuple, set, frozenset)):
         return [_recorded(item, depth - 1) for item in value]
-    return type(value).__name__ if type(value).__repr__ is object.__repr__ else _ADDRESS.sub("", repr(value))
+    return _ADDRESS.sub("", repr(value))
 
 
 def _is_odd(numbers: Sequence[float]) -> bool:
     """Return whether JSON has no form for one of the numbers."""
-    return any(number != number or number in (float("inf"), float("-inf")) for number in numbers)
+    return not all(map(math.isfinite, numbers))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -309,7 +314,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = files
 
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+    def find_spec(self, fullname: str, *_: Any) -> Any:
         """Return the spec of a module of the program."""
         if fullname not in self._files or fullname == "main":
             return None

@@ -10,7 +10,8 @@ from typing import Any
 import meaning
 import meaning_programs
 import pytest
-from meaning import Judge, Program
+from meaning import Judge
+from meaning_programs import Program
 
 from devicefix.model import Finding, Result
 
@@ -178,6 +179,15 @@ def test_reduction(judge: Judge) -> None:
     assert found.category == meaning.FAILURE
     smaller = meaning.reduced(found, call, 60).program.files["main"]
     assert len(smaller.splitlines()) <= 7 and "no_such_move()" in smaller
+
+
+@pytest.mark.slow
+def test_random_programs(judge: Judge) -> None:
+    found = [judge(meaning_programs.program(Random(seed))) for seed in range(100)]
+    wrong = [verdict for verdict in found if verdict.category in meaning.WRONG]
+    assert not wrong, "\n\n".join(map(meaning.shown, wrong[:5]))
+    assert sum(verdict.category == meaning.INVALID for verdict in found) < 10
+    assert sum(bool(verdict.fixed) for verdict in found) > 60
 
 
 def test_programs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:

@@ -152,7 +152,7 @@ def _indented(lines: Lines, depth: int = 1) -> Lines:
 
 
 def move_a_tensor(m: Maker) -> Lines:
-    """Bind a tensor, move it, print it."""
+    """Bind a tensor, move it, and print it."""
 
     def body(x: str) -> Lines:
         moved = m.moved(x)
@@ -164,6 +164,7 @@ def move_a_tensor(m: Maker) -> Lines:
 
 
 def move_in_an_expression(m: Maker) -> Lines:
+    """Move a tensor that an expression binds."""
     expression = m.inside(m.tensor(), "tensor", m.moved)
     return m.bound(expression, "tensor", m.seen) if m.chance(0.5) else [f"print({expression})"]
 
@@ -182,6 +183,7 @@ SEVERAL_MOVES = _rows("""
 
 
 def several_at_once(m: Maker) -> Lines:
+    """Move two tensors in one statement."""
     x, y = m.name("tensor"), m.name("tensor")
     form = m.one_of(
         "several moves",
@@ -192,6 +194,7 @@ def several_at_once(m: Maker) -> Lines:
 
 
 def use_a_device(m: Maker) -> Lines:
+    """Bind a device, and use it once or twice."""
     value, kind = m.cuda_device()
 
     def body(device: str) -> Lines:
@@ -294,6 +297,8 @@ MOVE_OF_A_MODULE = _rows("""
 
 
 def move_a_module(m: Maker) -> Lines:
+    """Bind a module, move it, and call it."""
+
     def body(net: str) -> Lines:
         out = m.name("tensor")
         form = m.one_of(
@@ -316,6 +321,7 @@ def move_a_module(m: Maker) -> Lines:
 
 
 def train_a_module(m: Maker) -> Lines:
+    """Train a module, and print parameters that were kept before."""
     net, optimizer, loss, x = m.name("module"), m.name("other"), m.fresh(), m.name("tensor")
     kind = m.one_of(
         "optimizer", ("SGD({n}.parameters(), lr=0.1)", "Adam({n}.parameters())", "AdamW({n}.parameters())")
@@ -384,6 +390,7 @@ CODE_OF_A_MODULE = _blocks("""
 
 
 def define_a_module(m: Maker) -> Lines:
+    """Define a module that moves something in its `forward`, and call it."""
     kind = m.name("class")
     inner = m.one_of(
         "code of a module",
@@ -490,7 +497,7 @@ USE_OF_AN_OWN_OBJECT = _blocks("""
 
 
 def own_object(m: Maker) -> Lines:
-    """An object of the program's own class that has `cuda`, and maybe `to` and `device`."""
+    """Move an object of the program's own class that has `cuda`, and maybe `to` and `device`."""
     kind = m.name("class")
     define = m.one_of(
         "own class",
@@ -545,6 +552,7 @@ USE_OF_AN_OVERRIDDEN_CUDA = _blocks("""
 
 
 def overridden_cuda(m: Maker) -> Lines:
+    """Move a module whose class overrides `cuda`."""
     kind = m.name("class")
     lines = [
         f"class {kind}(torch.nn.Module):",
@@ -609,7 +617,7 @@ CHANGE_IN_PLACE = _rows("""
 
 
 def changed_in_place(m: Maker) -> Lines:
-    """A copy, or its source, changes in place, and both are printed."""
+    """Change a copy or its source in place, and print both."""
     x, y = m.name("tensor"), m.name("tensor")
     copy = m.one_of(
         "copy",
@@ -631,6 +639,7 @@ def changed_in_place(m: Maker) -> Lines:
 
 
 def changed_attribute(m: Maker) -> Lines:
+    """Change the copy of an attribute in place."""
     kind = m.name("class")
     h = m.name("tensor")
     first = m.one_of(
@@ -675,7 +684,7 @@ COPY_TO_THE_CPU = _rows("""
 
 
 def kept_views(m: Maker) -> Lines:
-    """A tensor on CUDA is copied to the CPU, and changes later."""
+    """Copy a tensor from CUDA to the CPU, and change it later."""
     x, y = m.name("tensor"), m.name("tensor")
     copy = m.one_of(
         "copy to the CPU",
@@ -716,6 +725,7 @@ TENSOR_OF_AN_ARRAY = _rows("""
 
 
 def numpy_arrays(m: Maker) -> Lines:
+    """Move a tensor made of an array, and change one of them."""
     m.need("import numpy as np")
     a, x = m.name("tensor"), m.name("tensor")
     make = m.one_of(
@@ -815,6 +825,7 @@ GUARD = _blocks("""
 
 
 def guards(m: Maker) -> Lines:
+    """Move a tensor under a test for CUDA."""
     x = m.name("tensor")
     test = m.one_of("test", _TESTS)
     form = m.one_of(
@@ -838,6 +849,7 @@ GUARD_OF_TWO_NAMES = _blocks("""
 
 
 def two_names_in_a_guard(m: Maker) -> Lines:
+    """Bind two names under a test for CUDA only."""
     x, y = m.name("tensor"), m.name("tensor")
     form = m.one_of(
         "guard of two names",
@@ -920,6 +932,7 @@ REFUSAL = _blocks("""
 
 
 def refusals(m: Maker) -> Lines:
+    """Stop without CUDA."""
     form = m.one_of(
         "refusal",
         REFUSAL,
@@ -943,7 +956,7 @@ CAUGHT_REFUSAL = _rows("""
 
 
 def refusals_that_are_branches(m: Maker) -> Lines:
-    """A refusal that some code catches, which has a path for the CPU."""
+    """Catch the error that a machine without CUDA raises, and take another path."""
     x = m.name("tensor")
     refusal = m.one_of(
         "caught refusal",
@@ -997,6 +1010,7 @@ EARLY_RETURN = _blocks("""
 
 
 def early_return(m: Maker) -> Lines:
+    """Return early with CUDA, or without it."""
     f = m.name("function")
     form = m.one_of(
         "early return",
@@ -1095,7 +1109,7 @@ USE_BESIDE_A_FLAG = _blocks("""
 
 
 def flags(m: Maker) -> Lines:
-    """A flag of the user may choose the CPU on purpose."""
+    """Let a flag of the user choose, maybe the CPU on purpose."""
     a, x = m.name("other"), m.name("tensor")
     on = m.chance(0.5)
     setting = m.one_of(
@@ -1162,7 +1176,7 @@ CALL_WITH_A_DEVICE = _rows("""
 
 
 def devices_by_default(m: Maker) -> Lines:
-    """A function or class gets a device, by default CUDA."""
+    """Define a function with a device as an argument, by default CUDA."""
     f, d = m.name("function"), m.name("device")
     default = m.one_of(
         "default device",
@@ -1229,6 +1243,7 @@ USE_OF_AN_OBJECTS_DEVICE = _blocks("""
 
 
 def device_of_an_object(m: Maker) -> Lines:
+    """Define a class whose objects keep a device."""
     kind, d = m.name("class"), m.name("device")
     init = m.one_of(
         "device of an object",
@@ -1313,6 +1328,7 @@ FORM_OF_A_CALL = _blocks("""
 
 
 def functions_of_cuda(m: Maker) -> Lines:
+    """Call a function of torch.cuda for its effect."""
     call = m.one_of("call", _CALLS)
     form = m.one_of(
         "form of a call",
@@ -1424,7 +1440,7 @@ ALIAS = _blocks("""
 
 
 def aliases(m: Maker) -> Lines:
-    """A function of torch.cuda under another name."""
+    """Call a function of torch.cuda under another name."""
     n = m.name("function")
     form = m.one_of(
         "alias",
@@ -1479,7 +1495,7 @@ SELECTION = _blocks("""
 
 
 def selected_devices(m: Maker) -> Lines:
-    """A GPU is selected, maybe by a number under any name, which is used in other ways, too."""
+    """Select a GPU by a number, and use the number in other ways, too."""
     value = m.one_of(
         "GPU number",
         ("0", "1", "3 % torch.cuda.device_count()", "int('1')", "len([0])", "torch.cuda.current_device()"),
@@ -1543,6 +1559,7 @@ COUNT_OF_GPUS = _blocks("""
 
 
 def counts(m: Maker) -> Lines:
+    """Use the number of GPUs as a count."""
     n = m.name("count")
     form = m.one_of(
         "count of GPUs",
@@ -1657,6 +1674,7 @@ STREAM_OR_EVENT = _blocks("""
 
 
 def streams(m: Maker) -> Lines:
+    """Use a stream or events."""
     s, e, x = m.name("stream"), m.name("event"), m.name("tensor")
     other = m.name("event")
     form = m.one_of(
@@ -1749,6 +1767,7 @@ TYPED_TENSOR = _blocks("""
 
 
 def typed_tensors(m: Maker) -> Lines:
+    """Use a tensor type of CUDA."""
     t, x = m.name("other"), m.name("tensor")
     form = m.one_of(
         "typed tensor",
@@ -1761,7 +1780,7 @@ RANDOM_NUMBERS = _rows("""
     torch.manual_seed(3); print(torch.randn(3).cuda())
     torch.manual_seed(3); print(torch.randn(3, device='cuda'))
     torch.cuda.manual_seed_all(3); print(torch.rand(2, device='cuda'), torch.rand(2).cuda())
-    {g} = torch.Generator(device='cuda'); {g}.manual_seed(1); print(torch.randn(2, device='cuda', generator={g}))
+    {g} = torch.Generator('cuda'); {g}.manual_seed(1); print(torch.rand(2, generator={g}, device='cuda'))
     {g} = torch.Generator('cuda').manual_seed(1); print(torch.rand(2, generator={g}, device='cuda'))
     print(torch.zeros(4).cuda().normal_())
     print(torch.zeros(4).normal_().cuda())
@@ -1784,6 +1803,7 @@ RANDOM_NUMBERS = _rows("""
 
 
 def random_numbers(m: Maker) -> Lines:
+    """Draw random numbers, on the CPU or on a GPU."""
     g, x = m.name("other"), m.name("tensor")
     form = m.one_of(
         "random numbers",
@@ -1812,6 +1832,7 @@ LOAD = _rows("""
 
 
 def saved_files(m: Maker) -> Lines:
+    """Save tensors, and load them."""
     m.need("import io")
     f, x = m.fresh(), m.name("tensor")
     save = m.one_of(
@@ -1873,6 +1894,7 @@ PINNED_MEMORY = _blocks("""
 
 
 def pinned_memory(m: Maker) -> Lines:
+    """Pin memory."""
     x = m.name("tensor")
     form = m.one_of(
         "pinned memory",
@@ -1903,6 +1925,7 @@ DATAPARALLEL = _blocks("""
 
 
 def data_parallel(m: Maker) -> Lines:
+    """Use `DataParallel`."""
     net = m.name("module")
     form = m.one_of(
         "DataParallel",
@@ -1950,6 +1973,7 @@ AUTOCAST = _blocks("""
 
 
 def autocast(m: Maker) -> Lines:
+    """Use `autocast` or `GradScaler`."""
     x = m.name("tensor")
     form = m.one_of(
         "autocast",
@@ -1990,7 +2014,7 @@ TORCHSCRIPT = _blocks("""
 
 
 def script(m: Maker) -> Lines:
-    """Code that TorchScript compiles."""
+    """Move something in code that TorchScript compiles."""
     f = m.name("function")
     form = m.one_of(
         "TorchScript",
@@ -2122,7 +2146,7 @@ MISLEADING_NAME = _blocks("""
 
 
 def misleading_names(m: Maker) -> Lines:
-    """A name says what the value is not."""
+    """Give a value a name that says something else."""
     form = m.one_of(
         "misleading name",
         MISLEADING_NAME,
@@ -2255,7 +2279,7 @@ LATE_BINDING = _blocks("""
 
 
 def late_bindings(m: Maker) -> Lines:
-    """A function runs before the module's device is bound, or the device changes later."""
+    """Call a function before the module's device is bound, or bind it again."""
     f, d = m.name("function"), m.random.choice(("device", "device", m.name("device")))
     form = m.one_of(
         "late binding",
@@ -2326,7 +2350,7 @@ IMPORT_IN_A_PLACE = _blocks("""
 
 
 def imports(m: Maker) -> Lines:
-    """Torch is imported in an odd place."""
+    """Import torch in an odd place."""
     f = m.name("function")
     form = m.one_of(
         "import in a place",
@@ -2379,7 +2403,7 @@ SETTING_OF_VISIBLE_GPUS = _blocks("""
 
 
 def visible_devices(m: Maker) -> Lines:
-    """CUDA_VISIBLE_DEVICES is set, maybe late."""
+    """Set CUDA_VISIBLE_DEVICES, maybe late."""
     m.need("import os")
     value = m.one_of("visible GPUs", ("'0'", "'1'", "'0,1'", "str(1)"))
     form = m.one_of(
@@ -2444,7 +2468,7 @@ CAUGHT_ERROR = _blocks("""
 
 
 def exceptions(m: Maker) -> Lines:
-    """An error of CUDA is caught, and printed by its type."""
+    """Catch an error, and print its type."""
     form = m.one_of(
         "caught error",
         CAUGHT_ERROR,
@@ -2530,7 +2554,7 @@ CONTAINER = _blocks("""
 
 
 def containers(m: Maker) -> Lines:
-    """Tensors in containers."""
+    """Move the tensors in a container."""
     c = m.name("own")
     form = m.one_of(
         "container",
@@ -2579,6 +2603,7 @@ GRADIENT = _blocks("""
 
 
 def gradients(m: Maker) -> Lines:
+    """Compute gradients across a move."""
     x, y = m.name("tensor"), m.name("tensor")
     form = m.one_of(
         "gradient",
@@ -2623,7 +2648,7 @@ DISTRIBUTED = _blocks("""
 
 
 def distributed(m: Maker) -> Lines:
-    """The words of distributed training, without more than one process."""
+    """Use the words of distributed training, with one process."""
     b = m.name("other")
     form = m.one_of(
         "distributed",

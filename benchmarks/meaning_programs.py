@@ -5,8 +5,8 @@ random parts: how a value is bound, what it is called, how it is moved or passed
 the statements are put into random blocks and functions, and get a random form. Each part that is chosen has a
 name, its kind, which the program lists.
 
-On the simulated CUDA machine most programs run to the end. They print no value that is legitimately different on
-a CPU: of the word "gpu", and of devices, the comparison knows that a CPU prints "cpu".
+On the simulated CUDA machine most programs run to the end. They print the same on a CPU, except for devices
+and the word "gpu", for which a CPU prints "cpu".
 """
 
 from __future__ import annotations
@@ -301,7 +301,6 @@ class Maker:
 
     def placed(self) -> Lines:
         """Return a situation, in a random place."""
-
         self.used = set()
         place = self.pick("place", **_PLACES)
         kind = self.random.choice([*SITUATIONS])
@@ -321,7 +320,7 @@ class Maker:
         return lines
 
     def varied(self, lines: Lines) -> Lines:
-        """Return the code of a situation with other names, bindings and expressions, and maybe inside a block."""
+        """Return a situation with other names, bindings and expressions, and maybe in a block."""
         local = [] if self.at_top or not self.chance(0.15) else self.surroundings()
         lines = [*local, *"\n".join(lines).split("\n")]
         for change in (self.rebound, self.renamed, self.reworded):
@@ -470,7 +469,6 @@ class Maker:
 
     def cuda_device(self, kinds: Sequence[str] = ("str", "device", "int")) -> tuple[str, str]:
         """Return an expression for a CUDA device, and "str", "device" or "int"."""
-
         kind = self.random.choice(kinds)
         form = self.one_of(f"device ({kind})", DEVICES[kind])
         for module in ("os", "types", "itertools"):
@@ -480,7 +478,6 @@ class Maker:
 
     def moved(self, tensor: str) -> str:
         """Return an expression that moves a tensor to CUDA."""
-
         form = self.one_of("move", MOVES)
         for module in ("functools", "operator"):
             if f"{module}." in form:
@@ -493,7 +490,7 @@ class Maker:
 # -- places ----------------------------------------------------------------------------------------------
 
 
-def _at_top(m: Maker, body: Callable[..., Lines]) -> Lines:
+def _at_top(_: Maker, body: Callable[..., Lines]) -> Lines:
     return body()
 
 
@@ -508,7 +505,7 @@ def _under_main(m: Maker, body: Callable[..., Lines]) -> Lines:
     return [f"def {name}():", *indented(inner), "", 'if __name__ == "__main__":', f"    {name}()"]
 
 
-def _in_main_guard(m: Maker, body: Callable[..., Lines]) -> Lines:
+def _in_main_guard(_: Maker, body: Callable[..., Lines]) -> Lines:
     return ['if __name__ == "__main__":', *indented(body())]
 
 
@@ -898,9 +895,12 @@ _BINDINGS: dict[str, Callable[..., object]] = {
         "OTHER = __import__('argparse').Namespace()\nOTHER.NAME = VALUE\nOTHER.NAME",
     ),
     "dataclass": _as(
-        "@__import__('dataclasses').dataclass\nclass KIND:\n    NAME: object = None\nOTHER = KIND(VALUE)\nOTHER.NAME",
-        "@__import__('dataclasses').dataclass\nclass KIND:\n    NAME: object\nOTHER = KIND(NAME=VALUE)\nOTHER.NAME",
-        "import collections\nKIND = collections.namedtuple('KIND', ['NAME'])\nOTHER = KIND(VALUE)\nOTHER.NAME",
+        "import dataclasses\n@dataclasses.dataclass\nclass KIND:\n    NAME: object = None\n"
+        "OTHER = KIND(VALUE)\nOTHER.NAME",
+        "from dataclasses import dataclass\n@dataclass\nclass KIND:\n    NAME: object\n"
+        "OTHER = KIND(NAME=VALUE)\nOTHER.NAME",
+        "import collections\nKIND = collections.namedtuple('KIND', ['NAME'])\n"
+        "OTHER = KIND(VALUE)\nOTHER.NAME",
     ),
     "entry": _as(
         "OTHER = {'NAME': VALUE}\nOTHER['NAME']",
