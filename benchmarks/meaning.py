@@ -543,10 +543,13 @@ class Search:
             out: the folder.
             seconds: the time for each failure.
         """
-        for group in sorted(self.found.values(), key=lambda group: -len(group.seeds)):
+        waiting = sorted(self.found.items(), key=lambda item: len(item[1].seeds))
+        self._store(out, waiting)
+        while waiting:
+            _, group = waiting.pop()
             verdict = reduced(group.shortest, self.judge, seconds)
             _add(self.groups, verdict.group, Group(group.seeds, verdict))
-            self.store(out)
+            self._store(out, waiting)
 
     def report(self) -> str:
         """Return the counts as text."""
@@ -556,21 +559,16 @@ class Search:
         lines += [f"{self.counts[name]:7} {name}" for name in CATEGORIES if name != INVALID]
         return "\n".join(lines)
 
-    def store(self, out: Path) -> None:
-        """Write the groups, the most frequent first, and the shortest program of each."""
-        ordered = sorted(self.groups.items(), key=lambda item: -len(item[1].seeds))
+    def _store(self, out: Path, waiting: list[tuple[str, Group]]) -> None:
+        """Write the groups, and what is not reduced yet, the most frequent first."""
+        ordered = sorted([*self.groups.items(), *waiting], key=lambda item: -len(item[1].seeds))
         groups = [
-            {
-                "group": name,
-                "count": len(group.seeds),
-                "seeds": group.seeds[:5],
-                "text": shown(group.shortest),
-            }
+            {"group": name, "count": len(group.seeds), "seeds": group.seeds[:5], "text": shown(group.shortest)}
             for name, group in ordered
         ]
         found = {"report": self.report(), "kinds": self.kinds.most_common(), "groups": groups}
         (out / "groups.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-        for name, group in ordered:
+        for name, group in self.groups.items():
             path = out / f"{hashlib.sha256(name.encode()).hexdigest()[:10]}.txt"
             path.write_text(f"{name}\n{shown(group.shortest)}", encoding="utf-8")
 
