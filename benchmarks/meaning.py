@@ -129,7 +129,7 @@ class Verdict:
     def group(self) -> str:
         """What failures of one cause have in common: the category, the fixes, the error and the statement."""
         error = self.why.split(" ")[0] if self.why.startswith(("printed", "drew")) else self.why
-        error = re.sub(r"\d+|'[^']*'|\"[^\"]*\"", "_", error)[:100]
+        error = re.sub(r"0x[0-9a-f]+|\d+|'[^']*'|\"[^\"]*\"", "_", error)[:100]
         return " | ".join((self.category, " ".join(self.fixed), error, self._statement()))
 
     def _statement(self) -> str:
@@ -563,7 +563,12 @@ class Search:
         """Write the groups, and what is not reduced yet, the most frequent first."""
         ordered = sorted([*self.groups.items(), *waiting], key=lambda item: -len(item[1].seeds))
         groups = [
-            {"group": name, "count": len(group.seeds), "seeds": group.seeds[:5], "text": shown(group.shortest)}
+            {
+                "group": name,
+                "count": len(group.seeds),
+                "seeds": group.seeds[:5],
+                "text": shown(group.shortest),
+            }
             for name, group in ordered
         ]
         found = {"report": self.report(), "kinds": self.kinds.most_common(), "groups": groups}

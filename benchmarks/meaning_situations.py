@@ -43,6 +43,9 @@ DEVICES = {
         "dict(device='cuda').get('device')",
         "(lambda: 'cuda')()",
         "types.SimpleNamespace(device='cuda').device",
+        "torch.accelerator.current_accelerator().type",
+        "torch.device('cuda', 1).type",
+        "('cuda' if not torch.cuda.device_count() < 1 else 'cpu')",
     ),
     "device": (
         "torch.device('cuda')",
@@ -62,6 +65,9 @@ DEVICES = {
         "getattr(torch, 'device')('cuda')",
         "{'gpu': torch.device('cuda')}['gpu']",
         "next(torch.nn.Linear(1, 1).cuda().parameters()).device",
+        "torch.accelerator.current_accelerator()",
+        "torch.device(*('cuda', 0))",
+        "(lambda d='cuda': torch.device(d))()",
     ),
     "int": (
         "0",
@@ -296,6 +302,50 @@ MOVE_OF_A_MODULE = _rows("""
 """)
 
 
+PARSED_DEVICE = _blocks("""
+    print(torch.ones(1).to(int({d}.split(':')[1])))
+
+    {i} = int({d}.split(':')[-1])
+    print(torch.ones(1).cuda({i}))
+
+    {k}, {i} = {d}.split(':')
+    print(torch.ones(1).to(torch.device({k}, int({i}))))
+
+    {k}, _, {i} = {d}.partition(':')
+    print(torch.ones(1).to({k}), int({i} or 0) >= 0)
+
+    {i} = int({d}[-1])
+    torch.cuda.set_device({i})
+    print(torch.ones(1).cuda())
+
+    {i} = torch.device({d}).index
+    print(torch.ones(1).cuda({i}), torch.ones(1).to({d}))
+
+    {i} = int({d}[5:])
+    print(torch.ones(2)[{i} - {i}].item(), torch.ones(1).to({d}))
+
+    {i} = {d}.replace('cuda:', '')
+    print(torch.ones(1).cuda(int({i})))
+
+    assert {d}.startswith('cuda:')
+    print(torch.ones(1).to({d}))
+
+    if {d} == 'cuda:0' or {d} == 'cuda:1': print(torch.ones(1).to({d}))
+    else: print('other')
+""")
+
+
+def parse_a_device(m: Maker) -> Lines:
+    """Take the number out of the name of a device."""
+    value = m.one_of(
+        "parsed device",
+        ("'cuda:0'", "'cuda:1'", "f'cuda:{1}'", "'cuda:%d' % 0", "str(torch.device('cuda:1'))"),
+    )
+    form = m.one_of("use of a parsed device", PARSED_DEVICE)
+    i, k = m.name("int"), m.name("other")
+    return m.bound(value, "device", lambda d: form.format(d=d, i=i, k=k).split("\n"))
+
+
 def move_a_module(m: Maker) -> Lines:
     """Bind a module, move it, and call it."""
 
@@ -525,6 +575,8 @@ def own_object(m: Maker) -> Lines:
         return form.format(o=o, t=m.name("own"), c=call).split("\n")
 
     made = f"{kind}({m.tensor()})"
+    if m.chance(0.25):
+        return [*lines, f"print({m.inside(made, 'own', lambda o: o + call)}.x)"]
     if not m.at_top and m.chance(0.3):
         annotated = m.name("own")
         f = m.name("function")
@@ -695,9 +747,10 @@ def kept_views(m: Maker) -> Lines:
         "later change",
         ("{x} += 1", "{x}.add_(1)", "{x}[0] = 7", "{x}.zero_()", "{x}.copy_(torch.full_like({x}, 4))"),
     )
+    subclass = ".as_subclass(type('Labels', (torch.Tensor,), {}))" if m.chance(0.2) else ""
     if m.chance(0.3):
         return [
-            f"{x} = torch.zeros(2).cuda()",
+            f"{x} = torch.zeros(2){subclass}.cuda()",
             f"{y} = []",
             "for _ in range(3):",
             f"    {change.format(x=x)}",
@@ -705,7 +758,7 @@ def kept_views(m: Maker) -> Lines:
             f"print({y}, {x}.tolist())",
         ]
     return [
-        f"{x} = torch.ones(3).cuda()",
+        f"{x} = torch.ones(3){subclass}.cuda()",
         f"{y} = {copy.format(x=x)}",
         change.format(x=x),
         f"print({y}, {x}.tolist())",
@@ -860,6 +913,31 @@ def two_names_in_a_guard(m: Maker) -> Lines:
 
 
 REFUSAL = _blocks("""
+    {x} = 'cuda'
+    if {x} == 'cuda' and not torch.cuda.is_available(): raise ValueError('no GPU')
+
+    import argparse
+    {x} = argparse.Namespace(device='cuda')
+    if {x}.device == 'cuda' and not torch.cuda.is_available():
+        raise ValueError('no GPU')
+
+    if not torch.cuda.is_available():
+        import sys  # to stop
+        print('no GPU'); sys.exit(1)
+
+    def {x}():
+        if torch.cuda.is_available(): return True
+        raise RuntimeError('no GPU')
+    {x}()
+
+    {x} = torch.cuda.is_available()
+    assert {x}
+
+    try:
+        torch.cuda.current_device()
+    except AssertionError:
+        raise RuntimeError('no GPU')
+
     if not torch.cuda.is_available(): raise RuntimeError('no GPU')
 
     if not torch.cuda.is_available():
@@ -1287,6 +1365,15 @@ _CALLS = (
     "torch.cuda.set_rng_state(torch.cuda.get_rng_state())",
     "torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())",
     "torch.backends.cudnn.benchmark = True",
+    "torch.backends.cuda.matmul.allow_tf32 = True",
+    "torch.cuda.get_device_properties(0)",
+    "torch.cuda.get_device_name()",
+    "torch.cuda.get_device_capability(0)",
+    "torch.cuda.mem_get_info()",
+    "torch.cuda.memory_allocated()",
+    "torch.cuda.max_memory_allocated(0)",
+    "torch.cuda.current_device()",
+    "torch.cuda.current_stream()",
 )
 
 
@@ -1509,6 +1596,29 @@ def selected_devices(m: Maker) -> Lines:
 
 
 COUNT_OF_GPUS = _blocks("""
+    print(len(torch.utils.data.DistributedSampler(range(4), num_replicas={n}, rank=0)) > 0)
+
+    {d} = torch.ones(4).cuda().split(4 // {n})
+    print(sum(t.sum().item() for t in {d}))
+
+    {d} = {n}
+    while {d} > 1: {d} -= 1
+    print(torch.ones(1).cuda({d} - 1))
+
+    {d} = 0 if {n} == 1 else {n} - 1
+    print(torch.ones(1).cuda({d}).sum())
+
+    {d} = ['cuda:%d' % i for i in range({n})]
+    print(torch.ones(1).to({d}[-1]).sum())
+
+    {d} = {{i: torch.device('cuda', i) for i in range({n})}}
+    print(torch.ones(1).to({d}[0]))
+
+    {d} = {n} // {n}
+    print({d})
+
+    print(torch.ones(4).tensor_split({n})[0].numel() > 0)
+
     print(len(torch.arange(4).chunk({n})) > 0)
 
     print(torch.ones(4).split(4 // {n})[0].sum() >= 1)
@@ -1941,6 +2051,14 @@ def data_parallel(m: Maker) -> Lines:
 
 
 AUTOCAST = _blocks("""
+    {x} = torch.cuda.amp.GradScaler()
+    print({x}.state_dict()['scale'] > 0)
+
+    {x} = 'cuda'
+    with torch.autocast({x}, dtype=torch.bfloat16): print(torch.ones(1).cuda())
+
+    with torch.autocast('cuda', torch.float16): print(torch.ones(1, device='cuda'))
+
     with torch.autocast('cuda'): {x} = torch.ones(2).cuda() * 2
     print({x})
 
@@ -2007,9 +2125,6 @@ TORCHSCRIPT = _blocks("""
         def forward(self, x):
             return x.cuda()
     print(torch.jit.script({c}())(torch.ones(2)))
-
-    {f} = torch.jit.trace(lambda x: x.cuda() + 1, torch.ones(2))
-    print({f}(torch.ones(2)))
 """)
 
 
@@ -2024,6 +2139,50 @@ def script(m: Maker) -> Lines:
 
 
 MISLEADING_NAME = _blocks("""
+    import enum
+    class Kind(str, enum.Enum): GPU = 'cuda'
+    print(torch.ones(1).to(Kind.GPU.value))
+
+    import dataclasses
+    @dataclasses.dataclass
+    class Options:
+        device: str = dataclasses.field(default='cuda')
+        devices: list = dataclasses.field(default_factory=lambda: ['cuda'])
+    print(torch.ones(1).to(Options().device), torch.ones(1).to(Options().devices[0]))
+
+    @staticmethod
+    def cuda(): return 'cuda'
+    print(torch.ones(1).to(cuda()))
+
+    class Wrapper:
+        def __init__(self, inner): self.inner = inner
+        def __getattr__(self, name): return getattr(self.inner, name)
+    print(Wrapper(torch.ones(1)).cuda())
+
+    class Tensor:
+        def cuda(self): return 'moved'
+    print(Tensor().cuda(), torch.ones(1).cuda())
+
+    class Image:
+        def to(self, form): return form * 2
+    print(Image().to('cuda'[:2]), torch.ones(1).cuda())
+
+    class Image:
+        def to(self, device): return 'to ' + str(len(device))
+    print(Image().to('abcd'), torch.ones(1).to('cuda'))
+
+    def load(path, location='cuda'): return torch.ones(1).to(location)
+    print(load('x'), load('x', 'cuda:0'), load('x', location='cuda'))
+
+    def make(n, where=None): return torch.ones(n, device=where)
+    print(make(1, 'cuda'), make(1), make(1, where='cuda'))
+
+    def move(x, device=0): return x.to(device)
+    print(move(torch.ones(1)))
+
+    idx = torch.device('cuda:1').index if torch.device('cuda:1').type in ['cuda', 'xpu'] else None
+    print(torch.ones(1).to(idx))
+
     device = 3
     print(device + 1, torch.ones(1).cuda())
 
@@ -2613,6 +2772,19 @@ def gradients(m: Maker) -> Lines:
 
 
 DISTRIBUTED = _blocks("""
+    import torch.distributed as dist
+    {b} = torch.device('cuda', 0)
+    dist.init_process_group('nccl', rank=0, world_size=1, store=dist.HashStore(), device_id={b})
+    print(torch.ones(1).to({b}))
+    dist.destroy_process_group()
+
+    import torch.distributed as dist
+    import os
+    {b} = 'gloo' if os.name == 'nt' else 'nccl'
+    dist.init_process_group(backend={b}, rank=0, world_size=1, store=dist.HashStore())
+    print(torch.ones(1).cuda(dist.get_rank()))
+    dist.destroy_process_group()
+
     {b} = 'nccl' if torch.cuda.is_available() else 'gloo'
     print(len({b}) == 4)
 
