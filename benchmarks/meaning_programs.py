@@ -204,7 +204,6 @@ class Maker:
         self.kinds: list[str] = []
         self.files: dict[str, str] = {}
         self.imports: dict[str, None] = {}
-        self.gpus = 2
         self.in_async = False  # whether the code runs inside `asyncio.run`
         self.at_top = True  # whether names that are bound are the module's
         self.used: set[str] = set()
@@ -265,8 +264,10 @@ class Maker:
         body = [*before, *(line for block in blocks for line in block), *after]
         text = "\n".join([*self.beginning(body), *body, ""])
         files = {"main": Dress(self)(text)}
-        kinds = (*self.kinds, f"situations: {count}")
-        return Program({**self.files, **files}, kinds, self.gpus)
+        second = re.search(r"cuda:1|cuda\(1|% 1|'1'|device\(1|= 1\b|0, ?1|count\(\)|'cuda', 1|\{1\}", text)
+        gpus = 2 if second or self.chance(0.5) else 1
+        kinds = (*self.kinds, f"situations: {count}", f"GPUs: {gpus}")
+        return Program({**self.files, **files}, kinds, gpus)
 
     def beginning(self, body: Lines) -> Lines:
         """Return the imports, in some form and order."""
