@@ -207,7 +207,7 @@ class Judge:
         """Return the category of a rewrite that fails, or prints other values, on the CPU."""
         if output != program.files:
             before = self._cpu.run(program.files)
-            if not before.error and _unlike(before, run, exactly=False):
+            if not before.error and _unlike(before, run, exactly=True):
                 return BROKEN
         if Cover(output, remaining).holds(places):
             return REPORTED

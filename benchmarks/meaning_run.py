@@ -120,8 +120,8 @@ def same(one: Any, other: Any, *, exactly: bool) -> bool:
     Args:
         one: a value printed on the simulated CUDA machine.
         other: the value printed by the other run.
-        exactly: whether devices and numbers must be equal. Otherwise `other` is printed on a CPU: devices
-            count as the CPU, and numbers may be rounded differently.
+        exactly: whether devices and numbers must be equal. Otherwise `other` is printed on a CPU: its devices
+            must be the CPU, and numbers may be rounded differently.
     """
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(
@@ -130,13 +130,14 @@ def same(one: Any, other: Any, *, exactly: bool) -> bool:
     if exactly:
         return type(one) is type(other) and one == other
     if isinstance(one, str) and isinstance(other, str):
-        return _on_cpu(one) == _on_cpu(other)
+        return _on_cpu(one) == other
     if isinstance(one, float) and isinstance(other, float):
         return one == other or abs(one - other) <= 1e-5 * max(abs(one), abs(other), 1.0)
     return type(one) is type(other) and one == other
 
 
 def _on_cpu(text: str) -> str:
+    """Return what a CPU prints instead of a text."""
     return _GPU.sub("cpu", _DEVICE.sub("", text).replace("torch.cuda.", "torch."))
 
 

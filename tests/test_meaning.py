@@ -104,6 +104,11 @@ WRONG: dict[str, tuple[Any, ...]] = {
         MOVE.replace("y = ", "if torch.cuda.is_available(): y = "),
         meaning.UNBOUND,
     ),
+    "CUDA is still chosen": (
+        "import torch\nprint(torch.device('cuda'))\n",
+        "import torch\nprint(torch.device('cuda'))\n",
+        meaning.NUMBERS,
+    ),
     "not fixed, not reported": (MOVE, MOVE, meaning.FAILURE),
     "reported": (MOVE, MOVE, 3, meaning.REPORTED),
     "reported elsewhere": (MOVE, MOVE, 1, meaning.ELSEWHERE),
@@ -113,8 +118,9 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "reported view": (VIEW.format("cuda()"), VIEW.format(IF_CUDA), 3, meaning.REPORTED),
     "the CPU's path is gone": (
         CAUGHT.format("assert torch.cuda.is_available()"),
-        CAUGHT.format("torch.ones(1).cuda().device.no_such"),
-        meaning.ON_CUDA,
+        CAUGHT.format("pass"),
+        2,
+        meaning.BROKEN,
     ),
     "worked on the CPU before": (
         CAUGHT.format("assert torch.cuda.is_available()"),
