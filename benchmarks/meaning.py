@@ -135,7 +135,7 @@ class Verdict:
     def _statement(self) -> str:
         """Return the statement that fails, without names and values."""
         name, line = self.place
-        for node in ast.walk(ast.parse(self.output.get(name, ""))):
+        for node in ast.walk(ast.parse(self.output[name])) if line else ():
             if isinstance(node, ast.stmt) and not _has_block(node):
                 if node.lineno <= line <= (node.end_lineno or line):
                     return _anonymous(node)
@@ -256,7 +256,7 @@ def _anonymous(node: ast.stmt) -> str:
         if isinstance(each, ast.Name) and each.id not in _MODULES and not hasattr(builtins, each.id):
             each.id = "_"
         elif isinstance(each, ast.Constant) and isinstance(each.value, (str, int, float)):
-            each.value = 0
+            each.value = type(each.value)()
         elif isinstance(each, ast.Attribute) and re.search(r"\d", each.attr):
             each.attr = "_"
     return ast.unparse(copy)[:150]

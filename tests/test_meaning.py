@@ -138,6 +138,16 @@ def test_categories(judge: Judge, before: str, after: str, rest: list[Any]) -> N
     *lines, category = rest
     found = judged(judge, before, after, *lines)
     assert found.category == category, meaning.shown(found)
+    assert found.group.startswith(category)
+
+
+def test_groups_ignore_names_and_values(judge: Judge) -> None:
+    programs = (
+        "import torch\nx = 1\nprint([torch.ones(x).to(f'{y}:0') for y in ['cuda']])\n",
+        "import torch\nq7 = 2\nprint([torch.ones(q7).to(f'{z}:1') for z in ['cuda']])\n",
+    )
+    one, other = (judged(judge, program, program).group for program in programs)
+    assert one == other and "torch.ones(_).to(f'{_}')" in one
 
 
 def test_a_rewriter_that_fails(judge: Judge) -> None:
