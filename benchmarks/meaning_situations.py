@@ -1266,8 +1266,8 @@ def devices_by_default(m: Maker) -> Lines:
     ).format(d=d)
     if default == "=-1":
         use = m.one_of(
-            "use of -1", (f"return x.cuda({d}) if {d} >= 0 else x", f"return x.to({d}) if {d} != -1 else x")
-        )
+            "use of -1", ("return x.cuda({d}) if {d} >= 0 else x", "return x.to({d}) if {d} != -1 else x")
+        ).format(d=d)
     call = m.one_of(
         "call with a device",
         CALL_WITH_A_DEVICE,
@@ -1332,8 +1332,8 @@ def device_of_an_object(m: Maker) -> Lines:
         USE_OF_AN_OBJECTS_DEVICE,
     ).replace("D", d)
     argument = m.one_of(
-        "argument of an object", ("", "'cuda'", f"{d}='cuda'", "None", f"{d}=torch.device('cuda')")
-    )
+        "argument of an object", ("", "'cuda'", "{d}='cuda'", "None", "{d}=torch.device('cuda')")
+    ).format(d=d)
     return [
         f"class {kind}:",
         f"    def __init__(self, {d}=None):",
