@@ -45,7 +45,7 @@ from random import Random
 
 import meaning_programs
 from meaning_programs import Program
-from meaning_run import Machine, Run, same
+from meaning_run import Machine, Run, names_gpu, same
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
@@ -193,6 +193,11 @@ class Judge:
         if unlike:
             category = self._on_cpu(program, on_cpu, unlike[1], output, remaining)
             return category, unlike[0], _last(unlike[1])
+        if output != program.files and any(map(names_gpu, on_cpu.values)):
+            before = self._cpu.run(program.files)
+            for (_, old), (line, new) in zip(before.printed, on_cpu.printed, strict=False):
+                if old != new and names_gpu(new):
+                    return BROKEN, f"printed {new} instead of {old}", ("main", line)
         again = self._again(output)
         return (UNSTABLE, again, NOWHERE) if again else (FINE, "", NOWHERE)
 

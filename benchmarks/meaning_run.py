@@ -35,7 +35,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this checkout's devicefix, installed or not
 
 SECONDS = 20.0  # the time limit of a program
-MACHINES = ("cuda", "cpu")
+DEVICE = "device"  # the first item of what is recorded of a device
 
 # what torch imports when it is first needed
 _LATER = (
@@ -124,16 +124,23 @@ def same(one: Any, other: Any, *, exactly: bool) -> bool:
             must be the CPU, and numbers may be rounded differently.
     """
     if isinstance(one, list) and isinstance(other, list):
+        if one[:1] == [DEVICE] and not exactly:
+            return other == [DEVICE, _on_cpu(one[1])]
         return len(one) == len(other) and all(
             same(a, b, exactly=exactly) for a, b in zip(one, other, strict=True)
         )
     if exactly:
         return type(one) is type(other) and one == other
     if isinstance(one, str) and isinstance(other, str):
-        return _on_cpu(one) == other
+        return other in (one, _on_cpu(one))
     if isinstance(one, float) and isinstance(other, float):
         return one == other or abs(one - other) <= 1e-5 * max(abs(one), abs(other), 1.0)
     return type(one) is type(other) and one == other
+
+
+def names_gpu(value: Any) -> bool:
+    """Return whether a printed value says that the program takes its path for a GPU."""
+    return bool(re.search(r"\bgpu\b", json.dumps(value)))
 
 
 def _on_cpu(text: str) -> str:
@@ -287,10 +294,10 @@ def _recorded(value: Any, depth: int = 4) -> Any:
 
     if isinstance(value, torch.Tensor):
         numbers = value.detach().cpu().double().reshape(-1).tolist() if not value.is_complex() else []
-        form = [type(value).__name__, str(value.device), str(value.dtype), value.requires_grad]
+        form = [type(value).__name__, _recorded(value.device), str(value.dtype), value.requires_grad]
         return [*form, list(value.shape), list(map(str, numbers)) if _is_odd(numbers) else numbers]
-    if isinstance(value, (torch.device, torch.dtype)):
-        return str(value)
+    if isinstance(value, torch.device):
+        return [DEVICE, str(value)]
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):

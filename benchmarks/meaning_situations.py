@@ -2586,12 +2586,12 @@ CAUGHT_ERROR = _blocks("""
     try:
         [].cuda()
     except AttributeError:
-        print('no cuda')
+        print('no attribute')
 
     try:
         None.cuda()
     except AttributeError:
-        print('no cuda')
+        print('no attribute')
 
     try:
         torch.ones(1).to('no such')
@@ -2612,14 +2612,14 @@ CAUGHT_ERROR = _blocks("""
     try:
         K().cuda()
     except AttributeError:
-        print('no cuda')
+        print('no attribute')
 
     class K:
         def to(self, d): return self
     try:
         K().cuda()
     except AttributeError:
-        print('no cuda')
+        print('no attribute')
 
     x = None
     print(hasattr(x, 'cuda'), hasattr(torch.ones(1), 'cuda'))
