@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import imported_words, lines_that_matter, may_matter
-from devicefix.model import Finding, Import
+from devicefix.model import Finding, Import, Refused
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -118,7 +118,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     nodes = tree.nodes_at([0, *lines])  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)
-        sound = _in_data(finding) if only_data else finding
+        sound = _unless_refused(_in_data(finding) if only_data else finding)
         yield sound if string is None else _in_string(context, string, sound)
 
 
@@ -127,6 +127,14 @@ def _in_data(finding: Finding) -> Finding:
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
+
+
+def _unless_refused(finding: Finding) -> Finding:
+    """Return a finding without a fix that needs what nothing can give it there."""
+    for need in finding.fix.needs if finding.fix else ():
+        if isinstance(need, Refused):
+            return finding.unfixed(need.why)
+    return finding
 
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:
