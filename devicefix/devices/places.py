@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from devicefix.facts import Facts
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_settings
 from devicefix.facts.project import Project
 from devicefix.model import Safety
-from devicefix.rewrite.placement import Layout, docstring
+from devicefix.rewrite.placement import Layout, docstring, imports_something
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -62,12 +63,14 @@ class Places:
             return
         first = self._end_of_prologue
         yield InsertionPoint(first)
-        for statement in self._facts.tree.module.body:
-            if first is not None and statement.lineno > first.lineno:
-                names = self._facts.torch_names(self._facts.tree.root)
-                if any(self._bound.name_after(name, statement) for name in names):
-                    yield InsertionPoint(statement)
-                    return
+        body = self._facts.tree.module.body
+        below = body if first is None else body[body.index(first) + 1 :]
+        names = [*self._facts.torch_names(self._facts.tree.root)]
+        binding = (each for each in below if any(self._bound.name_after(name, each) for name in names))
+        statement = next(binding, None)
+        if statement is not None:
+            group = takewhile(imports_something, below[below.index(statement) + 1 :])
+            yield InsertionPoint([statement, *group][-1])
 
     def of_function(self, site: ast.AST) -> Iterator[InsertionPoint]:
         """Return the lines of the function around a site, in front of the site, at which one can be defined.

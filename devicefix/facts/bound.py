@@ -13,6 +13,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import COMPREHENSIONS, Binding, Scope
@@ -66,7 +67,8 @@ class Bound:
         tree = self._facts.tree
         found = tree.scope(site).lookup(name)
         if found is None:
-            return hasattr(builtins, name) or name in _OF_MODULES or self._from_star(site)
+            stars = self._stars  # which of them binds a name is not known here
+            return _is_builtin(name) or (bool(stars) and all(self.ran(star, site) for star in stars))
         scope, bindings = found
         if isinstance(scope.node, COMPREHENSIONS):
             return True
@@ -84,12 +86,16 @@ class Bound:
             owner: The function that gets the line; None for the module.
         """
         tree = self._facts.tree
-        inside = tree.root if owner is None else tree.scopes[owner]
-        found = inside.lookup(name)
-        if found is not None and found[0] is inside:
-            run = self._run(owner or tree.module, name)
-            return run.first if statement is None else run.after.get(statement, False)
-        return self.name(name, owner.body[0] if owner else tree.module)
+        if owner is not None and name not in tree.scopes[owner].bindings:
+            return self.name(name, owner.body[0])
+        goals: list[Goal] = [name]
+        if owner is None and name not in tree.root.bindings:
+            if _is_builtin(name):
+                return True
+            goals = [*self._stars]
+        runs = [self._run(owner or tree.module, goal) for goal in goals]
+        reached = (run.first if statement is None else run.after.get(statement, False) for run in runs)
+        return bool(goals) and all(reached)
 
     def ran(self, statement: ast.stmt | None, site: ast.AST, owner: Function | None = None) -> bool:
         """Return whether a statement has run whenever a node is reached.
@@ -117,10 +123,10 @@ class Bound:
             return False
         return self._run(scope.node, Read(name)).reaches(statement)
 
-    def _from_star(self, site: ast.AST) -> bool:
-        """Return whether all star imports have run; which of them binds a name is not known here."""
-        stars = [node for node in self._facts.tree.imports if _imports_all(node)]
-        return bool(stars) and all(self.ran(statement, site) for statement in stars)
+    @cached_property
+    def _stars(self) -> list[ast.stmt]:
+        """The star imports."""
+        return [node for node in self._facts.tree.imports if node.names[0].name == "*"]
 
     def _run(self, owner: Owner, goal: Goal) -> _Run:
         key = owner, goal
@@ -218,33 +224,36 @@ class _Run:
         early: set[str] = set()  # what may run before the goal is reached
         self._early = early
         end = self._block(owner.body, self.first) if isinstance(owner.body, list) else self.first
-        if self._unbinders or (isinstance(owner, ast.Module) and not end):
+        if isinstance(owner, ast.Module) and not end:
             early.update(self._units)
         self._spread(early)
 
     def reaches(self, site: ast.AST) -> bool:
         """Return whether the goal is reached whenever a node is, which is inside the owner."""
-        unit = self._unit(site)
-        if unit is not None:
-            return unit not in self._early
-        return self._before.get(self._tree.statement(site), False)
+        name, unit = self._unit(site)
+        if unit is not None and self._unbinders:
+            return False
+        if name is not None and name not in self._early:
+            return True
+        return self._before.get(self._tree.statement(site if unit is None else unit), False)
 
     # -- functions ------------------------------------------------------------------------------------
 
-    def _unit(self, site: ast.AST) -> str | None:
-        """Return the name by which the function around a site is mentioned; None for the owner's own code."""
-        name = None
+    def _unit(self, site: ast.AST) -> tuple[str | None, ast.AST | None]:
+        """Return the outermost function or class around a site that may run it later, and its name.
+
+        Both are None in the owner's own code; a lambda may have no name.
+        """
+        name, unit = None, None
         scope: Scope | None = self._tree.scope(site)
         while scope is not None and scope.node is not self._owner:
             node = scope.node
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                name = node.name
-            elif isinstance(node, ast.Lambda):
-                name = _name_of(self._tree.parents.get(node), node)
-            elif isinstance(node, ast.ClassDef) and name is not None:
-                name = node.name
+            if isinstance(node, ast.Lambda):
+                name, unit = _name_of(self._tree.parents.get(node), node), node
+            elif isinstance(node, Function) or (isinstance(node, ast.ClassDef) and name is not None):
+                name, unit = node.name, node
             scope = scope.parent
-        return name
+        return name, unit
 
     def _mention(self, names: frozenset[str]) -> None:
         """Record what a statement mentions that runs before the goal is reached."""
@@ -260,6 +269,8 @@ class _Run:
         todo = list(early)
         while todo:
             for node in self._units.get(todo.pop(), ()):
+                if self._before.get(self._tree.statement(node), False):
+                    continue  # it is defined later
                 names = self._mentions.of_definition(node)
                 more = self._units.keys() if not names.isdisjoint(_EVERYTHING) else names & self._units.keys()
                 todo.extend(more - early)
@@ -458,8 +469,8 @@ def _name_of(parent: ast.AST | None, node: ast.Lambda) -> str | None:
     return None
 
 
-def _imports_all(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+def _is_builtin(name: str) -> bool:
+    return hasattr(builtins, name) or name in _OF_MODULES
 
 
 def _unbinds(binding: Binding) -> bool:
