@@ -132,7 +132,18 @@ class Definition:
         return f"{self.name} = {self.value}"
 
 
-Need = Import | Definition
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What no line that a fix inserts can give it; a finding with such a need has no fix.
+
+    Attributes:
+        why: The reason, as in "since torch may not be imported there".
+    """
+
+    why: str
+
+
+Need = Import | Definition | Refused
 
 
 @dataclass(frozen=True, slots=True)

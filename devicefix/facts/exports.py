@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, Scope, dotted
 from devicefix.facts.prefilter import may_matter
-from devicefix.facts.values import current_device, device_name, last_name
+from devicefix.facts.certain import certain_device
+from devicefix.facts.values import device_name, last_name
 from devicefix.files.text import DecodeError
 
 
@@ -253,6 +254,6 @@ def _device(facts: Facts, name: str) -> bool:
     bindings = facts.tree.root.bindings[name]
     return (
         len(bindings) == 1
-        and current_device(facts, bindings[0].value)
+        and certain_device(facts, bindings[0].value)
         and facts.tree.parents.get(bindings[0].node) is facts.tree.module
     )

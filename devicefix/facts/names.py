@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -116,13 +116,17 @@ class Names:
 
     def torch_name(self, node: ast.AST) -> str | None:
         """Return the name of torch at a place, None where it is not imported there."""
-        here = self.tree.scope(node)
+        return next(self.torch_names(self.tree.scope(node)), None)
+
+    def torch_names(self, here: Scope) -> Iterator[str]:
+        """Yield the names of torch that a scope sees, inner to outer."""
         for scope in here.chain():
             name = self.once(_torch_in, scope)
             found = here.lookup(name) if name is not None else None
-            if found is not None and found[0] is scope:  # and no parameter that is called the same
-                return name
-        return "torch" if self._torch_from_star else None
+            if name is not None and found is not None and found[0] is scope:  # and no parameter of that name
+                yield name
+        if self._torch_from_star:
+            yield "torch"
 
     @cached_property
     def _torch_from_star(self) -> bool:

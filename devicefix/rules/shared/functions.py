@@ -105,7 +105,7 @@ class Functions:
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
             fix = self.context.when_cuda(node, "contextlib.nullcontext()")
-            return replace(fix, needs=fix.needs | self.devices.imports("contextlib"))
+            return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
         return None
 
     def _inside_another(self, node: ast.Call) -> bool:
