@@ -57,7 +57,6 @@ def test_columns_count_characters() -> None:
 @pytest.mark.parametrize(
     ("data", "line", "cause"),
     [
-        (b"import torch\nx.cuda(async=True)\n", 2, "non_blocking"),
         (b"import torch\nprint 'cuda'\n", 2, "Python 2"),
         (b"# coding: nonsense\nimport torch.cuda\n", 1, "nonsense"),
         (b"import torch.cuda\n\xff\n", 1, "not utf-8: byte 0xff in line 2"),

@@ -132,7 +132,9 @@ class Rule:
         """
         yield from ()
 
-    def finding(self, node: ast.expr | ast.stmt | ast.arg, message: str, fix: Fix | None = None) -> Finding:
+    def finding(
+        self, node: ast.expr | ast.stmt | ast.arg | ast.keyword, message: str, fix: Fix | None = None
+    ) -> Finding:
         """Return a finding of this rule at a node.
 
         Args:
