@@ -40,7 +40,7 @@ class AsyncName(Rule):
 
     ## Fix safety
     Safe for the methods of tensors (`cuda`, `to`, `type`, `copy_`), for which the two names mean the same, and for the
-    functions of the same file whose parameter is renamed with it. Unsafe for an argument of any other function: it may
+    functions of the same file whose parameter is renamed with it, or that hand `**kwargs` to such a method. Unsafe for an argument of any other function: it may
     have another name there. There is no fix for attributes, variables of a module and imported names, nor where
     `non_blocking` is a name in the same function.
     """
@@ -137,6 +137,53 @@ class AsyncName(Rule):
             """,
         ),
         Example(
+            "an argument that a function hands on",
+            before="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, **kwargs)
+
+
+                put(torch.zeros(3), async=True)
+            """,
+            after="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, **kwargs)
+
+
+                put(torch.zeros(3), non_blocking=True)
+            """,
+        ),
+        Example(
+            "an argument that a function reads",
+            before="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, non_blocking=kwargs.pop("async"), **kwargs)
+
+
+                put(torch.zeros(3), async=True)
+            """,
+            after="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, non_blocking=kwargs.pop("async"), **kwargs)
+
+
+                put(torch.zeros(3), non_blocking=True)
+            """,
+            unsafe=True,
+        ),
+        Example(
             "an argument of a function of another file",
             before="""
                 import torch
@@ -224,11 +271,37 @@ class AsyncName(Rule):
         call = self.facts.tree.parents[node]
         if not isinstance(call, ast.Call) or any(other.arg == _NEW for other in call.keywords):
             return self.finding(node, f"{_BROKEN}; use another name")
-        if last_name(call.func) in _METHODS | functions:
+        function = last_name(call.func)
+        if function in _METHODS | functions or self._hands_on(function):
             message = f"{_BROKEN}; use `{_NEW}`, its name in PyTorch since 0.4"
             return self.finding(node, message, self._edited([node], Safety.SAFE))
         message = f"{_BROKEN}; use the new name of the argument, which is `{_NEW}` in PyTorch since 0.4"
         return self.finding(node, message, self._edited([node], Safety.UNSAFE))
+
+    def _hands_on(self, name: str) -> bool:
+        """Return whether a function of the module hands what is not a parameter to a method of tensors alone."""
+        for binding in self.facts.tree.root.bindings.get(name, ()):
+            function = binding.node
+            extra = function.args.kwarg if isinstance(function, ast.FunctionDef) else None
+            reads = self.facts.tree.reads(extra.arg) if extra else ()
+            uses = [
+                node
+                for node in reads
+                if self.facts.tree.scope(node).function is self.facts.tree.scopes[function]
+            ]
+            if not uses or not all(map(self._is_handed_on, uses)):
+                return False
+        return name in self.facts.tree.root.bindings
+
+    def _is_handed_on(self, node: ast.expr) -> bool:
+        keyword = self.facts.tree.parents[node]
+        call = self.facts.tree.parents[keyword]
+        return (
+            isinstance(keyword, ast.keyword)
+            and keyword.arg is None
+            and isinstance(call, ast.Call)
+            and last_name(call.func) in _METHODS
+        )
 
     def _scope(self, node: ast.Name | ast.arg) -> Scope | None:
         """Return the scope that binds a variable or parameter, None if no function of the module does."""
