@@ -32,6 +32,7 @@ class Summary:
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         made: names and attributes that are assigned an object of a class, each with the class.
         functions: functions that take a device, with the names of their parameters; classes likewise.
+        low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Summary:
     flags: dict[str, bool] = field(default_factory=dict)
     made: frozenset[tuple[str, str]] = frozenset()
     functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
+    low_precision: bool = False
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -84,6 +86,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         flags=_flags(facts),
         made=frozenset(_made(facts)),
         functions=frozenset(_taking_devices(facts)),
+        low_precision=has_low_precision(facts.source.text.encode()),
     )
 
 
@@ -110,9 +113,10 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
-    if not imports and not classes:
+    low_precision = has_low_precision(data)
+    if not imports and not classes and not low_precision:
         return None
-    return Summary(path, frozenset(imports), classes=classes, forks=_forks(data))
+    return Summary(path, frozenset(imports), classes=classes, forks=_forks(data), low_precision=low_precision)
 
 
 def defines_cuda(node: ast.ClassDef) -> bool:
@@ -136,6 +140,22 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
     return found
+
+
+_AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
+_LOW_PRECISION = re.compile(
+    rb"\.(?:half|bfloat16)\(\)(?!\.float\(\))"
+    rb"|(?<!=)(?:\(|= ?)(?:torch|th)\.(?:b?float16|half)\b"
+    rb"|\.(?:Half|BFloat16)Tensor\b"
+)
+_LOW_WORDS = (b"float16", b"half", b"Half", b"BFloat16")
+
+
+def has_low_precision(data: bytes) -> bool:
+    """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
+    if not any(word in data for word in _LOW_WORDS):
+        return False
+    return _LOW_PRECISION.search(_AUTOCAST.sub(b"", data)) is not None
 
 
 _FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
