@@ -55,3 +55,9 @@ def test_what_is_reported_fails_on_a_cpu_and_what_is_not_runs() -> None:
 def test_what_low_precision_is(line: str, is_low: bool) -> None:
     source = f"import torch\n\n{line}\nwith torch.autocast('cuda'):\n    y = net(x)\n"
     assert ("DF407" in codes(source)) is is_low
+
+
+def test_a_cpu_answers_no_but_has_bfloat16() -> None:
+    torch = pytest.importorskip("torch")
+    assert not torch.cuda.is_bf16_supported()
+    assert (torch.ones(2, dtype=torch.bfloat16) @ torch.ones(2, dtype=torch.bfloat16)).item() == 2

@@ -111,6 +111,12 @@ class DeviceChoice(Rule):
             """,
         ),
         Example(
+            "a choice by the name of a type",
+            """
+                kind = "cuda" if x.type().startswith("torch.cuda.") else "cpu"
+            """,
+        ),
+        Example(
             "a choice between tensor types by availability",
             """
                 import torch
@@ -136,7 +142,11 @@ class DeviceChoice(Rule):
         if not (cuda_device(self.facts, cuda) or self._number(cuda) or typed_choice(self.facts, node)):
             return
         self.context.mark_handled(node.body, node.orelse)
-        if self.facts.guards.implies(test, cuda is node.body) or self.facts.is_guarded(node):
+        if (
+            self.facts.guards.implies(test, cuda is node.body)
+            or self.facts.is_guarded(node)
+            or _of_type(test)
+        ):
             return
         yield self.finding(
             node,
@@ -169,3 +179,13 @@ class DeviceChoice(Rule):
             return text + extra
 
         return Fix((Edit(*self.context.source.span(test), new),), needs=available.needs)
+
+
+def _of_type(test: ast.expr) -> bool:
+    """Return whether a test compares the name of a type, such as `x.type().startswith("torch.cuda.")`."""
+    return any(
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("torch.cuda.")
+        for node in ast.walk(test)
+    )

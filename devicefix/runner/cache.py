@@ -255,4 +255,5 @@ _READERS: dict[str, Any] = {
     "flags": dict,
     "made": _pairs,
     "functions": _pairs,
+    "low_precision": bool,
 }
