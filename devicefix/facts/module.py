@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from copy import copy
 from functools import cached_property
 
 from devicefix.facts.guards import Guards
 from devicefix.facts.names import Names, Question
 from devicefix.files.text import Source, parse
+
+_OTHERS = re.compile(
+    r"""(?P<quote>["'])(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?(?P=quote)"""
+    r"|\btorch\.(?:backends\.)?(?:accelerator|xpu|npu|mps|hpu|mlu|musa)\b|\btorch_(?:npu|xla|mlu|musa)\b"
+)
 
 
 class Facts(Names):
@@ -18,6 +24,11 @@ class Facts(Names):
     def guards(self) -> Guards:
         """The guards of the module."""
         return Guards(self)
+
+    @cached_property
+    def serves_others(self) -> bool:
+        """Whether the module names an accelerator other than CUDA, or whatever accelerator there is."""
+        return _OTHERS.search(self.source.text) is not None
 
     @classmethod
     def read(cls, data: bytes) -> Facts:

@@ -151,7 +151,7 @@ class DeviceChoice(Rule):
         yield self.finding(
             node,
             "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
-            self._fix(node, test, cuda),
+            self.context.unless_others(cuda, self._fix(node, test, cuda)),
         )
 
     def _fix(self, node: ast.IfExp, test: ast.expr, cuda: ast.expr) -> Fix:
