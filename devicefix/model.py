@@ -156,12 +156,14 @@ class Fix:
         needs: Imports and definitions that the new code uses, inserted once for all fixes of the module.
         replacements: The edits and the insertions as plain text, for this fix alone; empty unless
             `Settings.replacements` asks for them.
+        why: Why the fix is not safe, and what to do, to be added to the message of the finding.
     """
 
     edits: tuple[Edit, ...]
     safety: Safety = Safety.SAFE
     needs: frozenset[Need] = frozenset()
     replacements: tuple[Replacement, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,11 @@ def test_a_function_defines_it_where_import_must_not_ask(code: str) -> None:
         (f"{IMPORTS}{SET}\nx.cuda()\n{SET}\n", Safety.UNSAFE),
         (f"{IMPORTS}def f(x):\n    x.cuda()\n{SET}\n", Safety.SAFE),
         (f"{IMPORTS}x.cuda()\n\n\ndef f():\n    {SET}\n", Safety.UNSAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n    {SET}\n", Safety.UNSAFE),
+        (f"{IMPORTS}def f(x):\n    {SET}\n    x.cuda()\n", Safety.SAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\nf(1)\n{SET}\n", Safety.UNSAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\n{SET}\nf(1)\n", Safety.SAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\ndef g():\n    f(1)\n    {SET}\n", Safety.UNSAFE),
     ],
 )
 def test_asking_before_devices_are_set_is_unsafe(code: str, safety: Safety) -> None:

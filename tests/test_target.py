@@ -88,7 +88,6 @@ def test_devices_are_the_accelerators(before: str, expected: str) -> None:
     "line",
     [
         "y = x.type(torch.cuda.FloatTensor)\n",
-        'dist.init_process_group("nccl")\n',
         "state = torch.load(path)\n",
         'state = torch.load(path, map_location="cuda:0")\n',
         "logger.info(torch.cuda.get_device_name(0))\n",

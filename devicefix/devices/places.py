@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-from devicefix.facts import Facts
+from devicefix.facts import Facts, Scope
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_settings
 from devicefix.facts.project import Project
@@ -108,12 +108,27 @@ class Places:
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site.
 
-        It is unsafe in code that runs during import, before the program sets CUDA_VISIBLE_DEVICES.
+        It is unsafe in code that runs before the program sets CUDA_VISIBLE_DEVICES: during import, and in a
+        function that sets it further down, or is called by code that does.
         """
-        if not self._sets_devices_late or self._facts.tree.scope(site).function is not None:
+        if not self._sets_devices_late:
             return Safety.SAFE
-        follows = self._set_at_top and self._follows(site, self._settings[-1])
-        return Safety.SAFE if follows else Safety.UNSAFE
+        function = self._facts.tree.scope(site).function
+        if function is not None:
+            too_early = any(self._precedes(site, function, setting) for setting in self._settings)
+        else:
+            too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
+        return Safety.UNSAFE if too_early else Safety.SAFE
+
+    def _precedes(self, site: ast.AST, function: Scope, setting: ast.stmt) -> bool:
+        """Return whether a site in a function runs before a setting, by the code around the setting."""
+        tree = self._facts.tree
+        setter = tree.scope(setting).function
+        if setter is function:
+            return not self._follows(site, setting)
+        assert isinstance(function.node, Function)
+        calls = (node for node in tree.reads(function.node.name) if tree.scope(node).function is setter)
+        return any(not self._follows(call, setting) for call in calls)
 
     @cached_property
     def _sets_devices_late(self) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, Scope, dotted
-from devicefix.facts.prefilter import may_matter
 from devicefix.facts.certain import certain_device
+from devicefix.facts.prefilter import may_matter
 from devicefix.facts.values import device_name, last_name
 from devicefix.files.text import DecodeError
 
@@ -33,6 +33,7 @@ class Summary:
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         functions: functions that take a device, with the names of their parameters; classes likewise.
+        low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Summary:
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
     functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
+    low_precision: bool = False
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -85,6 +87,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         options=facts.options,
         flags=_flags(facts),
         functions=frozenset(_taking_devices(facts)),
+        low_precision=has_low_precision(facts.source.text.encode()),
     )
 
 
@@ -111,10 +114,18 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
-    if not imports and not classes:
+    low_precision = has_low_precision(data)
+    if not imports and not classes and not low_precision:
         return None
     getter = b"def get_device(" in data
-    return Summary(path, frozenset(imports), classes=classes, get_device=getter, forks=_forks(data))
+    return Summary(
+        path,
+        frozenset(imports),
+        classes=classes,
+        get_device=getter,
+        forks=_forks(data),
+        low_precision=low_precision,
+    )
 
 
 def defines(node: ast.ClassDef, method: str) -> bool:
@@ -144,6 +155,22 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
     return found
+
+
+_AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
+_LOW_PRECISION = re.compile(
+    rb"\.(?:half|bfloat16)\(\)(?!\.float\(\))"
+    rb"|(?<!=)(?:\(|= ?)(?:torch|th)\.(?:b?float16|half)\b"
+    rb"|\.(?:Half|BFloat16)Tensor\b"
+)
+_LOW_WORDS = (b"float16", b"half", b"Half", b"BFloat16")
+
+
+def has_low_precision(data: bytes) -> bool:
+    """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
+    if not any(word in data for word in _LOW_WORDS):
+        return False
+    return _LOW_PRECISION.search(_AUTOCAST.sub(b"", data)) is not None
 
 
 _FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")

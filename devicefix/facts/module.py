@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from copy import copy
 from functools import cached_property
 
@@ -10,6 +11,11 @@ from devicefix.facts.guards import Guards
 from devicefix.facts.kinds import KindsOf
 from devicefix.facts.names import Names, Question
 from devicefix.files.text import Source, parse
+
+_OTHERS = re.compile(
+    r"""(?P<quote>["'])(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?(?P=quote)"""
+    r"|\btorch\.(?:backends\.)?(?:accelerator|xpu|npu|mps|hpu|mlu|musa)\b|\btorch_(?:npu|xla|mlu|musa)\b"
+)
 
 
 class Facts(Names):
@@ -24,6 +30,11 @@ class Facts(Names):
     def kinds(self) -> KindsOf:
         """The kinds of the expressions of the module."""
         return KindsOf(self, self.guards)
+
+    @cached_property
+    def serves_others(self) -> bool:
+        """Whether the module names an accelerator other than CUDA, or whatever accelerator there is."""
+        return _OTHERS.search(self.source.text) is not None
 
     @classmethod
     def read(cls, data: bytes) -> Facts:

@@ -161,6 +161,12 @@ class Project:
         return os.path.normpath(path) in self.forks
 
     @_remembered
+    def has_low_precision(self, path: str) -> bool:
+        """Return whether the files that import a file, or any that these import, have low precision."""
+        together = self._imported_too_early({os.path.normpath(path)})
+        return any(self.files[name].low_precision for name in together if name in self.files)
+
+    @_remembered
     def has_module(self, path: str, module: str) -> bool:
         """Return whether an import in the file at `path` reads a file of the project."""
         return self.find(path, module) is not None

@@ -242,6 +242,22 @@ class CudaFunction(Rule):
             unsafe=True,
         ),
         Example(
+            "an allocator",
+            before="""
+                import torch
+
+                allocator = torch.cuda.memory.CUDAPluggableAllocator("alloc.so", "my_malloc", "my_free")
+                torch.cuda.memory.change_current_allocator(allocator)
+            """,
+            after="""
+                import torch
+
+                allocator = torch.cuda.memory.CUDAPluggableAllocator("alloc.so", "my_malloc", "my_free")
+                if torch.cuda.is_available():
+                    torch.cuda.memory.change_current_allocator(allocator)
+            """,
+        ),
+        Example(
             "the properties of a device",
             before="""
                 import torch

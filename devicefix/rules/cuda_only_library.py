@@ -33,7 +33,6 @@ _LIBRARIES = {
     "nvidia.dali": "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA",
     "flash_attn": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
     "xformers": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
-    "bitsandbytes": "use the optimizers of `torch.optim` and unquantized layers without CUDA",
     "triton": "add a CPU path with torch operators",
     "transformer_engine": "use the layers of `torch.nn` without CUDA",
     "mamba_ssm": "its kernels are compiled for CUDA; add a CPU path in plain torch",
@@ -62,7 +61,7 @@ _EXTENSION = re.compile(r"\w+_cuda(_ext)?|(alt|ext)_cuda_\w+")
 _BUILT = "torch.utils.cpp_extension."
 _MENTIONED = (
     "apex", "amp_C", "cupy", "cudf", "cuml", "tensorrt", "torch2trt", "nvml", "nvidia", "numba", "flash_attn",
-    "xformers", "bitsandbytes", "triton", "transformer_engine", "mamba_ssm", "causal_conv1d", "tinycudann",
+    "xformers", "triton", "transformer_engine", "mamba_ssm", "causal_conv1d", "tinycudann",
     "nvdiffrast", "diff_gaussian_rasterization", "simple_knn", "dcn_v2", "DCNv2", "lightseq", "_ext", "cuda",
 )  # fmt: skip
 _FAILED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError"}
@@ -197,6 +196,12 @@ class CudaOnlyLibrary(Rule):
             "a module of the project with the same name",
             """
                 from .apex import launch  # cuda
+            """,
+        ),
+        Example(
+            "a library that also runs on a CPU since its version 0.46",
+            """
+                import bitsandbytes as bnb  # cuda
             """,
         ),
         Example(

@@ -29,7 +29,8 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the backend is the same. A value given on the command line still overrides a default.
+    Safe: with CUDA the backend is the same. A value given on the command line still overrides a default. With
+    `--target accelerator` it is the accelerator's own backend (torch 2.6).
     """
 
     code = "DF601"

@@ -255,4 +255,5 @@ _READERS: dict[str, Any] = {
     "options": _pairs,
     "flags": dict,
     "functions": _pairs,
+    "low_precision": bool,
 }

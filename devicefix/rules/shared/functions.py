@@ -17,7 +17,8 @@ _MEMORY = (
     "mem_get_info", "memory_summary", "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated",
     "reset_max_memory_cached", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
     "reset_accumulated_host_memory_stats", "set_per_process_memory_fraction", "get_per_process_memory_fraction",
-    "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend", "MemPool",
+    "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend", "change_current_allocator",
+    "CUDAPluggableAllocator", "MemPool",
 )  # fmt: skip
 _TUNABLE = (
     "enable", "is_enabled", "tuning_enable", "tuning_is_enabled", "record_untuned_enable",
@@ -41,7 +42,7 @@ RAISING = frozenset((
     *_MEMORY, *(f"memory.{name}" for name in _MEMORY), *(f"tunable.{name}" for name in _TUNABLE),
 ))  # fmt: skip
 # These do not initialize CUDA, but a guard does, perhaps before the program sets CUDA_VISIBLE_DEVICES.
-_NOT_INITIALIZING = ("nvtx.", "tunable.")
+_NOT_INITIALIZING = ("nvtx.", "tunable.", "change_current_allocator", "memory.change_current_allocator")
 # What a CPU returns instead, where the value is only printed or compared.
 _INSTEAD = {
     "get_device_name": '"cpu"',
