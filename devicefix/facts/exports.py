@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, Scope, dotted
 from devicefix.facts.prefilter import may_matter
+from devicefix.facts.sinks import device_names, device_values, receivers
 from devicefix.facts.values import current_device, device_name, last_name
 from devicefix.files.text import DecodeError
 
@@ -32,6 +33,8 @@ class Summary:
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         made: names and attributes that are assigned an object of a class, each with the class.
         functions: functions that take a device, with the names of their parameters; classes likewise.
+        device_places: names, attributes and keys whose values are passed on as devices.
+        receivers: functions, each with a parameter that it passes on as a device, and its position.
     """
 
     path: str
@@ -48,6 +51,8 @@ class Summary:
     flags: dict[str, bool] = field(default_factory=dict)
     made: frozenset[tuple[str, str]] = frozenset()
     functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
+    device_places: frozenset[str] = frozenset()
+    receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -68,6 +73,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
 def summary_of(facts: Facts, path: str) -> Summary:
     """Summarize a module whose facts are known."""
     root = facts.tree.root
+    passed_on = device_values(facts)
     classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
     return Summary(
         path=path,
@@ -84,6 +90,8 @@ def summary_of(facts: Facts, path: str) -> Summary:
         flags=_flags(facts),
         made=frozenset(_made(facts)),
         functions=frozenset(_taking_devices(facts)),
+        device_places=device_names(passed_on),
+        receivers=frozenset(receivers(facts, passed_on)),
     )
 
 

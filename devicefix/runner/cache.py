@@ -255,4 +255,6 @@ _READERS: dict[str, Any] = {
     "flags": dict,
     "made": _pairs,
     "functions": _pairs,
+    "device_places": frozenset,
+    "receivers": _pairs,
 }
