@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, Scope, dotted
 from devicefix.facts.prefilter import may_matter
-from devicefix.facts.sinks import device_names, device_values, receivers
+from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.values import current_device, device_name, last_name
 from devicefix.files.text import DecodeError
 
@@ -60,7 +60,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
 
     Returns:
         None where the file can't matter to them, or does not parse. For a file without a word of CUDA's,
-        only its imports and classes, so that others can be followed through it.
+        only its imports, classes and devices, so that others can be followed through it.
     """
     if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
         return passed_through(data, path)
@@ -118,9 +118,12 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
-    if not imports and not classes:
+    places, taking = scanned(data)
+    if not imports and not classes and not places:
         return None
-    return Summary(path, frozenset(imports), classes=classes, forks=_forks(data))
+    return Summary(
+        path, frozenset(imports), classes=classes, forks=_forks(data), device_places=places, receivers=taking
+    )
 
 
 def defines_cuda(node: ast.ClassDef) -> bool:

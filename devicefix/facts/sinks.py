@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from devicefix.facts.module import Facts
@@ -20,6 +21,11 @@ _POSITIONS = {
 _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
 # They disable themselves on a CPU, whatever their device is.
 _OFF_BY_THEMSELVES = ("torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler")
+
+_PASSED_ON = re.compile(
+    rb"(?:\.to\(\s*(?:device\s*=\s*)?|\b(?:device|map_location)\s*=\s*|\btorch\.device\(\s*)([\w.]+)(\[[\"'](\w+))?"
+)
+_DEFINITION = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
 
 
 def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
@@ -78,6 +84,32 @@ def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, t
             name = parameter.arg
             if (node, name) in passed or (node.name == "__init__" and name in kept):
                 yield called, (name, position)
+
+
+def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str, int]]]]:
+    """Return the names that a module passes on as devices, and its receivers, without parsing it.
+
+    Args:
+        data: the module, after a line end.
+    """
+    if b".to(" not in data and b"device" not in data:
+        return frozenset(), frozenset()
+    paths = (key or path.rpartition(b".")[2] for path, _, key in _PASSED_ON.findall(data))
+    names = frozenset(name for name in paths if not name.isdigit())
+    found: set[tuple[str, tuple[str, int]]] = set()
+    owner = b""
+    for class_name, function, parameters in _DEFINITION.findall(data) if names else ():
+        owner = class_name or owner
+        listed = [part.split(b":")[0].split(b"=")[0].strip() for part in parameters.split(b",")]
+        if listed[0] in (b"self", b"cls"):
+            del listed[0]
+        called = owner if function == b"__init__" else function
+        found.update(
+            (called.decode(), (name.decode(), position))
+            for position, name in enumerate(listed)
+            if name in names
+        )
+    return frozenset(name.decode() for name in names), frozenset(found)
 
 
 def _owner(facts: Facts, value: ast.Name) -> tuple[ast.AST | None, str]:
