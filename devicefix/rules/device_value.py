@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Sequence
 
 from devicefix.devices.context import Context
@@ -45,7 +46,8 @@ class DeviceValue(Rule):
 
     Unsafe if
 
-    - only the name of the variable, option or key says that the value is a device,
+    - only the name of the variable, option or key says that the value is a device, or `"cpu"` beside it does,
+    - the value is an argument of another library,
     - the value is beside the CPU in a list, or in a set: with equal devices these may mean something else,
     - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
       are visible.
@@ -552,6 +554,38 @@ class DeviceValue(Rule):
             unsafe=True,
         ),
         Example(
+            "what the user starts with",
+            before="""
+                import torch
+
+                menu = Dropdown(["cuda", "cpu"], value="cuda")
+                parser.add_argument("--kind", choices=["cpu", "cuda"], default="cuda")
+            """,
+            after="""
+                import torch
+
+                menu = Dropdown(["cuda", "cpu"], value="cuda" if torch.cuda.is_available() else "cpu")
+                parser.add_argument("--kind", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an argument of another library",
+            before="""
+                import clip
+                import torch
+
+                net, transform = clip.load("ViT-B/32", "cuda")
+            """,
+            after="""
+                import clip
+                import torch
+
+                net, transform = clip.load("ViT-B/32", "cuda" if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
+        Example(
             "both CUDA and the CPU",
             before="""
                 import torch
@@ -691,11 +725,24 @@ class DeviceValue(Rule):
         use = self._destinations.of(value)
         if Use.DEVICE in use:
             yield self._report(value, self.devices.safety(value))
-        elif Use.UNKNOWN in use and names_device(self.facts, value):
+        elif Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value)):
             yield self._report(value, Safety.UNSAFE)
         elif type(cuda_literal(value)) is int and self._is_passed_on(value):
             message = f"{self._is_device(value)}, if it is used as a device"
             yield self.finding(value, f"{message}; select it by `torch.cuda.is_available()`")
+
+    def _is_of_library(self, value: ast.expr) -> bool:
+        """Return whether a value is an argument of another library's function, such as `clip.load(name, "cuda")`.
+
+        The first argument is rather the name of something.
+        """
+        call = self.facts.tree.parents.get(value)
+        if not isinstance(call, ast.Call) or value not in call.args[1:]:
+            return False
+        module = (self.facts.resolve(call.func) or "").partition(".")[0]
+        if not module or module == "torch" or module in sys.stdlib_module_names:
+            return False
+        return not self.context.project.has_module(self.devices.path, module)
 
     def _report(self, value: ast.expr, safety: Safety) -> Finding:
         self.context.mark_handled(value)
@@ -778,9 +825,11 @@ def names_device(facts: Facts, value: ast.expr) -> bool:  # noqa: C901, PLR0911 
             return names_device(facts, parent)
         case ast.List() | ast.Tuple() | ast.ListComp() | ast.GeneratorExp():
             return _in_list(facts, parent, value)
-        case ast.keyword(arg="default"):
+        case ast.keyword(arg="default" | "value"):
             call = facts.tree.parents[parent]
-            return isinstance(call, ast.Call) and (_mentions_device(call) or names_device(facts, call))
+            return isinstance(call, ast.Call) and (
+                _mentions_device(call) or _offers_both(call) or names_device(facts, call)
+            )
         case ast.Call(func=ast.Attribute(value=container, attr="append")):
             return devices_name(last_name(container))
         case ast.Call() if value in parent.args[1:]:
@@ -807,6 +856,13 @@ def _is_named(target: ast.expr) -> bool:
 def _mentions_device(call: ast.Call) -> bool:
     """Return whether an argument of a call is the name of a device option, such as `"--device"`."""
     return any(device_name(_text(argument).lstrip("-")) for argument in call.args)
+
+
+def _offers_both(call: ast.Call) -> bool:
+    """Return whether an argument of a call is a list of choices with `"cuda"` and `"cpu"`."""
+    arguments = (*call.args, *(keyword.value for keyword in call.keywords))
+    lists = (set(map(_text, node.elts)) for node in arguments if isinstance(node, (ast.List, ast.Tuple)))
+    return any(items >= {"cuda", "cpu"} for items in lists)
 
 
 def _collapses(facts: Facts, value: ast.expr) -> str | None:
