@@ -183,6 +183,9 @@ class DeviceValue(Rule):
                     net.to(where)
 
 
+                main.callback(where="cpu")
+
+
                 def run(where: str = typer.Option("cuda")):
                     net.to(where)
             """,
@@ -192,6 +195,9 @@ class DeviceValue(Rule):
                 @click.option("--where", default="cuda" if torch.cuda.is_available() else "cpu")
                 def main(where):
                     net.to(where)
+
+
+                main.callback(where="cpu")
 
 
                 def run(where: str = typer.Option("cuda" if torch.cuda.is_available() else "cpu")):
