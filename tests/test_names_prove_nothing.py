@@ -74,9 +74,6 @@ def can_be_renamed(case: Case) -> bool:
 # To be mended with the rules that follow these values.
 NOT_YET = (
     "DF202-a-device-parameter-of-a-function-in-the-module",
-    "DF203-a-constant",
-    "DF203-the-default-of-a-parameter",
-    "DF203-a-list-of-devices",
     "DF401-the-current-device-as-a-device-and-as-a-number",
     "DF402-a-world-size-with-an-option-before-it",
     "DF602-a-dictionary-of-options",

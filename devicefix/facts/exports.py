@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from devicefix.facts import Facts, Scope, dotted
 from devicefix.facts.certain import certain_device
 from devicefix.facts.prefilter import may_matter
+from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.values import device_name, last_name
 from devicefix.files.text import DecodeError
 
@@ -34,6 +35,8 @@ class Summary:
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         functions: functions that take a device, with the names of their parameters; classes likewise.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
+        device_places: names, attributes and keys whose values are passed on as devices.
+        receivers: functions, each with a parameter that it passes on as a device, and its position.
     """
 
     path: str
@@ -51,6 +54,8 @@ class Summary:
     flags: dict[str, bool] = field(default_factory=dict)
     functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
     low_precision: bool = False
+    device_places: frozenset[str] = frozenset()
+    receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -58,7 +63,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
 
     Returns:
         None where the file can't matter to them, or does not parse. For a file without a word of CUDA's,
-        only its imports and classes, so that others can be followed through it.
+        only its imports, classes and devices, so that others can be followed through it.
     """
     if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
         return passed_through(data, path)
@@ -71,6 +76,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
 def summary_of(facts: Facts, path: str) -> Summary:
     """Summarize a module whose facts are known."""
     root = facts.tree.root
+    passed_on = device_values(facts)
     classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
     return Summary(
         path=path,
@@ -88,6 +94,8 @@ def summary_of(facts: Facts, path: str) -> Summary:
         flags=_flags(facts),
         functions=frozenset(_taking_devices(facts)),
         low_precision=has_low_precision(facts.source.text.encode()),
+        device_places=device_names(passed_on),
+        receivers=frozenset(receivers(facts, passed_on)),
     )
 
 
@@ -114,17 +122,19 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
+    places, taking = scanned(data)
     low_precision = has_low_precision(data)
-    if not imports and not classes and not low_precision:
+    if not imports and not classes and not places and not low_precision:
         return None
-    getter = b"def get_device(" in data
     return Summary(
         path,
         frozenset(imports),
         classes=classes,
-        get_device=getter,
+        get_device=b"def get_device(" in data,
         forks=_forks(data),
         low_precision=low_precision,
+        device_places=places,
+        receivers=taking,
     )
 
 

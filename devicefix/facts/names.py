@@ -84,8 +84,8 @@ class Names:
     def resolve(self, node: ast.expr) -> str | None:
         """Return the dotted name that the module's imports resolve an expression to.
 
-        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for
-        anything but an import or an attribute of one.
+        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`, and so is
+        `getattr(tc, "synchronize")`. None for anything but an import or an attribute of one.
         """
         if node not in self._resolved:
             self._resolved[node] = self._resolve(node, _HOPS)
@@ -93,9 +93,9 @@ class Names:
 
     def _resolve(self, node: ast.expr, hops: int) -> str | None:
         names = []
-        while isinstance(node, ast.Attribute):
-            names.append(node.attr)
-            node = node.value
+        while (found := _attribute(node)) is not None:
+            node, name = found
+            names.append(name)
         base = self._imported(node, hops) if isinstance(node, ast.Name) else None
         return base and ".".join((base, *reversed(names)))
 
@@ -106,8 +106,9 @@ class Names:
         imported = self.once(_import_of, found[1])
         if imported is not None:
             return imported
-        if len(found[1]) == 1 and hops and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
-            return self._resolve(found[1][0].value, hops - 1)
+        value = found[1][0].value
+        if len(found[1]) == 1 and hops and isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+            return self._resolve(value, hops - 1)
         return None
 
     def call(self, node: ast.AST, *names: str) -> bool:
@@ -171,6 +172,16 @@ class Names:
                 if node.func.attr == "add_argument":
                     found.update((name, _option_type(node)) for name in option_names(node))
         return frozenset(found)
+
+
+def _attribute(node: ast.expr) -> tuple[ast.expr, str] | None:
+    """Return the object and the name of `object.name` or `getattr(object, "name")`, else None."""
+    match node:
+        case ast.Attribute(value=value, attr=name):
+            return value, name
+        case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))], keywords=[]):
+            return value, name
+    return None
 
 
 def _assigned(_facts: Names, bindings: Sequence[Binding]) -> Sequence[Binding]:

@@ -217,6 +217,16 @@ class Project:
         return bool(known) and all(keyword in names for names in known)
 
     @_remembered
+    def is_device_place(self, name: str) -> bool:
+        """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
+        return name in self._device_places
+
+    @_remembered
+    def receives_device(self, function: str, place: int | str) -> bool:
+        """Return whether a function of this name passes on an argument as a device."""
+        return any(place in parameter for parameter in self._receivers.get(function, ()))
+
+    @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
         """Return the names that star imports bring into a file; true for those that are a device."""
         summary = self.files.get(os.path.normpath(path))
@@ -235,6 +245,18 @@ class Project:
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
         return any(name in importer.bound or name in importer.read for importer in importers)
+
+    @cached_property
+    def _device_places(self) -> frozenset[str]:
+        return frozenset().union(*(summary.device_places for summary in self.files.values()))
+
+    @cached_property
+    def _receivers(self) -> dict[str, list[tuple[str, int]]]:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for summary in self.files.values():
+            for function, parameter in summary.receivers:
+                found.setdefault(function, []).append(parameter)
+        return found
 
     def _with_subclasses(self, classes: set[str]) -> frozenset[str]:
         if not classes:

@@ -304,6 +304,8 @@ class CudaFunction(Rule):
         name = self.facts.resolve(node.func) or ""
         if not name.startswith(("torch.cuda.", NVTX)) or self.facts.is_guarded(node):
             return
+        if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
+            return  # a variable: the rule for functions that are stored checks where it gets its value
         short = name.removeprefix("torch.cuda.")
         if short == "device":
             yield from self._device(node)

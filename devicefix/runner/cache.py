@@ -256,4 +256,6 @@ _READERS: dict[str, Any] = {
     "flags": dict,
     "functions": _pairs,
     "low_precision": bool,
+    "device_places": frozenset,
+    "receivers": _pairs,
 }
