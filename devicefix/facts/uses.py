@@ -19,10 +19,12 @@ class Variable:
     """A name in one scope, or an attribute of one class.
 
     Attributes:
+        name: its name, without the object whose attribute it is.
         reads: the expressions that read it in this module.
         bindings: the places that bind it in this module.
     """
 
+    name: str
     reads: Sequence[ast.expr]
     bindings: Sequence[Binding]
 
@@ -48,10 +50,13 @@ class Uses:
 
     Args:
         facts: the facts of the module.
+        zero: whether the values are numbers that are 0 without CUDA, followed only as such: not where they
+            are evaluated only with CUDA, and not through `n or 1`.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, zero: bool = False) -> None:
         self.facts = facts
+        self.zero = zero
         self.tree = facts.tree
         self._variables: dict[tuple[object, str], Variable] = {}
         self._followed: dict[ast.expr, Followed] = {}
@@ -62,12 +67,10 @@ class Uses:
             self._followed[value] = self._follow(value)
         return self._followed[value]
 
-    def holds(self, node: ast.expr) -> Variable | None:
-        """Return the variable that a name or an attribute stands for, None for any other expression."""
-        if isinstance(node, ast.Name):
-            found = self.tree.scope(node).lookup(node.id)
-            return self._name(*found[:1], node.id) if found is not None else None
-        return self._attribute(node) if isinstance(node, ast.Attribute) else None
+    def variable(self, node: ast.Name) -> Variable:
+        """Return the variable that a name stands for."""
+        found = self.tree.scope(node).lookup(node.id)
+        return self._name(found[0], node.id) if found is not None else Variable(node.id, (), ())
 
     def _follow(self, value: ast.expr) -> Followed:
         found = Followed()
@@ -78,6 +81,8 @@ class Uses:
             if node in seen:
                 continue
             seen.add(node)
+            if self.zero and node is not value and self.facts.is_guarded(node):
+                continue
             for variable in self._bound_by(node):
                 if variable not in found.variables:
                     found.variables.append(variable)
@@ -99,6 +104,8 @@ class Uses:
         match parent:
             case ast.IfExp(test=test) if node is not test:
                 yield parent
+            case ast.BoolOp(op=ast.Or(), values=values) if self.zero and node is not values[-1]:
+                return
             case ast.BoolOp() | ast.NamedExpr():
                 yield parent
             case ast.Await():
@@ -165,7 +172,9 @@ class Uses:
         key = (scope, name)
         if key not in self._variables:
             reads = [read for read in self.tree.reads(name) if self._is_in(read, scope)]
-            self._variables[key] = Variable(reads, scope.bindings.get(name, ()))
+            if isinstance(scope.node, ast.ClassDef):
+                reads += self._attribute_reads(name, scope.node)
+            self._variables[key] = Variable(name, reads, scope.bindings.get(name, ()))
         return self._variables[key]
 
     def _is_in(self, read: ast.expr, scope: Scope) -> bool:
@@ -188,7 +197,9 @@ class Uses:
                 or not other.startswith("self.")
                 or self._owner(binding.node) in (owner, None)
             ]
-            self._variables[key] = Variable(list(self._attribute_reads(node.attr, owner)), bindings)
+            self._variables[key] = Variable(
+                node.attr, list(self._attribute_reads(node.attr, owner)), bindings
+            )
         return self._variables[key]
 
     def _attribute_reads(self, name: str, owner: ast.ClassDef | None) -> Iterator[ast.expr]:
@@ -273,7 +284,7 @@ class Uses:
         """Yield the attribute that holds an option of the command line with this default."""
         if keyword == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
             for name in option_names(call):
-                yield Variable(list(self._attribute_reads(name, None)), ())
+                yield Variable(name, list(self._attribute_reads(name, None)), ())
 
     def _function(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the function or method of this module that a call certainly reaches."""
