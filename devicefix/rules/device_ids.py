@@ -3,9 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.context import Context
 from devicefix.facts.scopes import dotted
-from devicefix.facts.uses import Uses
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
@@ -193,10 +191,6 @@ class DeviceIds(Rule):
         ),
     )
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._uses = Uses(context.facts)
-
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
         wraps = name.endswith(_WRAPPERS) or last_name(node.func) in _WRAPPERS
@@ -231,7 +225,7 @@ class DeviceIds(Rule):
         """Check `options["device_id"] = device`, where a function gets `**options`."""
         match node.targets:
             case [ast.Subscript(value=ast.Name() as options, slice=ast.Constant(value="device_id"))]:
-                reads = self._uses.variable(options).reads
+                reads = self.context.uses.variable(options).reads
                 if any(map(self._is_unpacked, reads)) and not self.facts.is_guarded(node):
                     yield from self._report(node.value, "`device_id`", node.value)
 
@@ -250,7 +244,7 @@ class DeviceIds(Rule):
 
     def _are_options(self, node: ast.expr) -> bool:
         """Return whether a dictionary holds the arguments of a function that makes a process group."""
-        return any(map(self._is_unpacked, self._uses.of(node).uses))
+        return any(map(self._is_unpacked, self.context.uses.of(node).uses))
 
     def _is_unpacked(self, node: ast.expr) -> bool:
         """Return whether a function that makes a process group gets `**node`."""

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts import with_defaults
+from devicefix.facts.device_numbers import number_taken
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
-from devicefix.model import Finding
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 
 
@@ -35,7 +36,8 @@ class DeviceValue(Rule):
 
     ## Fix safety
     Safe: a string stays a string, and a value given by the user still overrides the default. Unsafe if the program
-    sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible.
+    sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible, or if
+    it takes the number out of the value (`device.split(":")[1]`), since the CPU has none.
     """
 
     code = "DF203"
@@ -131,6 +133,41 @@ class DeviceValue(Rule):
 
                 target = "cuda" if torch.cuda.is_available() else "cpu"
                 net = nn.Linear(1, 1).to(target)
+            """,
+        ),
+        Example(
+            "a device whose number is used",
+            before="""
+                import torch
+
+                where = "cuda:1"
+                x = x.to(where)
+                q7 = int(where.split(":")[1])
+            """,
+            after="""
+                import torch
+
+                where = "cuda:1" if torch.cuda.is_available() else "cpu"
+                x = x.to(where)
+                q7 = int(where.split(":")[1])
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a device whose number is used only if it has one",
+            before="""
+                import torch
+
+                where = "cuda:1"
+                x = x.to(where)
+                q7 = int(where.split(":")[1]) if ":" in where else 0
+            """,
+            after="""
+                import torch
+
+                where = "cuda:1" if torch.cuda.is_available() else "cpu"
+                x = x.to(where)
+                q7 = int(where.split(":")[1]) if ":" in where else 0
             """,
         ),
     )
@@ -278,10 +315,13 @@ class DeviceValue(Rule):
             return
         self.context.mark_handled(value)
         code = self.context.source.code(value)
-        fix = self.context.when_cuda(value, '"cpu"', self.devices.safety(value))
+        number = number_taken(self.context.uses, value)
+        safety = Safety.UNSAFE if number is not None else self.devices.safety(value)
+        fix = self.context.when_cuda(value, '"cpu"', safety)
+        reason = f" (line {number.lineno} needs its number)" if number is not None else ""
         yield self.finding(
             value,
-            f"`{code}` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
+            f"`{code}` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`{reason}",
             fix,
         )
 

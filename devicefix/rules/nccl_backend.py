@@ -3,9 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.context import Context
 from devicefix.facts import with_defaults
-from devicefix.facts.uses import Uses
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -251,10 +249,6 @@ class NcclBackend(Rule):
         ),
     )
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._uses = Uses(context.facts)
-
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         if isinstance(node.value, str) and "nccl" in node.value and not self.facts.is_guarded(node):
             if (node.value == "nccl" and self._backend(node)) or self._reaches_group(node):
@@ -293,7 +287,7 @@ class NcclBackend(Rule):
 
     def _reaches_group(self, node: ast.expr) -> bool:
         """Return whether a function that makes a process group certainly gets the value of a node."""
-        return any(map(self._is_of_group, self._uses.of(node).uses))
+        return any(map(self._is_of_group, self.context.uses.of(node).uses))
 
     def _is_of_group(self, node: ast.expr) -> bool:
         """Return whether a node is the backend that a function takes to make a process group."""

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.arguments import is_gpu_index
+from devicefix.facts.device_numbers import number_taken
 from devicefix.facts.values import cuda_literal, cuda_string, index_or_none, integer, last_name
-from devicefix.model import Finding, Fix
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
 
@@ -32,8 +34,9 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. A device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also
-    right on a CPU.
+    Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none. A
+    device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also right on
+    a CPU.
     """
 
     code = "DF201"
@@ -107,6 +110,22 @@ class TorchDevice(Rule):
                 x = torch.ones(2, device=torch.device(0 if torch.cuda.is_available() else "cpu"))
             """,
         ),
+        Example(
+            "a device whose number is used",
+            before="""
+                import torch
+
+                where = torch.device("cuda:1")
+                q7 = where.index + 1
+            """,
+            after="""
+                import torch
+
+                where = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
+                q7 = where.index + 1
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -161,7 +180,13 @@ class TorchDevice(Rule):
         if fix is not None:
             self.context.mark_handled(*node.args, *node.keywords)
             code = self.context.source.code(node)
-            yield self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
+            number = number_taken(self.context.uses, node)
+            reason = f" (line {number.lineno} needs its number)" if number is not None else ""
+            yield self.finding(
+                node,
+                f"`{code}` needs CUDA; select it only if CUDA is available{reason}",
+                replace(fix, safety=Safety.UNSAFE) if number is not None else fix,
+            )
 
     def _fix(self, node: ast.Call) -> Fix | None:
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]

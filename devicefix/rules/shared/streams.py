@@ -10,7 +10,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
 from devicefix.facts.guards import refuses
-from devicefix.facts.uses import Followed, Uses
+from devicefix.facts.uses import Followed
 from devicefix.model import Fix
 
 _WORDS = re.compile("tream|Event")
@@ -51,7 +51,7 @@ class Streams:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.facts = context.facts
-        self.uses = Uses(context.facts)
+        self.uses = context.uses
         self._guarded: set[ast.AST] = set()  # statements that a fix puts under a guard
 
     def is_maker(self, node: ast.expr) -> bool:
