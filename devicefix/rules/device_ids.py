@@ -45,7 +45,7 @@ class DeviceIds(Rule):
     code = "DF602"
     name = "device-ids"
     summary = "`DistributedDataParallel` gets device IDs"
-    words = (b"DistributedDataParallel", b"device_id")
+    words = (b"DistributedDataParallel", b"init_process_group")
     common_words = (b"device",)
     INVALID = (
         Example(

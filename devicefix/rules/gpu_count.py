@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.counts import PROCESSES, Counts, Harm
+from devicefix.rules.shared.counts import Counts, Harm, counts_processes
 
 
 class GpuCount(Rule):
@@ -453,7 +453,7 @@ class GpuCount(Rule):
             return
         found = self._counts.uses.of(count)
         harmed = {use: harm for use in found.uses if (harm := self._counts.harm(use)) is not None}
-        named = any(PROCESSES.search(variable.name) for variable in found.variables)
+        named = counts_processes(found)
         differs = any(map(self._counts.differs, found.uses))
         if count in harmed or ((harmed or named) and not differs):
             yield self._found(count)

@@ -9,10 +9,10 @@ from enum import Enum
 from functools import cached_property
 
 from devicefix.facts import Facts, of_any_count
-from devicefix.facts.uses import Uses
+from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
 
-PROCESSES = re.compile(
+_PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node|num_replicas)\Z"
 )
 # Arguments of libraries, for which 0 is the CPU and 1 a GPU.
@@ -170,7 +170,7 @@ class Counts:
         if self._is_error(call, function, position, keyword):
             return Harm.ERROR
         counts = _PROCESS_POSITIONS.get(function) == position or (
-            keyword is not None and PROCESSES.search(keyword)
+            keyword is not None and _PROCESSES.search(keyword)
         )
         return Harm.NOTHING_DONE if counts or (position >= 0 and self._is_sized(call)) else None
 
@@ -200,7 +200,9 @@ class Counts:
 
     def _of_any(self, call: ast.expr) -> Harm | None:
         """Return what a call does that returns 0 for 0."""
-        return next(filter(None, map(self.harm, self.uses.of(call).uses)), None)
+        found = self.uses.of(call)
+        harms = (harm for use in found.uses if (harm := self.harm(use)) is not None)
+        return next(harms, Harm.NOTHING_DONE if counts_processes(found) else None)
 
     def _of_range(self, call: ast.Call) -> Harm | None:
         """Return what an empty range does."""
@@ -240,6 +242,11 @@ class Counts:
         return isinstance(value, ast.Dict) and all(
             isinstance(key, ast.Constant) and key.value != 0 for key in value.keys
         )
+
+
+def counts_processes(found: Followed) -> bool:
+    """Return whether a value is bound to a number of processes, judged by the name."""
+    return any(_PROCESSES.search(variable.name) for variable in found.variables)
 
 
 def _starts_processes(node: ast.For) -> bool:

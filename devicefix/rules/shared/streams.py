@@ -81,7 +81,8 @@ class Streams:
         if self._is_statement(node):
             statement = self.facts.tree.statement(node)
             assert isinstance(statement, ast.Expr)
-            return self._under_guard(statement) if statement not in self._guarded else None
+            # A call inside it that makes a stream is found itself, with the same fix.
+            return None if any(map(self.is_maker, _operands(node))) else self._under_guard(statement)
         return self.context.when_cuda(node, "None")
 
     def _is_statement(self, node: ast.expr) -> bool:
