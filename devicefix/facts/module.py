@@ -23,7 +23,7 @@ class Facts(Names):
     @cached_property
     def kinds(self) -> KindsOf:
         """The kinds of the expressions of the module."""
-        return KindsOf(self)
+        return KindsOf(self, self.guards)
 
     @classmethod
     def read(cls, data: bytes) -> Facts:
@@ -40,7 +40,7 @@ class Facts(Names):
         more = copy(self)
         more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
         more._answers = {}
-        more.kinds = KindsOf(more)
+        more.kinds = KindsOf(more, more.guards)
         return more
 
     def is_guarded(self, node: ast.AST) -> bool:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts import with_defaults
-from devicefix.facts.device_numbers import number_taken
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import checked_for_number
 
 
 class DeviceValue(Rule):
@@ -315,15 +315,13 @@ class DeviceValue(Rule):
             return
         self.context.mark_handled(value)
         code = self.context.source.code(value)
-        number = number_taken(self.context.uses, value)
-        safety = Safety.UNSAFE if number is not None else self.devices.safety(value)
-        fix = self.context.when_cuda(value, '"cpu"', safety)
-        reason = f" (line {number.lineno} needs its number)" if number is not None else ""
-        yield self.finding(
+        fix = self.context.when_cuda(value, '"cpu"', self.devices.safety(value))
+        finding = self.finding(
             value,
-            f"`{code}` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`{reason}",
+            f"`{code}` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
             fix,
         )
+        yield checked_for_number(self.context, value, finding)
 
     def _holds_device(self, target: ast.expr) -> bool:
         """Return whether a target holds a device, by its name or by its uses in the module."""

@@ -361,6 +361,83 @@ class GpuCount(Rule):
             unsafe=True,
         ),
         Example(
+            "a minimum that may be 0 on purpose",
+            before="""
+                import torch
+
+                gpus = min(torch.cuda.device_count(), args.gpus)
+                if gpus > 0:
+                    print("GPUs")
+                share = batch // gpus
+            """,
+            after="""
+                import torch
+
+                gpus = min(torch.cuda.device_count(), args.gpus)
+                if gpus > 0:
+                    print("GPUs")
+                share = batch // max(gpus, 1)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a default of an environment variable",
+            before="""
+                import os
+                import torch
+
+                n = int(os.environ.get("PARTS", torch.cuda.device_count()))
+                share = batch // n
+            """,
+            after="""
+                import os
+                import torch
+
+                n = int(os.environ.get("PARTS", max(torch.cuda.device_count(), 1)))
+                share = batch // n
+            """,
+        ),
+        Example(
+            "a list that is filled in a loop",
+            before="""
+                import torch
+
+                devices = []
+                for i in range(torch.cuda.device_count()):
+                    devices.append(torch.device("cuda", i))
+                net.to(devices[0])
+            """,
+            after="""
+                import torch
+
+                devices = []
+                for i in range(max(torch.cuda.device_count(), 1)):
+                    devices.append(torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu"))
+                net.to(devices[0])
+            """,
+        ),
+        Example(
+            "0 without CUDA, by a statement",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    gpus = torch.cuda.device_count()
+                else:
+                    gpus = 0
+                share = batch // gpus
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    gpus = torch.cuda.device_count()
+                else:
+                    gpus = 0
+                share = batch // max(gpus, 1)
+            """,
+        ),
+        Example(
             "0 without CUDA, by a choice",
             before="""
                 import torch
@@ -446,16 +523,17 @@ class GpuCount(Rule):
         self._reported: set[ast.expr] = set()
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not self.facts.call(node, "torch.cuda.device_count"):
-            return
-        count = self._zero(node) if self.facts.is_guarded(node) else node
-        if count is None:
-            return
-        found = self._counts.uses.of(count)
+        if self.facts.call(node, "torch.cuda.device_count"):
+            for count in self._zeros(node) if self.facts.is_guarded(node) else (node,):
+                yield from self._check(count)
+
+    def _check(self, count: ast.expr) -> Iterator[Finding]:
+        """Check where a number goes that is 0 without CUDA."""
+        found = self._counts.follow(count)
         harmed = {use: harm for use in found.uses if (harm := self._counts.harm(use)) is not None}
-        named = counts_processes(found)
         differs = any(map(self._counts.differs, found.uses))
-        if count in harmed or ((harmed or named) and not differs):
+        named = counts_processes(found)
+        if count in harmed or (not isinstance(count, ast.Constant) and (harmed or named) and not differs):
             yield self._found(count)
             return
         for use, harm in harmed.items():
@@ -470,11 +548,20 @@ class GpuCount(Rule):
             node, "the number of GPUs is 0 without CUDA; use at least 1", Fix((edit,), safety)
         )
 
-    def _zero(self, node: ast.Call) -> ast.expr | None:
-        """Return `torch.cuda.device_count() if … else 0` around a call, None for any other expression."""
+    def _zeros(self, node: ast.Call) -> Iterator[ast.expr]:
+        """Yield what is 0 without CUDA, where a call is evaluated only with it.
+
+        That is `torch.cuda.device_count() if … else 0` around the call, or the 0 that its variable is bound to.
+        """
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.IfExp) and not self.facts.is_guarded(parent):
-            other = parent.orelse if node is parent.body else parent.body
-            if isinstance(other, ast.Constant) and other.value == 0:
-                return parent
-        return None
+        match parent:
+            case ast.IfExp(body=body, orelse=orelse) if not self.facts.is_guarded(parent):
+                if _is_zero(orelse if node is body else body):
+                    yield parent
+            case ast.Assign(targets=[target]):
+                values = [binding.value for binding in self.facts.bindings(target)]
+                yield from (value for value in values if value is not None and _is_zero(value))
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value == 0

@@ -21,6 +21,7 @@ _SPAWNS = ("spawn", "start_processes")
 _FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "randperm"}
 _RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
 _ELEMENTS = {"choice", "max", "min", "next"}
+_PASSING = {"min", "int", "abs", "get", "getenv", "getattr"}  # they return 0 for 0, or the default
 _DEPTH = 4  # how many names to follow to the values they are bound to
 _ANY = range(8)  # the positions of arguments
 _SPLITS = (_ANY, {"chunks", "split_size", "split_size_or_sections", "sections", "indices_or_sections"})
@@ -55,6 +56,29 @@ class Counts:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.uses = Uses(facts, zero=True)
+
+    def follow(self, count: ast.expr) -> Followed:
+        """Return where a number goes that is 0 without CUDA, also through functions that return 0 for 0."""
+        found = Followed()
+        todo, seen = [count], set[ast.expr]()
+        while todo:
+            part = self.uses.of(todo.pop())
+            found.variables += part.variables
+            for use in part.uses:
+                call = self._passing(use)
+                if call is None:
+                    found.uses.append(use)
+                elif call not in seen:
+                    seen.add(call)
+                    todo.append(call)
+        return found
+
+    def _passing(self, node: ast.expr) -> ast.Call | None:
+        """Return the call that returns 0 if an argument is, or returns that argument as a default."""
+        call = self.facts.tree.parents.get(node)
+        if isinstance(call, ast.Call) and node in call.args and last_name(call.func) in _PASSING:
+            return call
+        return None
 
     def harm(self, node: ast.expr) -> Harm | None:
         """Return what a number that is 0 does where it is used, None if nothing is known to be wrong."""
@@ -162,8 +186,6 @@ class Counts:
     def _as_argument(self, call: ast.Call, node: ast.expr, keyword: str | None) -> Harm | None:
         """Return what a number that is 0 does as an argument."""
         function = last_name(call.func)
-        if function in ("min", "int"):
-            return self._of_any(call)
         if function == "range":
             return self._of_range(call)
         position = call.args.index(node) if keyword is None and node in call.args else -1
@@ -198,17 +220,11 @@ class Counts:
         handed = last_name(call.func) in (*_SPAWNS, "Process")
         return Harm.NOTHING_DONE if handed or (node in call.args and self._is_sized(call)) else None
 
-    def _of_any(self, call: ast.expr) -> Harm | None:
-        """Return what a call does that returns 0 for 0."""
-        found = self.uses.of(call)
-        harms = (harm for use in found.uses if (harm := self.harm(use)) is not None)
-        return next(harms, Harm.NOTHING_DONE if counts_processes(found) else None)
-
     def _of_range(self, call: ast.Call) -> Harm | None:
         """Return what an empty range does."""
         parent = self.facts.tree.parents.get(call)
         if isinstance(parent, ast.For):
-            return Harm.NOTHING_DONE if _starts_processes(parent) else None
+            return Harm.NOTHING_DONE if _starts_processes(parent) or self._leaves_empty(parent) else None
         empty: ast.AST | None = call
         if isinstance(parent, ast.comprehension):
             empty = parent = self.facts.tree.parents.get(parent)
@@ -216,6 +232,16 @@ class Counts:
         if isinstance(parent, ast.Call) and last_name(parent.func) in ("list", "tuple"):
             empty = parent
         return self._of_empty(empty) if isinstance(empty, ast.expr) else None
+
+    def _leaves_empty(self, loop: ast.For) -> bool:
+        """Return whether a list, of which an element is used, gets its elements in a loop alone."""
+        for statement in loop.body:
+            match statement:
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as filled, attr="append"))):
+                    made = self.facts.value(filled)
+                    if isinstance(made, ast.List) and not made.elts and self._of_empty(made) is not None:
+                        return True
+        return False
 
     def _of_empty(self, node: ast.expr) -> Harm | None:
         """Return what an empty list does where it is used."""
@@ -232,7 +258,7 @@ class Counts:
                 return True
             case ast.Call(func=func) if node in parent.args:
                 if last_name(func) == "len":
-                    return self._of_any(parent) is not None
+                    return any(map(self.harm, self.follow(parent).uses))
                 return last_name(func) in _ELEMENTS
         return False
 

@@ -179,7 +179,9 @@ class Streams:
 
     def _holds_only_streams(self, bindings: Sequence[Binding]) -> bool:
         return all(
-            binding.value is not None and self._is_stream_or_none(binding.value) for binding in bindings
+            isinstance(binding.node, ast.Delete)
+            or (binding.value is not None and self._is_stream_or_none(binding.value))
+            for binding in bindings
         )
 
     def _is_stream_or_none(self, node: ast.expr, depth: int = _DEPTH) -> bool:
