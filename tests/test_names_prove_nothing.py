@@ -77,9 +77,6 @@ NOT_YET = (
     "DF203-a-constant",
     "DF203-the-default-of-a-parameter",
     "DF203-a-list-of-devices",
-    "DF401-the-current-device-as-a-device-and-as-a-number",
-    "DF402-a-world-size-with-an-option-before-it",
-    "DF602-a-dictionary-of-options",
     "DF811-batches-of-a-data-loader",
 )
 

@@ -22,11 +22,13 @@ class Variable:
         name: its name, without the object whose attribute it is.
         reads: the expressions that read it in this module.
         bindings: the places that bind it in this module.
+        attribute: whether it is an attribute, and part of an interface.
     """
 
     name: str
     reads: Sequence[ast.expr]
     bindings: Sequence[Binding]
+    attribute: bool = False
 
 
 @dataclass(slots=True)
@@ -198,7 +200,7 @@ class Uses:
                 or self._owner(binding.node) in (owner, None)
             ]
             self._variables[key] = Variable(
-                node.attr, list(self._attribute_reads(node.attr, owner)), bindings
+                node.attr, list(self._attribute_reads(node.attr, owner)), bindings, attribute=True
             )
         return self._variables[key]
 
@@ -284,7 +286,7 @@ class Uses:
         """Yield the attribute that holds an option of the command line with this default."""
         if keyword == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
             for name in option_names(call):
-                yield Variable(name, list(self._attribute_reads(name, None)), ())
+                yield Variable(name, list(self._attribute_reads(name, None)), (), attribute=True)
 
     def _function(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the function or method of this module that a call certainly reaches."""

@@ -69,13 +69,13 @@ class DeviceIds(Rule):
                 import torch
 
                 options = {'device_ids': [rank]}
-                cuda = 1
+                net = torch.nn.parallel.DistributedDataParallel(net, **options)
             """,
             after="""
                 import torch
 
                 options = {'device_ids': [rank] if torch.cuda.is_available() else None}
-                cuda = 1
+                net = torch.nn.parallel.DistributedDataParallel(net, **options)
             """,
         ),
         Example(

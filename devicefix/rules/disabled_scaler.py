@@ -44,14 +44,14 @@ class DisabledScaler(Rule):
 
     ## Fix safety
     Safe for the scale, also if the object is not a scaler: where there is a "scale", the value is the same. Unsafe in a
-    `try` statement, which may expect the `KeyError`. Everything else is reported without a fix. An object of unknown
-    class is taken for a scaler if it is called one.
+    `try` statement, which may expect the `KeyError`. Everything else is reported without a fix. A class, or an object
+    of unknown class, is taken for a scaler if it is called one.
     """
 
     code = "DF407"
     name = "disabled-scaler"
     summary = "The state of a `GradScaler`, which has none without CUDA"
-    words = (b"GradScaler", b"scaler.state_dict", b"scaler._", b"scaler.get_")
+    words = (b"Scaler",)
     common_words = (
         b"state_dict()", b'"scale"', b"'scale'", b"._scale", b"_growth_", b"_backoff_", b"._init_scale",
         b"._per_opt", b"._check_", b"._found_inf",
@@ -210,7 +210,9 @@ class DisabledScaler(Rule):
         known = [value for value in made if self.facts.resolve(value.func) in _SCALERS]
         if known:
             return any(not _of_cpu(value) for value in known)
-        return "scaler" in last_name(node).lower()
+        kinds = self.facts.kinds.of(node)
+        names = [name.rpartition(".")[2] for name in kinds.classes] or [last_name(node)]
+        return any("scaler" in name.lower() for name in names)
 
     def _is_on(self, node: ast.expr) -> bool:
         """Return whether a node is evaluated only with CUDA, or where a scaler is enabled."""

@@ -106,11 +106,13 @@ class GpuCount(Rule):
                 import torch
 
                 world_size = args.n or torch.cuda.device_count()
+                start(nprocs=world_size)
             """,
             after="""
                 import torch
 
                 world_size = args.n or max(torch.cuda.device_count(), 1)
+                start(nprocs=world_size)
             """,
         ),
         Example(

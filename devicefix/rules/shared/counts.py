@@ -271,8 +271,8 @@ class Counts:
 
 
 def counts_processes(found: Followed) -> bool:
-    """Return whether a value is bound to a number of processes, judged by the name."""
-    return any(_PROCESSES.search(variable.name) for variable in found.variables)
+    """Return whether an attribute that holds a value is a number of processes, judged by its name."""
+    return any(variable.attribute and _PROCESSES.search(variable.name) for variable in found.variables)
 
 
 def _starts_processes(node: ast.For) -> bool:
