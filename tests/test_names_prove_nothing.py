@@ -72,13 +72,7 @@ def can_be_renamed(case: Case) -> bool:
 
 
 # To be mended with the rules that follow these values.
-NOT_YET = (
-    "DF202-a-device-parameter-of-a-function-in-the-module",
-    "DF401-the-current-device-as-a-device-and-as-a-number",
-    "DF402-a-world-size-with-an-option-before-it",
-    "DF602-a-dictionary-of-options",
-    "DF811-batches-of-a-data-loader",
-)
+NOT_YET = ("DF811-batches-of-a-data-loader",)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if can_be_renamed(case)], ids=str)

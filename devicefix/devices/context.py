@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
 from devicefix.facts.project import Project
+from devicefix.facts.uses import Uses
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
 from devicefix.model import Edit, Fix, Safety
@@ -57,6 +59,11 @@ class Context:
         self.accelerator = Accelerator(facts, options.torch_version) if any_will_do else None
         self.devices = Devices(facts, project, path, self.accelerator)
         self.handled: set[ast.AST] = set()
+
+    @cached_property
+    def uses(self) -> Uses:
+        """The uses of values in the module."""
+        return Uses(self.facts)
 
     def mark_handled(self, *nodes: ast.AST) -> None:
         """Hide nodes, and the expressions inside them, from other rules."""

@@ -7,6 +7,7 @@ from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import checked_for_number
 from devicefix.rules.shared.device_variables import defined_as_device
 
 # These take the kind of device to act on, and disable themselves on a CPU.
@@ -271,12 +272,13 @@ class DeviceArgument(Rule):
             if fix is None:
                 continue  # composed of parts, which the rule for torch.device checks
             self.context.mark_handled(value)
-            yield self.finding(
+            finding = self.finding(
                 value,
                 f"`{self.context.source.code(value)}` is a CUDA device, which may not exist;"
                 " select it by `torch.cuda.is_available()`",
                 fix,
             )
+            yield checked_for_number(self.context, value, finding)
 
     def _is_number(self, value: ast.expr) -> bool:
         if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:

@@ -10,6 +10,7 @@ from devicefix.facts.destinations import Destinations, Use
 from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import checked_for_number
 
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 _OF_STRINGS = ("startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault")
@@ -49,6 +50,7 @@ class DeviceValue(Rule):
     - only the name of the variable, option or key says that the value is a device, or `"cpu"` beside it does,
     - the value is an argument of another library,
     - the value is beside the CPU in a list, or in a set: with equal devices these may mean something else,
+    - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none,
     - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
       are visible.
     """
@@ -632,6 +634,41 @@ class DeviceValue(Rule):
                 start("cuda:1")
             """,
         ),
+        Example(
+            "a device whose number is used",
+            before="""
+                import torch
+
+                where = "cuda:1"
+                x = x.to(where)
+                q7 = int(where.split(":")[1])
+            """,
+            after="""
+                import torch
+
+                where = "cuda:1" if torch.cuda.is_available() else "cpu"
+                x = x.to(where)
+                q7 = int(where.split(":")[1])
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a device whose number is used only if it has one",
+            before="""
+                import torch
+
+                where = "cuda:1"
+                x = x.to(where)
+                q7 = int(where.split(":")[1]) if ":" in where else 0
+            """,
+            after="""
+                import torch
+
+                where = "cuda:1" if torch.cuda.is_available() else "cpu"
+                x = x.to(where)
+                q7 = int(where.split(":")[1]) if ":" in where else 0
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -757,7 +794,8 @@ class DeviceValue(Rule):
             safety = Safety.UNSAFE
             advice += f", and mind that {collapses}"
         fix = self.context.when_cuda(value, '"cpu"', safety)
-        return self.finding(value, f"{self._is_device(value)}; {advice}", fix)
+        finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
+        return checked_for_number(self.context, value, finding)
 
     def _is_device(self, value: ast.expr) -> str:
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"
