@@ -841,13 +841,15 @@ class CudaRequired(Rule):
         """Return the message for a check that is false wherever CUDA is not available."""
         if any(isinstance(part, ast.expr) and self._counts(part) for part in ast.walk(test)):
             return f"{MESSAGE}, or with too few GPUs; check only if CUDA is available"
-        return "rejects what is on a CPU; add a CPU path"
+        if any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for part in ast.walk(test)):
+            return "rejects CPU tensors; add a CPU path"
+        return f"{MESSAGE}; add a path for the CPU"
 
     def _is_right(self, node: ast.stmt) -> bool:
         """Return whether a check for CUDA is right: in a test, where CUDA was asked for, before a CUDA library."""
         if self.facts.is_guarded(node) or self._refusals.in_test(node) or self._refusals.is_requested(node):
             return True
-        return self._refusals.libraries.needed_by(self._refusals.function(node)) is not None
+        return self._refusals.libraries.needed_by(self._refusals.function(node), node) is not None
 
     def _before_kernel(self, node: ast.stmt) -> bool:
         """Return whether the function of a check calls a compiled extension or starts a kernel."""

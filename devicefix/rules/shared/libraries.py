@@ -87,19 +87,42 @@ class CudaLibraries:
                 return library
         return None
 
-    def needed_by(self, function: ast.AST) -> str | None:
+    def needed_by(self, function: ast.AST, site: ast.AST) -> str | None:
         """Return a library that a function reads, imports or mentions, None if there is none.
 
         Args:
             function: the function or, for what is outside of all, the module.
+            site: a statement or expression in it. What another test that names the library guards is optional.
         """
         if self.required is not None or not isinstance(function, (ast.stmt, ast.expr)):
             return self.required
-        mentioned = _MENTION.search(self.context.source.code(function))
+        todo: list[ast.AST] = [function]
+        while todo:
+            node = todo.pop()
+            library = self._named_by(node)
+            if library is not None:
+                return library
+            if not (isinstance(node, ast.If) and self._is_optional(node, site)):
+                todo.extend(ast.iter_child_nodes(node))
+        return None
+
+    def _named_by(self, node: ast.AST) -> str | None:
+        """Return the library that a node names by itself."""
+        match node:
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.alias(name=text):
+                mentioned = _MENTION.search(text)
+            case ast.Constant(value=str(text)):
+                mentioned = _MENTION.search(text)
+            case _:
+                return None
         if mentioned:
-            return mentioned[0]
-        used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-        return next((library for name, library in self._tied.items() if name in used), None)
+            return mentioned[0].lower()
+        return self._tied.get(text) if isinstance(node, ast.Name) else None
+
+    def _is_optional(self, node: ast.If, site: ast.AST) -> bool:
+        """Return whether an `if` asks for a library, and is not around a site."""
+        asked = any(self._named_by(part) for part in ast.walk(node.test))
+        return asked and all(part is not site for part in ast.walk(node))
 
     @cached_property
     def _imports(self) -> list[tuple[ast.Import | ast.ImportFrom, str]]:

@@ -64,7 +64,7 @@ class Refusals:
             return None
         if self.in_test(site):
             return Verdict(f"{MESSAGE}, in a test; skip the test, or let it run on a CPU")
-        library = self.libraries.needed_by(self.function(site))
+        library = self.libraries.needed_by(self.function(site), site)
         if library is not None:
             return Verdict(f"{MESSAGE}, and this code needs `{library}`; add a path for the CPU")
         if refusals.handlers(site, error):
