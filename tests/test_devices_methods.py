@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from contexts import call, context_of
+from helpers import analyze
 
 from devicefix.devices.methods import CustomCuda, custom_cuda
 
@@ -24,8 +27,8 @@ def answer(code: str, receiver: str = "x", others: dict[str, str] | None = None)
         ("Other()", CustomCuda.NEVER),
         ("torch.zeros(1)", CustomCuda.NEVER),
         ("make()", CustomCuda.MAYBE),
-        ("np.ones(1)", CustomCuda.NEVER),
-        ("data.make()", CustomCuda.NEVER),
+        ("np.ones(1)", CustomCuda.MAYBE),
+        ("data.make()", CustomCuda.MAYBE),
     ],
 )
 def test_the_receiver_is_a_call(receiver: str, expected: CustomCuda) -> None:
@@ -39,8 +42,8 @@ def test_the_receiver_is_a_call(receiver: str, expected: CustomCuda) -> None:
         ("Batch()", CustomCuda.ALWAYS),
         ("torch.zeros(1)", CustomCuda.NEVER),
         ("make()", CustomCuda.MAYBE),
-        ("batches[0]", CustomCuda.NEVER),
-        ("Batch() if a else b", CustomCuda.NEVER),
+        ("batches[0]", CustomCuda.MAYBE),
+        ("Batch() if a else b", CustomCuda.MAYBE),
     ],
 )
 def test_the_receiver_is_a_name(value: str, expected: CustomCuda) -> None:
@@ -53,7 +56,7 @@ def test_one_of_several_values_may_have_it() -> None:
 
 
 def test_moving_an_object_does_not_show_its_class() -> None:
-    assert answer("z = Batch()\nz = z.cuda()\ny = z.cuda()\n", "z") is CustomCuda.ALWAYS
+    assert answer("z = Batch()\nz = z.cuda()\ny = z.cuda()\n", "z") is CustomCuda.MAYBE
     assert answer("z = Batch()\nz = z.half()\ny = z.cuda()\n", "z") is CustomCuda.MAYBE
 
 
@@ -72,11 +75,11 @@ def test_a_subclass_inherits_it() -> None:
 @pytest.mark.parametrize(
     ("code", "receiver", "expected"),
     [
-        ("y = loss.cuda()\n", "loss", CustomCuda.NEVER),
+        ("y = loss.cuda()\n", "loss", CustomCuda.MAYBE),
         ("loss.cuda()\n", "loss", CustomCuda.MAYBE),
         ("y = self.model.cuda()\n", "self.model", CustomCuda.MAYBE),
         ("y = net.cuda()\n", "net", CustomCuda.MAYBE),
-        ("y = (a + b).cuda()\n", "(a + b)", CustomCuda.NEVER),
+        ("y = (a + b).cuda()\n", "(a + b)", CustomCuda.MAYBE),
         ("y = self.batch.cuda()\n", "self.batch", CustomCuda.MAYBE),
     ],
 )
@@ -90,3 +93,105 @@ def test_an_object_of_unknown_class(code: str, receiver: str, expected: CustomCu
 @pytest.mark.parametrize("receiver", ["make()", "model", "self.net"])
 def test_without_such_a_class_torch_has_the_only_method(receiver: str) -> None:
     assert answer(f"import torch\n\n{receiver}.cuda()\n", receiver, {}) is CustomCuda.NEVER
+
+
+OWN = """
+import contextlib
+import dataclasses
+import functools
+from typing import Any
+
+import torch
+from torch import nn
+
+calls = []
+
+
+class Own:
+    def cuda(self, *args, **kwargs):
+        calls.append(self)
+        return self
+
+    def cpu(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        pass
+
+
+class Module(nn.Linear):
+    def __init__(self):
+        super().__init__(1, 1)
+
+    def cuda(self, *args, **kwargs):
+        calls.append(self)
+        return self
+
+
+class Sub(Own):
+    pass
+
+
+def make():
+    return Own()
+
+
+"""
+FORMS = [
+    "for b in [Own()]:\n    b = b.cuda()",
+    "c = [b.cuda() for b in [Own()]]",
+    "c = {b: b.cuda() for b in (Own(),)}",
+    "f = lambda b: b.cuda()\nf(Own())",
+    "(lambda m: m.cuda())(Module())",
+    "def f(o):\n    return o.cuda()\n\n\nf(Own())",
+    "def f(o: Own):\n    return o.cuda()\n\n\nf(Own())",
+    "def f(o: Any = None):\n    return (o or make()).cuda()\n\n\nf()",
+    "def f(*os):\n    return os[0].cuda()\n\n\nf(Own())",
+    "def f(**os):\n    return os['o'].cuda()\n\n\nf(o=Own())",
+    "def f(o):\n    o.cuda()\n\n\nf(Own())",
+    "d = {'o': Own()}\nd['o'].cuda()",
+    "l = [Own()]\nl[0].cuda()",
+    "with Own() as o:\n    o.cuda()",
+    "(o := Own()).cuda()",
+    "make().cuda()",
+    "Own().cuda()",
+    "Sub().cuda()",
+    "Module().cuda()",
+    "model = Module()\nmodel.cuda()",
+    "model = Module()\nmodel = model.cuda()",
+    "match {'o': Own()}:\n    case {'o': o}:\n        o.cuda()",
+    "match [Own()]:\n    case [o, *_]:\n        o = o.cuda()",
+    "a, b = Own(), torch.ones(1)\na.cuda()",
+    "a, *b = [Own(), Own()]\nb[0].cuda()",
+    "o = torch.ones(1) if calls else Own()\no = o.cuda()",
+    "o = None\nfor o in map(lambda _: Own(), range(1)):\n    pass\no.cuda()",
+    "class Holder:\n    def __init__(self, o):\n        self.o = o\n\n    def move(self):\n"
+    "        self.o = self.o.cuda()\n\n\nHolder(Own()).move()",
+    "class Holder:\n    o = Own()\n\n    def move(self):\n        self.o.cuda()\n\n\nHolder().move()",
+    "@dataclasses.dataclass\nclass Holder:\n    o: Any\n\n\nh = Holder(Own())\nh.o.cuda()",
+    "def f():\n    yield Own()\n\n\nfor o in f():\n    o.cuda()",
+    "o = next(iter([Own()]))\no = o.cuda()",
+    "def f():\n    o = Own()\n\n    def g():\n        return o.cuda()\n\n    return g\n\n\nf()()",
+    "def f():\n    global o\n    o = Own()\n\n\nf()\no.cuda()",
+    "tensor = torch.ones(1)\ntensor = Own()\ntensor.cuda()",
+    "functools.reduce(lambda a, b: b.cuda(), [Own(), Own()])",
+    "try:\n    raise ValueError(Own())\nexcept ValueError as e:\n    e.args[0].cuda()",
+]
+
+
+@pytest.mark.parametrize("available", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_an_own_cuda_is_called_where_cuda_is_available(
+    form: str, available: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    result = analyze(OWN + form + "\n", fix=True)
+    code = (result.output or (OWN + form).encode()).decode()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(compile(code, "program.py", "exec"), names)
+    assert names["calls"] or not available
+    assert ".to(" not in code

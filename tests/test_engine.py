@@ -287,7 +287,7 @@ LOSS = (
             "loss = loss.cuda() if torch.cuda.is_available() else loss\n",
         ),
         ("model.cuda()\n", "if torch.cuda.is_available():\n    model.cuda()\n"),
-        ("x = y.float().cuda()\n", "x = y.float().to(device)\n"),
+        ("x = torch.ones(2).float().cuda()\n", "x = torch.ones(2).float().to(device)\n"),
     ],
 )
 def test_cuda_that_may_be_the_projects_own_is_kept(use: str, after: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devicefix.facts import Facts
-from devicefix.facts.exports import defines_cuda, late_settings, passed_through, summarize, summary_of
+from devicefix.facts.exports import defines, late_settings, passed_through, summarize, summary_of
 
 
 def exported(code: str, name: str) -> Any:
@@ -33,7 +33,7 @@ def exported(code: str, name: str) -> Any:
         ("x = y", "read", set()),
         ("class A(B, c.D): ...\nclass E: ...", "classes", {"A": ("B", "c.D"), "E": ()}),
         ("class A(f()): ...", "classes", {"A": ()}),
-        ("class A:\n    def cuda(self): ...\nclass B:\n    def cpu(self): ...", "cuda_classes", {"A"}),
+        ("class A:\n    def cuda(self): ...\nclass B:\n    def cpu(self): ...", "cuda_classes", {"A": False}),
         ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late", True),
         ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late", False),
         ("p.add_argument('--x', type=int)", "options", {("x", "int")}),
@@ -44,8 +44,6 @@ def exported(code: str, name: str) -> Any:
         ("class A:\n    def f(self):\n        if torch.cuda.is_available():\n            self.gpu = 3",
          "flags", {"gpu": True}),
         ("class A:\n    def f(self):\n        self.x = 1\nargs.gpu = x", "flags", {}),
-        ("x = Net()\nself.y = nn.Net.make()\nz = f()", "made", {("x", "Net"), ("y", "Net")}),
-        ("def f():\n    x = Net()", "made", {("x", "Net")}),
         ("def f(x, device): ...", "functions", {("f", ("x", "device"))}),
         ("def f(x): ...", "functions", set()),
         ("class A:\n    def __init__(self, device): ...", "functions", {("A", ("device",))}),
@@ -142,9 +140,17 @@ def test_summarize() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "expected"), [("def cuda(self): ...", True), ("def f(self): ...", False), ("cuda = 1", False)]
+    ("body", "expected"),
+    [
+        ("def cuda(self): ...", True),
+        ("async def cuda(self): ...", True),
+        ("cuda = move", True),
+        ("def f(self): ...", False),
+        ("cuda = 1", False),
+        ("@property\n    def cuda(self): ...", False),
+    ],
 )
-def test_defines_cuda(body: str, expected: bool) -> None:
+def test_defines_a_method(body: str, expected: bool) -> None:
     node = ast.parse(f"class A:\n    {body}\n").body[0]
     assert isinstance(node, ast.ClassDef)
-    assert defines_cuda(node) is expected
+    assert defines(node, "cuda") is expected

@@ -54,8 +54,7 @@ def test_own_cuda() -> None:
     )
     assert files.has_own_cuda()
     assert [files.is_cuda_class(name) for name in "ABCDE"] == [True, True, True, False, False]
-    assert files.holds_cuda_object("x")
-    assert not files.holds_cuda_object("y")
+    assert [files.has_cuda_subclass(name) for name in "ADE"] == [False] * 3
     assert not project(a="class A: ...").has_own_cuda()
 
 

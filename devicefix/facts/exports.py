@@ -25,12 +25,11 @@ class Summary:
         devices: those of them that are the current CUDA device or else the CPU.
         read: the names that the module reads, where it has star imports.
         classes: the names of the base classes of every class.
-        cuda_classes: the classes that define a method `cuda`.
+        cuda_classes: the classes that define a method `cuda`; true for those that define `to`, too.
         late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
-        made: names and attributes that are assigned an object of a class, each with the class.
         functions: functions that take a device, with the names of their parameters; classes likewise.
     """
 
@@ -41,12 +40,11 @@ class Summary:
     devices: frozenset[str] = frozenset()
     read: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    cuda_classes: frozenset[str] = frozenset()
+    cuda_classes: dict[str, bool] = field(default_factory=dict)
     late: bool = False
     forks: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
-    made: frozenset[tuple[str, str]] = frozenset()
     functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
 
 
@@ -77,12 +75,11 @@ def summary_of(facts: Facts, path: str) -> Summary:
         devices=frozenset(name for name in tuple(root.bindings) if _device(facts, name)),
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
-        cuda_classes=frozenset(name for name, node in classes.items() if defines_cuda(node)),
+        cuda_classes={name: defines(node, "to") for name, node in classes.items() if defines(node, "cuda")},
         late=bool(late_settings(facts)),
         forks=_forks(facts.source.text.encode()),
         options=facts.options,
         flags=_flags(facts),
-        made=frozenset(_made(facts)),
         functions=frozenset(_taking_devices(facts)),
     )
 
@@ -115,9 +112,15 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     return Summary(path, frozenset(imports), classes=classes, forks=_forks(data))
 
 
-def defines_cuda(node: ast.ClassDef) -> bool:
-    """Return whether a class defines a method `cuda`."""
-    return any(isinstance(statement, ast.FunctionDef) and statement.name == "cuda" for statement in node.body)
+def defines(node: ast.ClassDef, method: str) -> bool:
+    """Return whether the body of a class defines a method, which is no property."""
+    for statement in node.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name == method:
+                return not any((dotted(each) or "").endswith("property") for each in statement.decorator_list)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == method:
+                return not isinstance(value, ast.Constant)  # a flag of this name
+    return False
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
@@ -201,17 +204,6 @@ def _flags(facts: Facts) -> dict[str, bool]:
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
     falsy = isinstance(value, ast.Constant) and not value.value
     return falsy or facts.guards.implies(value) or facts.is_guarded(node)
-
-
-def _made(facts: Facts) -> Iterator[tuple[str, str]]:
-    named = [*facts.tree.attributes.items()]
-    named += [item for scope in tuple(facts.tree.scopes.values()) for item in scope.bindings.items()]
-    for path, bindings in named:
-        for binding in bindings:
-            if isinstance(binding.value, ast.Call):
-                for part in (dotted(binding.value.func) or "").split("."):
-                    if part[:1].isupper():
-                        yield path.rpartition(".")[2], part
 
 
 def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:

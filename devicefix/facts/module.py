@@ -7,6 +7,7 @@ from copy import copy
 from functools import cached_property
 
 from devicefix.facts.guards import Guards
+from devicefix.facts.kinds import KindsOf
 from devicefix.facts.names import Names, Question
 from devicefix.files.text import Source, parse
 
@@ -18,6 +19,11 @@ class Facts(Names):
     def guards(self) -> Guards:
         """The guards of the module."""
         return Guards(self)
+
+    @cached_property
+    def kinds(self) -> KindsOf:
+        """The kinds of the expressions of the module."""
+        return KindsOf(self)
 
     @classmethod
     def read(cls, data: bytes) -> Facts:
@@ -34,6 +40,7 @@ class Facts(Names):
         more = copy(self)
         more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
         more._answers = {}
+        more.kinds = KindsOf(more)
         return more
 
     def is_guarded(self, node: ast.AST) -> bool:

@@ -58,9 +58,13 @@ class Project:
         self._supposed_own_cuda = supposed_own_cuda
         self.answers: Answers = {}
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
-        self.cuda_classes = self._with_subclasses()
-        made = (pair for summary in self.files.values() for pair in summary.made)
-        self.cuda_names = frozenset(name for name, kind in made if kind in self.cuda_classes)
+        self._bases: dict[str, set[str]] = {}
+        for summary in self.files.values():
+            for name, names in summary.classes.items():
+                self._bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in names)
+        own = [pair for summary in self.files.values() for pair in summary.cuda_classes.items()]
+        self.cuda_classes = self._with_subclasses({name for name, _ in own})
+        self.without_to = self._with_subclasses({name for name, has_to in own if not has_to})
         self.functions: dict[str, set[tuple[str, ...]]] = {}
         for summary in self.files.values():
             for name, parameters in summary.functions:
@@ -112,8 +116,8 @@ class Project:
 
     @_remembered
     def has_own_cuda(self) -> bool:
-        """Return whether any class defines `cuda`."""
-        return self._supposed_own_cuda or bool(self.cuda_classes)
+        """Return whether any class defines `cuda` without a `to`, which could replace it."""
+        return self._supposed_own_cuda or bool(self.without_to)
 
     @_remembered
     def is_cuda_class(self, name: str) -> bool:
@@ -121,9 +125,15 @@ class Project:
         return name in self.cuda_classes
 
     @_remembered
-    def holds_cuda_object(self, name: str) -> bool:
-        """Return whether a name or attribute is assigned an object of such a class somewhere."""
-        return name in self.cuda_names
+    def has_cuda_subclass(self, name: str) -> bool:
+        """Return whether a class of this name has a subclass that defines `cuda`."""
+        return name in self._above_cuda_classes
+
+    @cached_property
+    def _above_cuda_classes(self) -> frozenset[str]:
+        return (
+            _closure(self.cuda_classes, self._bases) - self.cuda_classes if self.cuda_classes else frozenset()
+        )
 
     @_remembered
     def is_integer_option(self, name: str) -> bool:
@@ -215,18 +225,14 @@ class Project:
         importers = self.star_importers.get(os.path.normpath(path), ())
         return any(name in importer.bound or name in importer.read for importer in importers)
 
-    def _with_subclasses(self) -> frozenset[str]:
-        bases: dict[str, set[str]] = {}
-        own: set[str] = set()
-        for summary in self.files.values():
-            own |= summary.cuda_classes
-            for name, names in summary.classes.items():
-                bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in names)
-        while True:
-            more = {name for name, names in bases.items() if names & own} - own
-            if not more:
-                return frozenset(own)
-            own |= more
+    def _with_subclasses(self, classes: set[str]) -> frozenset[str]:
+        if not classes:
+            return frozenset()
+        subclasses: dict[str, set[str]] = {}
+        for name, bases in self._bases.items():
+            for base in bases:
+                subclasses.setdefault(base, set()).add(name)
+        return _closure(classes, subclasses)
 
     def _imported_too_early(self, start: set[str]) -> frozenset[str]:
         """Return the files that must not ask for CUDA as they are imported.

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from devicefix.facts.module import Facts
+from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
@@ -69,14 +69,14 @@ def cuda_string(node: ast.AST) -> bool:
     return False
 
 
-def cpu(facts: Facts, node: ast.expr) -> bool:
+def cpu(facts: Names, node: ast.expr) -> bool:
     """Return whether an expression is the CPU, as a string or a device."""
     if isinstance(node, ast.Constant):
         return node.value == "cpu"
     return facts.call(node, "torch.device") and bool(node.args) and cpu(facts, node.args[0])  # type: ignore[attr-defined]
 
 
-def cuda_device(facts: Facts, node: ast.expr) -> bool:
+def cuda_device(facts: Names, node: ast.expr) -> bool:
     """Return whether an expression is a CUDA device and nothing else: a string or `torch.device(...)`."""
     if cuda_string(node):
         return True
@@ -100,7 +100,7 @@ def literal_index(node: ast.AST | None) -> int | None:
     return None
 
 
-def choice(facts: Facts, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] | None:
+def choice(facts: Names, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] | None:
     """Return the test, the CUDA arm and the CPU arm of `a if test else b`, or of `b if test else a`."""
     if not isinstance(node, ast.IfExp):
         return None
@@ -111,7 +111,7 @@ def choice(facts: Facts, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] 
     return None
 
 
-def current_device(facts: Facts, node: ast.expr | None, depth: int = 4) -> bool:
+def current_device(facts: Names, node: ast.expr | None, depth: int = 4) -> bool:
     """Return whether an expression is the current CUDA device if available and wanted, else the CPU.
 
     An unconditional `"cuda"` counts, since fixes replace it.
@@ -132,7 +132,7 @@ def current_device(facts: Facts, node: ast.expr | None, depth: int = 4) -> bool:
     return facts.call(node, "torch.accelerator.current_accelerator")
 
 
-def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:
+def index_or_none(facts: Names, node: ast.expr, depth: int = 4) -> bool:
     """Return whether an expression is known to be an int or None: what `torch.device("cuda", i)` takes."""
     if depth == 0:
         return False
@@ -155,11 +155,11 @@ def index_or_none(facts: Facts, node: ast.expr, depth: int = 4) -> bool:
     return False
 
 
-def _all_indexes(facts: Facts, bindings: Sequence[Binding], depth: int) -> bool:
+def _all_indexes(facts: Names, bindings: Sequence[Binding], depth: int) -> bool:
     return all(_index_binding(facts, binding, depth) for binding in bindings)
 
 
-def _index_binding(facts: Facts, binding: Binding, depth: int) -> bool:
+def _index_binding(facts: Names, binding: Binding, depth: int) -> bool:
     node = binding.node
     if binding.parameter:
         return _index_parameter(binding)
@@ -175,5 +175,5 @@ def _index_parameter(binding: Binding) -> bool:
     return binding.default is not None and integer(binding.default)
 
 
-def _integer_option(facts: Facts, node: ast.Attribute) -> bool:
+def _integer_option(facts: Names, node: ast.Attribute) -> bool:
     return facts.is_integer_option(node.attr)

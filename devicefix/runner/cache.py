@@ -248,11 +248,10 @@ _READERS: dict[str, Any] = {
     "devices": frozenset,
     "read": frozenset,
     "classes": lambda value: {name: tuple(bases) for name, bases in value.items()},
-    "cuda_classes": frozenset,
+    "cuda_classes": dict,
     "late": bool,
     "forks": bool,
     "options": _pairs,
     "flags": dict,
-    "made": _pairs,
     "functions": _pairs,
 }
