@@ -15,6 +15,7 @@ from devicefix.facts.refusals import Refusals, returns
 from devicefix.facts.scopes import Binding, dotted
 
 AVAILABLE = "torch.cuda.is_available"
+VERSION = "torch.version.cuda"
 # True on a machine with CUDA, false on a CPU.
 ASKS = (AVAILABLE, "torch.accelerator.is_available")
 _COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")
@@ -23,7 +24,7 @@ _IMPLYING = {*ASKS, *_COUNTS, "torch.cuda.is_initialized"}
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
 )
-_QUESTIONS = ("is_available", "device_count", "is_initialized")
+_QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
 _DEPTH = 8  # how many bindings to follow from one flag to the next
 _FLAGS = 20  # how many flags to follow that are set where others are true
 
@@ -126,7 +127,7 @@ class Guards:
 
     @cached_property
     def lines(self) -> frozenset[int]:
-        """The lines that name an answer of torch: a flag, a number of GPUs, or a function that returns one.
+        """The lines that name an answer of torch: a flag, a number, a version, or a function with one.
 
         What such a name is called says nothing: without these lines, `if q7:` would not be visited.
         """
@@ -155,6 +156,8 @@ class Guards:
                     yield target.id
 
     def _answers(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Attribute) and self.facts.resolve(value) == VERSION:
+            return True
         return self.implies(value) or self.implies(value, False) or self.counts_gpus(value)
 
     def is_guarded(self, node: ast.AST) -> bool:
@@ -403,6 +406,24 @@ class Guards:
                     and self.refusals.is_handled(last, self.refusals.error_of(last))
                 )
         return False
+
+
+class Built(Guards):
+    """The guards that imply that torch is built with CUDA: `torch.version.cuda` is not None."""
+
+    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:
+        """Return whether `test` being true (or false, with `truth=False`) means that torch has CUDA."""
+        match test:
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]) if self._is_version(
+                left
+            ):
+                return truth is isinstance(op, (ast.IsNot, ast.NotEq))
+            case ast.Name() | ast.Attribute() if self._is_version(test):
+                return truth
+        return super().implies(test, truth, depth)
+
+    def _is_version(self, node: ast.expr) -> bool:
+        return self.facts.resolve(node) == VERSION
 
 
 def _all_count_gpus(_facts: Names, bindings: Sequence[Binding], guards: Guards, depth: int) -> bool:

@@ -261,6 +261,14 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "the version of NCCL in a build with CUDA",
+            """
+                import torch
+
+                new = torch.version.cuda and torch.cuda.nccl.version() >= (2, 10)
+            """,
+        ),
+        Example(
             "functions that do nothing without CUDA",
             """
                 import torch
@@ -289,6 +297,8 @@ class CudaFunction(Rule):
         if not name.startswith(("torch.cuda.", NVTX)) or self.facts.is_guarded(node):
             return
         short = name.removeprefix("torch.cuda.")
+        if short == "nccl.version" and self.facts.built.is_guarded(node):
+            return  # it needs no GPU
         if short == "device":
             yield from self._device(node)
         elif self._functions.raises(short):

@@ -21,8 +21,8 @@ class CudaOnlyLibrary(Rule):
     ## What it does
     Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers,
     Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
-    An import under a guard, or in a `try` whose `except ImportError` continues without the library, is left alone.
-    There is one finding for each library and file.
+    An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
+    continues without the library, is left alone. There is one finding for each library and file.
 
     ## Why it matters
     Without CUDA the import fails, or the first call does.
@@ -175,6 +175,19 @@ class CudaOnlyLibrary(Rule):
                     ext = CppExtension('ops', ['ops.cpp'])
                 else:
                     ext = CUDAExtension('ops', ['ops.cu'])
+            """,
+        ),
+        Example(
+            "an import in a function that is only called for CUDA tensors",
+            """
+                def fast(x):
+                    import triton
+
+                    return triton.run(x)
+
+
+                def run(x):
+                    return fast(x) if x.is_cuda else x
             """,
         ),
     )

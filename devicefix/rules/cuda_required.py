@@ -20,7 +20,12 @@ class CudaRequired(Rule):
     """
     ## What it does
     Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, and an error or an exit if
-    it is not available.
+    it is not available, also as `… or sys.exit()` or in a function that ends the program. It also finds checks that
+    a tensor or a device is on CUDA.
+
+    A check is left alone if it answers a request, as in `if args.device == "cuda" and not
+    torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if it stands in front of
+    a kernel.
 
     ## Why it matters
     The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
@@ -45,7 +50,10 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the assertion always holds, and the branch never runs.
+    Safe where the module always reaches the check when it runs, and nothing catches its error: with CUDA the
+    assertion holds, and the branch never runs. Unsafe where a condition leads to the check, or where not all callers
+    of its function are known: they may catch the error, or may have asked for a GPU. There is no fix in a test, and
+    none where the code needs a library that only works with CUDA.
     """
 
     code = "DF701"

@@ -33,7 +33,8 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    Safe: on a CPU the move does nothing. A guard around anything else stays.
+    Safe: on a CPU the move does nothing. The guard may define names that the code needs without it, as in
+    `if cuda: x = batch[0].cuda()`. A guard around anything else stays.
     """
 
     code = "DF702"

@@ -14,7 +14,8 @@ from devicefix.rules.shared.guarded_names import GuardedNames
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are only defined if CUDA is available, and used where it may not be.
+    Finds names that are only defined if CUDA is available, and used where it may not be: by assignments, imports,
+    loops and functions, and also under a flag of the user's if the body moves something to CUDA.
 
     ## Why it matters
     On a CPU the use raises a NameError or an UnboundLocalError.
@@ -33,7 +34,8 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix: define the name for the CPU, before the guard or in an `else`.
+    There is no fix: define the name for the CPU, before the guard or in an `else`. Where the guard only moves
+    something, `guarded-move` removes it.
     """
 
     code = "DF703"

@@ -68,6 +68,14 @@ class HardWiredFlag(Rule):
                 trainer = pl.Trainer(accelerator='gpu', devices=1)
             """,
         ),
+        Example(
+            "an accelerator with the numbers of devices",
+            before="""
+                import lightning as L  # cuda
+
+                fabric = L.Fabric(accelerator='cuda', devices=[0])
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -139,12 +147,13 @@ class HardWiredFlag(Rule):
             if (flag and self._foreign(node.func) and not self._asked(node)) or self._lightning(
                 name, keyword
             ):
-                yield self.finding(node, self._message(self.context.source.code(keyword.value), keyword.arg))
+                message = self._message(self.context.source.code(keyword.value), keyword.arg)
+                yield self.finding(node, message + _and_devices(node, keyword))
 
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
         return (
             name.startswith(_LIGHTNING)
-            and name.endswith("Trainer")
+            and name.endswith(("Trainer", "Fabric"))
             and keyword.arg == "accelerator"
             and isinstance(keyword.value, ast.Constant)
             and keyword.value.value in ("gpu", "cuda")
@@ -182,6 +191,16 @@ class HardWiredFlag(Rule):
             isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
             for _, parent in self.facts.tree.ancestors(node)
         )
+
+
+def _and_devices(call: ast.Call, flag: ast.keyword) -> str:
+    """Return what to add to the advice about an accelerator: the devices by number need one.
+
+    `Trainer(accelerator="auto", devices=[0])` raises a TypeError on a CPU.
+    """
+    devices = next((keyword.value for keyword in call.keywords if keyword.arg == "devices"), None)
+    numbers = devices is not None and not isinstance(devices, ast.Constant)
+    return ', and `devices="auto"`' if flag.arg == "accelerator" and numbers else ""
 
 
 def _true(node: ast.expr) -> bool:

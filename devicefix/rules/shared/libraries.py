@@ -8,6 +8,8 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
+from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.values import last_name
 
 # What to do without each library, by module.
 LIBRARIES = {
@@ -33,7 +35,7 @@ LIBRARIES = {
     "nvidia.dali": "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA",
     "flash_attn": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
     "xformers": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
-    "bitsandbytes": "use the optimizers of `torch.optim` and unquantized layers without CUDA",
+    "bitsandbytes": "upgrade it to 0.46 or later, which also runs on a CPU",
     "triton": "add a CPU path with torch operators",
     "transformer_engine": "use the layers of `torch.nn` without CUDA",
     "mamba_ssm": "its kernels are compiled for CUDA; add a CPU path in plain torch",
@@ -167,9 +169,23 @@ class CudaLibraries:
             return module, advice
         return None
 
+    def _is_lazy(self, node: ast.AST) -> bool:
+        """Return whether a node is part of a function that the module only calls under a guard."""
+        function = next(
+            (parent for _, parent in self.facts.tree.ancestors(node) if isinstance(parent, FUNCTIONS)), None
+        )
+        if not isinstance(function, ast.FunctionDef):
+            return False
+        uses = [
+            use
+            for use in self.facts.tree.nodes_with(function.name)
+            if isinstance(use, (ast.Name, ast.Attribute)) and last_name(use) == function.name
+        ]
+        return bool(uses) and all(map(self.facts.is_guarded, uses))
+
     def copes(self, node: ast.AST, library: str) -> bool:
         """Return whether a program continues without the code at a node if CUDA is not available."""
-        if self.facts.is_guarded(node):
+        if self.facts.is_guarded(node) or self._is_lazy(node):
             return True
         word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
         for child, parent in self.facts.tree.ancestors(node):
