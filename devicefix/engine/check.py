@@ -118,7 +118,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, (*WORDS, *imported))
     compiled = TorchScript(context.facts)
-    nodes = tree.nodes_at([0, *lines])  # 0: the module itself
+    nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)

@@ -231,15 +231,21 @@ def _imports(facts: Facts) -> Iterable[str]:
 
 
 def _flags(facts: Facts) -> dict[str, bool]:
-    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it."""
+    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it.
+
+    An attribute of the same name that a class or another object gets speaks against it.
+    """
     found: dict[str, bool] = {}
-    for path, bindings in tuple(facts.tree.attributes.items()):
-        start, _, name = path.rpartition(".")
-        if start == "self" and re.search("cuda|gpu", name):
-            found[name] = all(
-                binding.value is not None and _only_with_cuda(facts, binding.node, binding.value)
-                for binding in bindings
-            )
+    attributes = [(path.rpartition("."), bindings) for path, bindings in facts.tree.attributes.items()]
+    for scope in facts.tree.scopes.values():
+        if scope.is_class:
+            attributes += [(("", ".", name), bindings) for name, bindings in scope.bindings.items()]
+    for (start, _, name), bindings in attributes:
+        if re.search("cuda|gpu", name):
+            values = [(binding.node, binding.value) for binding in bindings if binding.value is not None]
+            right = len(values) == len(bindings) and all(_only_with_cuda(facts, *pair) for pair in values)
+            if start == "self" or (not right and values):
+                found[name] = found.get(name, True) and right
     return found
 
 

@@ -7,7 +7,7 @@ import re
 from copy import copy
 from functools import cached_property
 
-from devicefix.facts.guards import Guards
+from devicefix.facts.guards import Built, Guards
 from devicefix.facts.kinds import KindsOf
 from devicefix.facts.names import Names, Question
 from devicefix.files.text import Source, parse
@@ -25,6 +25,11 @@ class Facts(Names):
     def guards(self) -> Guards:
         """The guards of the module."""
         return Guards(self)
+
+    @cached_property
+    def built(self) -> Built:
+        """The guards of the module that ask how torch is built."""
+        return Built(self)
 
     @cached_property
     def kinds(self) -> KindsOf:
@@ -51,6 +56,7 @@ class Facts(Names):
         more = copy(self)
         more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
         more._answers = {}
+        more.built = Built(more)
         more.kinds = KindsOf(more, more.guards)
         return more
 

@@ -325,6 +325,14 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "the version of NCCL in a build with CUDA",
+            """
+                import torch
+
+                new = torch.version.cuda and torch.cuda.nccl.version() >= (2, 10)
+            """,
+        ),
+        Example(
             "functions that do nothing without CUDA",
             """
                 import torch
@@ -355,6 +363,8 @@ class CudaFunction(Rule):
         if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
             return  # a variable: the rule for functions that are stored checks where it gets its value
         short = name.removeprefix("torch.cuda.")
+        if short == "nccl.version" and self.facts.built.is_guarded(node):
+            return  # it needs no GPU
         if short == "device":
             yield from self._device(node)
         elif self._functions.raises(short):
