@@ -123,7 +123,7 @@ class Clashes:
 
     def elsewhere(self, flow: Flow, changed: Place, used: Holder) -> Clash | None:
         """Return a change in another method of the class, or of a model's parameters by the caller."""
-        if isinstance(flow.owner, ast.Module) or flow.owner.name == "__init__":
+        if isinstance(flow.owner, ast.Module) or (flow.owner.name == "__init__" and not changed.trained):
             return None
         receiver = self._bodies.receiver(flow.owner)
         if not used.path.startswith(f"{receiver}."):
@@ -137,6 +137,8 @@ class Clashes:
             return None
         if any(not methods <= {flow.owner} for methods in self._binders(owner, changed.path)):
             return None
+        if changed.trained:
+            return Clash(None, None) if self._readers(owner)[used.path] - {flow.owner} else None
         changes = self._changed_in(owner, changed)
         change = next((node for method, node in changes if method is not flow.owner), None)
         return None if change is None else Clash(change, None)

@@ -81,6 +81,7 @@ def _copying(text: str) -> Iterator[int]:
 
 
 _At = tuple[Point, ast.AST]  # a change, and where it happens
+_Passed = tuple[Copy, ast.AST | None]  # a copy of a parameter, and its change, None for training
 _Names = Callable[..., Iterable[Member]]  # the names of a tensor that are followed
 
 
@@ -93,7 +94,7 @@ class _Search:
         self._aliases = Aliases(self._bodies)
         self._calls = Calls(self._bodies)
         self._clashes = Clashes(self._bodies, self._changes, self._aliases)
-        self._pending: dict[tuple[Function, str], tuple[Copy, ast.AST]] = {}
+        self._pending: dict[tuple[Function, str], _Passed] = {}
 
     def held(self) -> Iterator[Held]:
         """Return the copies that are kept, body by body."""
@@ -174,6 +175,8 @@ class _Search:
         is_changed = any(True for _ in self._clashes.changes(flow, changed))
         for place in copy.places:
             clash = None
+            if kept.place.trained:
+                self._pend_trained(flow, copy, kept, self._aliases.before(flow, point, place).parameters)
             if is_changed:
                 known = self._aliases.before(flow, point, place)
                 self._pend(flow, copy, self._clashes.changes(flow, changed), known.parameters)
@@ -216,6 +219,12 @@ class _Search:
         last = OUT_OF_SIGHT if OUT_OF_SIGHT in uses and self._read_again(flow, names) else None
         return next(filter(None, uses), last)
 
+    def _used_after_training(self, flow: Flow, point: Point, members: list[Member]) -> int | None:
+        """Return the line of a use of one of some names after an optimizer's step, or None."""
+        training = Member(Place("", trained=True), point)
+        clash = self._clashes.find(flow, [training], self._aliases.after(flow, _still(flow, members)))
+        return None if clash is None else clash.use
+
     def _pend(self, flow: Flow, copy: Copy, changes: Iterable[_At], parameters: Sequence[str]) -> None:
         """Keep in mind that a function changes its parameters on a CPU, for its calls."""
         for path in parameters:
@@ -228,6 +237,13 @@ class _Search:
                     self._pending[flow.owner, path] = copy, change
                     break
 
+    def _pend_trained(self, flow: Flow, copy: Copy, kept: Member, parameters: Sequence[str]) -> None:
+        """Keep in mind that training changes the parameters of a method that keeps them as an attribute."""
+        receiver = self._bodies.receiver(flow.owner)
+        if isinstance(flow.owner, Function) and kept.place.path.startswith(f"{receiver}."):
+            for path in parameters:
+                self._pending.setdefault((flow.owner, path), (copy, None))
+
     def _passed(self) -> Iterator[Held]:
         """Return copies of parameters that are changed in place, where an argument is used after the call."""
         reported: set[ast.Call] = set()
@@ -239,17 +255,17 @@ class _Search:
                 if place is None:
                     continue
                 place = Place(place.path + path.removeprefix(root(path)))
-                used = self._aliases.before(flow, point, place).members
-                uses = [
-                    self._clashes.uses(flow, member.holder).behind(point) for member in _still(flow, used)
-                ]
-                use = next(filter(None, uses), None)
-                if use or (OUT_OF_SIGHT in uses and self._read_again(flow, used)):
+                members = self._aliases.before(flow, point, place).members
+                if change is None:
+                    use = self._used_after_training(flow, point, members)
+                else:
+                    use = self._used_after(flow, point, members)
+                if use is not None:
                     reported.add(copy.call)
                     yield Held(copy.call, copy.outer, Place(path), path, change, use or None, True)
                     break
 
-    def _followed(self) -> Iterator[tuple[tuple[Function, str], tuple[Copy, ast.AST]]]:
+    def _followed(self) -> Iterator[tuple[tuple[Function, str], _Passed]]:
         """Return the changed parameters, also of functions that pass their own parameters on."""
         todo = list(self._pending.items())
         for key, found in todo:  # which grows
