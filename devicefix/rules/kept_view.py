@@ -233,9 +233,10 @@ class KeptView(Rule):
         code = self.context.source.code(held.call)
         if held.reverse:
             line = getattr(held.change, "lineno", None)
-            used = f"is used after that (line {held.use})" if held.use else "the caller may use afterwards"
+            used = f"is used after that (line {held.use})" if held.use else "may be used again"
+            change = f"line {line} changes" if line else "training changes"
             return (
-                f"`{code}` only copies on a GPU: on a CPU line {line} changes `{held.source.path}` itself,"
+                f"`{code}` only copies on a GPU: on a CPU {change} `{held.source.path}` itself,"
                 f" which {used}; add {remedy(held)}"
             )
         return (
