@@ -9,7 +9,6 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
-from devicefix.facts.guards import refuses
 from devicefix.facts.uses import Followed
 from devicefix.model import Fix
 
@@ -253,7 +252,7 @@ class Streams:
             return False
         statement = self.facts.tree.statement(node)
         return not isinstance(statement, ast.Assert) and not (
-            isinstance(statement, ast.If) and refuses(statement.body)
+            isinstance(statement, ast.If) and self.facts.guards.refusals.refuses(statement.body)
         )
 
     def _is_tested(self, node: ast.expr) -> bool:
