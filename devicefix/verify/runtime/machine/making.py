@@ -210,6 +210,8 @@ class TensorType(type):
         machine = cls.machine
         place = machine.index() if cls.is_cuda else HOST
         kwargs.pop("device", None)
+        if cls.is_cuda:  # the memory of an array is copied
+            args = tuple(arg.copy() if type(arg).__module__ == "numpy" else arg for arg in args)
         made: torch.Tensor = cls.plain(*args, **kwargs)
         if not check_given(args, place):
             put(made, place)

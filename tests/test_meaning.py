@@ -1,0 +1,202 @@
+"""`benchmarks/meaning.py`: rewrites keep the meaning of random programs, and it notices those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from textwrap import dedent
+from typing import Any
+
+import meaning
+import meaning_programs
+import pytest
+from meaning import Judge
+from meaning_programs import Program
+
+from devicefix.model import Finding, Result
+
+pytestmark = pytest.mark.needs("numpy", "torch")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with Judge() as judge:
+        yield judge
+
+
+def judged(judge: Judge, before: str, after: str, *lines: int) -> meaning.Verdict:
+    """Return the verdict on a program and its rewrite, which has findings at some lines."""
+    before, after = dedent(before).lstrip("\n"), dedent(after).lstrip("\n")
+    left = [Finding("DF101", "", line, 1, line, 2) for line in lines]
+
+    def rewrite(files: meaning.Files) -> dict[str, Result]:
+        return {"main": Result("main.py", left, [], None if files["main"] == after else after.encode())}
+
+    return with_rewriter(judge, rewrite)(Program({"main": before}))
+
+
+def with_rewriter(judge: Judge, rewriter: meaning.Rewriter) -> Callable[[Program], meaning.Verdict]:
+    """Return the judge with another rewriter."""
+
+    def call(program: Program) -> meaning.Verdict:
+        before, judge.rewriter = judge.rewriter, rewriter
+        try:
+            return judge(program)
+        finally:
+            judge.rewriter = before
+
+    return call
+
+
+MOVE = """
+import torch
+x = torch.ones(2)
+y = x.cuda()
+print(y)
+"""
+RIGHT = """
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.ones(2)
+y = x.to(device)
+print(y)
+"""
+VIEW = """
+import torch
+x = torch.ones(2)
+y = x.{}
+y += 1
+print(x)
+"""
+BOUND = """
+import torch
+a = torch.ones(2)
+where = "cuda"
+print(torch.ones(2).to(where))
+"""
+IF_CUDA = "to('cuda' if torch.cuda.is_available() else 'cpu')"
+CAUGHT = """
+import torch
+try:
+    {}
+    print("gpu")
+except AssertionError:
+    print("cpu")
+"""
+
+# A program, a rewrite, the lines of the findings that are left, and the category.
+WRONG: dict[str, tuple[Any, ...]] = {
+    "right": (MOVE, RIGHT, meaning.FINE),
+    "other device on CUDA": (MOVE, MOVE.replace(".cuda()", ""), meaning.ON_CUDA),
+    "other GPU": (MOVE, RIGHT + "torch.cuda.set_device(1)\n", meaning.ON_CUDA),
+    "other number": (MOVE, RIGHT.replace("to(device)", "to(device) + 1"), meaning.ON_CUDA),
+    "other dtype": (MOVE, RIGHT.replace("to(device)", "to(device, torch.float64)"), meaning.ON_CUDA),
+    "error on CUDA": (MOVE, RIGHT.replace("x.to", "[x].to"), meaning.ON_CUDA),
+    "no print": (MOVE, RIGHT.replace("print(y)", "pass"), meaning.ON_CUDA),
+    "drawn on another device": (
+        MOVE.replace("ones(2)", "rand(2)"),
+        MOVE.replace("ones(2)", "rand(2, device='cuda')"),
+        meaning.ON_CUDA,
+    ),
+    "unbound name": (MOVE, RIGHT.replace("device = ", "other = "), meaning.UNBOUND),
+    "unbound on the CPU": (
+        MOVE,
+        MOVE.replace("y = ", "if torch.cuda.is_available(): y = "),
+        meaning.UNBOUND,
+    ),
+    "not fixed, not reported": (MOVE, MOVE, meaning.FAILURE),
+    "reported": (MOVE, MOVE, 3, meaning.REPORTED),
+    "reported elsewhere": (MOVE, MOVE, 1, meaning.ELSEWHERE),
+    "reported where the value is bound": (BOUND, BOUND, 3, meaning.REPORTED),
+    "reported where another value is bound": (BOUND, BOUND, 2, meaning.ELSEWHERE),
+    "view": (VIEW.format("cuda()"), VIEW.format(IF_CUDA), meaning.NUMBERS),
+    "reported view": (VIEW.format("cuda()"), VIEW.format(IF_CUDA), 3, meaning.REPORTED),
+    "the CPU's path is gone": (
+        CAUGHT.format("assert torch.cuda.is_available()"),
+        CAUGHT.format("torch.ones(1).cuda().device.no_such"),
+        meaning.ON_CUDA,
+    ),
+    "worked on the CPU before": (
+        CAUGHT.format("assert torch.cuda.is_available()"),
+        CAUGHT.format("if not torch.cuda.is_available(): raise KeyError"),
+        3,
+        meaning.BROKEN,
+    ),
+    "no Python": (MOVE, MOVE + "(", meaning.UNPARSABLE),
+    "invalid": (MOVE + "y.no_such", MOVE, meaning.INVALID),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "rest"), [(a, b, c) for a, b, *c in WRONG.values()], ids=WRONG)
+def test_categories(judge: Judge, before: str, after: str, rest: list[Any]) -> None:
+    *lines, category = rest
+    found = judged(judge, before, after, *lines)
+    assert found.category == category, meaning.shown(found)
+
+
+def test_a_rewriter_that_fails(judge: Judge) -> None:
+    def rewrite(files: meaning.Files) -> dict[str, Result]:
+        raise ValueError("no")
+
+    found = with_rewriter(judge, rewrite)(Program({"main": "print(1)\n"}))
+    assert (found.category, found.why) == (meaning.INTERNAL, "ValueError: no")
+
+
+def test_a_rewrite_that_changes_again(judge: Judge) -> None:
+    def rewrite(files: meaning.Files) -> dict[str, Result]:
+        return {"main": Result("main.py", [], [], files["main"].encode() + b"#\n")}
+
+    assert with_rewriter(judge, rewrite)(Program({"main": "print(1)\n"})).category == meaning.UNSTABLE
+
+
+def test_several_modules(judge: Judge) -> None:
+    files = {"main": "from other import y\nprint(y)\n", "other": "import torch\ny = torch.ones(1).cuda()\n"}
+    found = judge(Program(files))
+    assert found.category == meaning.FINE and found.fixed == ("DF101",)
+
+
+def test_reduction(judge: Judge) -> None:
+    program = """
+    import os
+    import torch
+    def f(a):
+        if a:
+            b = torch.zeros(3)
+            print(b)
+        for i in range(2):
+            print(i)
+            x = torch.ones(2)
+            print(x.no_such_move())
+    torch.Tensor.no_such_move = torch.Tensor.cuda
+    f(True)
+    """
+
+    def rewrite(files: meaning.Files) -> dict[str, Result]:
+        return {"main": Result("main.py")}
+
+    call = with_rewriter(judge, rewrite)
+    found = call(Program({"main": dedent(program)}))
+    assert found.category == meaning.FAILURE
+    smaller = meaning.reduced(found, call, 60).program.files["main"]
+    assert len(smaller.splitlines()) <= 7 and "no_such_move()" in smaller
+
+
+@pytest.mark.slow
+def test_random_programs(judge: Judge) -> None:
+    found = [judge(meaning_programs.program(Random(seed))) for seed in range(100)]
+    wrong = [verdict for verdict in found if verdict.category in meaning.WRONG]
+    assert not wrong, "\n\n".join(map(meaning.shown, wrong[:5]))
+    assert sum(verdict.category == meaning.INVALID for verdict in found) < 10
+    assert sum(bool(verdict.fixed) for verdict in found) > 60
+
+
+def test_programs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
+    programs = [meaning_programs.program(Random(seed)) for seed in range(200)]
+    assert programs == [meaning_programs.program(Random(seed)) for seed in range(200)]
+    assert len({each.files["main"] for each in programs}) > 190
+    assert len({kind for each in programs for kind in each.kinds}) > 500
+
+
+def test_every_program_is_python() -> None:
+    for seed in range(200):
+        assert not meaning._syntax(meaning_programs.program(Random(seed)).files)
