@@ -8,7 +8,7 @@ from devicefix.facts import with_defaults
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_number
 
 
 class DeviceValue(Rule):
