@@ -7,8 +7,8 @@ from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import checked_for_number
-from devicefix.rules.shared.device_variables import defined_as_device
+from devicefix.rules.shared.device_numbers import defined_as_device
+from devicefix.rules.shared.taken_numbers import checked_for_number
 
 # These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (

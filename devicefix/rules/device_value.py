@@ -10,7 +10,7 @@ from devicefix.facts.destinations import Destinations, Use
 from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_number
 
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 _OF_STRINGS = ("startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault")

@@ -51,7 +51,7 @@ class DisabledScaler(Rule):
     code = "DF410"
     name = "disabled-scaler"
     summary = "The state of a `GradScaler`, which has none without CUDA"
-    words = (b"Scaler",)
+    words = (b"Scaler", b"scaler")
     common_words = (
         b"state_dict()", b'"scale"', b"'scale'", b"._scale", b"_growth_", b"_backoff_", b"._init_scale",
         b"._per_opt", b"._check_", b"._found_inf",

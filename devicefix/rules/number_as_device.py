@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_variables import defined_as_device
+from devicefix.rules.shared.device_numbers import defined_as_device
 
 
 class NumberAsDevice(Rule):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import device_argument, device_fix
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_variables import defined_as_device
+from devicefix.rules.shared.device_numbers import defined_as_device
 
 
 class ToCuda(Rule):

@@ -7,7 +7,7 @@ from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_literal, cuda_string
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_number
 
 
 class TorchDevice(Rule):
