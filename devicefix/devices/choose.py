@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -199,7 +200,7 @@ class Devices:
     def _is_optional(self, module: str) -> bool:
         """Return whether the module imports another one only where it can, or where it is wanted."""
         bindings = self.facts.tree.root.bindings.get(module, ())
-        return any(
+        return module not in sys.stdlib_module_names and any(
             isinstance(parent, (ast.Try, ast.If)) and not is_main(parent)
             for binding in bindings
             if binding.imported

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,27 +55,18 @@ class Bound:
 
     Args:
         facts: The module's names.
+        inserted: The reads of names that a fix has inserted, which prove nothing of these names.
     """
 
-    def __init__(self, facts: Names) -> None:
+    def __init__(self, facts: Names, inserted: Collection[ast.AST] = ()) -> None:
         self._facts = facts
+        self._inserted = inserted
         self._runs: dict[tuple[Owner, Goal], _Run] = {}
         self._mentions = _Mentions(facts)
 
     def name(self, name: str, site: ast.AST) -> bool:
         """Return whether a name is bound whenever a node is reached, a builtin included."""
-        tree = self._facts.tree
-        found = tree.scope(site).lookup(name)
-        if found is None:
-            stars = self._stars  # which of them binds a name is not known here
-            return _is_builtin(name) or (bool(stars) and all(self.ran(star, site) for star in stars))
-        scope, bindings = found
-        if isinstance(scope.node, COMPREHENSIONS):
-            return True
-        if isinstance(scope.node, ast.Lambda):
-            return any(binding.parameter for binding in bindings)
-        assert isinstance(scope.node, Owner)
-        return self._run(scope.node, name).reaches(site) or self._was_read(name, scope, site)
+        return self._is_bound(name, site) or self._was_read(name, site)
 
     def name_after(self, name: str, statement: ast.stmt | None, owner: Function | None = None) -> bool:
         """Return whether a name is bound at a new line.
@@ -87,7 +78,12 @@ class Bound:
         """
         tree = self._facts.tree
         if owner is not None and name not in tree.scopes[owner].bindings:
-            return self.name(name, owner.body[0])
+            first = owner.body[0]
+            return self._is_bound(name, first) or (
+                statement is not None
+                and not self._is_unbound(name, first)
+                and self._run(owner, Read(name)).after.get(statement, False)
+            )
         goals: list[Goal] = [name]
         if owner is None and name not in tree.root.bindings:
             if _is_builtin(name):
@@ -109,12 +105,30 @@ class Bound:
             return True
         return self._run(owner or self._facts.tree.module, statement).reaches(site)
 
-    def _was_read(self, name: str, owner: Scope, site: ast.AST) -> bool:
+    def _is_bound(self, name: str, site: ast.AST) -> bool:
+        found = self._facts.tree.scope(site).lookup(name)
+        if found is None:
+            stars = self._stars  # which of them binds a name is not known here
+            return _is_builtin(name) or (bool(stars) and all(self.ran(star, site) for star in stars))
+        scope, bindings = found
+        if isinstance(scope.node, COMPREHENSIONS):
+            return True
+        if isinstance(scope.node, ast.Lambda):
+            return any(binding.parameter for binding in bindings)
+        assert isinstance(scope.node, Owner)
+        return self._run(scope.node, name).reaches(site)
+
+    def _is_unbound(self, name: str, site: ast.AST) -> bool:
+        """Return whether something unbinds a name again, or nothing binds it."""
+        found = self._facts.tree.scope(site).lookup(name)
+        return found is None or any(map(_unbinds, found[1]))
+
+    def _was_read(self, name: str, site: ast.AST) -> bool:
         """Return whether the function around a node has always read a name before, so that it is bound."""
-        if any(_unbinds(binding) for binding in owner.bindings[name]):
+        if self._is_unbound(name, site):
             return False
         statement = self._facts.tree.statement(site)
-        if _reads(statement, name):
+        if any(read not in self._inserted for read in _reads(statement, name)):
             return True
         scope: Scope | None = self._facts.tree.scope(statement)
         while scope is not None and isinstance(scope.node, ast.ClassDef):
@@ -244,7 +258,8 @@ class _Run:
 
         Both are None in the owner's own code; a lambda may have no name.
         """
-        name, unit = None, None
+        name: str | None = None
+        unit: ast.AST | None = None
         scope: Scope | None = self._tree.scope(site)
         while scope is not None and scope.node is not self._owner:
             node = scope.node
@@ -427,7 +442,7 @@ class _Run:
 
     def _is_read(self, node: ast.stmt) -> bool:
         """Return whether a statement always reads the name, or the head of a compound one does."""
-        return isinstance(self._goal, Read) and _reads(node, self._goal.name)
+        return isinstance(self._goal, Read) and any(_reads(node, self._goal.name))
 
     def _is_target(self, node: ast.expr | None) -> bool:
         match node:
@@ -517,8 +532,8 @@ def _read(nodes: Iterable[ast.AST]) -> set[str]:
     }
 
 
-def _reads(node: ast.stmt, name: str) -> bool:
-    """Return whether a statement, or the head of a compound one, reads a name whenever it runs."""
+def _reads(node: ast.stmt, name: str) -> Iterator[ast.Name]:
+    """Yield the places at which a statement, or the head of a compound one, reads a name whenever it runs."""
     match node:
         case ast.If(test=part) | ast.While(test=part) | ast.Assert(test=part):
             pass
@@ -531,11 +546,10 @@ def _reads(node: ast.stmt, name: str) -> bool:
         case ast.AnnAssign(value=ast.expr() as part) | ast.Return(value=ast.expr() as part):
             pass
         case _:
-            return False
-    return any(
-        isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load)
-        for each in _always_evaluated(part)
-    )
+            return
+    for each in _always_evaluated(part):
+        if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load):
+            yield each
 
 
 def _always_evaluated(node: ast.expr) -> Iterator[ast.AST]:

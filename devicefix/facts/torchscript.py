@@ -7,7 +7,7 @@ compile, nor does `torch.cuda.is_available()`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from devicefix.facts.names import Names
 
@@ -90,9 +90,9 @@ class TorchScript:
                 if method.name in read:
                     self._compile(method)
 
-    def _has(self, node: Function | ast.ClassDef, decorators: Container[str | None]) -> bool:
+    def _has(self, node: Function | ast.ClassDef, decorators: Collection[str]) -> bool:
         plain = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
-        return any(self._facts.resolve(each) in decorators for each in plain)
+        return any((self._facts.resolve(each) or "") in decorators for each in plain)
 
     def _defined(self, names: Iterable[str]) -> Iterator[Function | ast.ClassDef]:
         """Yield the functions and classes of the module that have some names."""

@@ -271,15 +271,18 @@ def check_names(source: Source, new: Source, rewritten: ast.Module, changes: Seq
     if not fresh:
         return
     facts = Names(new, rewritten)
-    bound = Bound(facts)
+    inserted: list[ast.Name] = []
     for (start, end), names in fresh:
         lines = range(new.position(start)[0], new.position(end)[0] + 1)
         for node in facts.tree.nodes_at(lines):
-            if not isinstance(node, ast.Name) or node.id not in names or not isinstance(node.ctx, ast.Load):
-                continue
-            first, last = new.span(facts.tree.f_string(node) or node)
-            if first < end and start < last and not bound.name(node.id, node):
-                raise SelfCheckError(f"uses `{node.id}` in line {node.lineno}, where it may not be bound")
+            if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
+                first, last = new.span(facts.tree.f_string(node) or node)
+                if first < end and start < last:
+                    inserted.append(node)
+    bound = Bound(facts, frozenset(inserted))
+    for node in inserted:
+        if not bound.name(node.id, node):
+            raise SelfCheckError(f"uses `{node.id}` in line {node.lineno}, where it may not be bound")
 
 
 # -- comments --------------------------------------------------------------------------------------------
