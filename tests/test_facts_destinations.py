@@ -201,3 +201,18 @@ def test_a_rewritten_program_runs_on_the_cpu() -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(result.output, "program.py", "exec"), names)
     assert [float(value) for value in names["result"]] == [24.0, 24.0, 4.0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        ("x.to('cuda')", "DF102"),
+        ("x = torch.ones(1, device='cuda')", "DF202"),
+        ("d = torch.device('cuda')", "DF201"),
+        ("s = torch.load(path, map_location='cuda:0')", "DF501"),
+    ],
+)
+def test_a_rule_that_is_off_is_not_replaced_by_another(code: str, rule: str) -> None:
+    source = f"import torch\n{code}\n"
+    assert [finding.code for finding in analyze(source).findings] == [rule]
+    assert not analyze(source, ignore=(rule,)).findings

@@ -12,6 +12,7 @@ from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_number
 
+_OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 _OF_STRINGS = ("startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault")
 
@@ -761,10 +762,8 @@ class DeviceValue(Rule):
         """Check an expression whose value is the name of a CUDA device."""
         if value is None or value in self.context.handled or self.facts.is_guarded(value):
             return
-        parent = self.facts.tree.parents.get(value)
-        called = (self.facts.resolve(parent.func) or "") if isinstance(parent, ast.Call) else ""
-        if called == "torch.device" or called.startswith("torch.cuda."):
-            return  # the rules for these calls check their arguments
+        if self._is_of_another_rule(value):
+            return
         use = self._destinations.of(value)
         if Use.DEVICE in use:
             yield self._report(value, self.devices.safety(value))
@@ -773,6 +772,23 @@ class DeviceValue(Rule):
         elif type(cuda_literal(value)) is int and self._is_passed_on(value):
             message = f"{self._is_device(value)}, if it is used as a device"
             yield self.finding(value, f"{message}; select it by `torch.cuda.is_available()`")
+
+    def _is_of_another_rule(self, value: ast.expr) -> bool:
+        """Return whether a value is a direct argument of a call that another rule checks."""
+        parents = self.facts.tree.parents
+        parent = parents.get(value)
+        call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call):
+            return False
+        name = self.facts.resolve(call.func) or ""
+        if name == "torch.device" or name.startswith("torch.cuda."):
+            return True
+        if not cuda_string(value):
+            return False
+        if isinstance(parent, ast.keyword):
+            return parent.arg == "map_location" or device_name(parent.arg or "")
+        moves = last_name(call.func) in ("to", "to_empty", "cuda") and value is call.args[0]
+        return moves or name in _OF_OTHER_RULES
 
     def _is_of_library(self, value: ast.expr) -> bool:
         """Return whether a value is an argument of another library's function, such as `clip.load(name, "cuda")`.
