@@ -563,7 +563,12 @@ class Search:
         """Write the groups, and what is not reduced yet, the most frequent first."""
         ordered = sorted([*self.groups.items(), *waiting], key=lambda item: -len(item[1].seeds))
         groups = [
-            {"group": name, "count": len(group.seeds), "seeds": group.seeds[:5], "text": shown(group.shortest)}
+            {
+                "group": name,
+                "count": len(group.seeds),
+                "seeds": group.seeds[:5],
+                "text": shown(group.shortest),
+            }
             for name, group in ordered
         ]
         found = {"report": self.report(), "kinds": self.kinds.most_common(), "groups": groups}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from devicefix.facts import Facts, Scope, dotted
+from devicefix.facts import Facts, dotted
 from devicefix.facts.certain import certain_device
 from devicefix.facts.prefilter import may_matter
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
-from devicefix.facts.values import device_name, last_name
 from devicefix.files.text import DecodeError
 
 
@@ -33,7 +32,6 @@ class Summary:
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
-        functions: functions that take a device, with the names of their parameters; classes likewise.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
@@ -52,7 +50,6 @@ class Summary:
     forks: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
-    functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
     low_precision: bool = False
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
@@ -92,7 +89,6 @@ def summary_of(facts: Facts, path: str) -> Summary:
         forks=_forks(facts.source.text.encode()),
         options=facts.options,
         flags=_flags(facts),
-        functions=frozenset(_taking_devices(facts)),
         low_precision=has_low_precision(facts.source.text.encode()),
         device_places=device_names(passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
@@ -252,45 +248,6 @@ def _flags(facts: Facts) -> dict[str, bool]:
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
     falsy = isinstance(value, ast.Constant) and not value.value
     return falsy or facts.guards.implies(value) or facts.is_guarded(node)
-
-
-def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
-    numeric: dict[str, set[Scope]] = {}  # where a name is used as a number
-    for node, scope in facts.tree.scopes.items():
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
-        if not any(map(device_name, names)):
-            continue
-        for name in {*names} - numeric.keys():
-            numeric[name] = _numeric_in(facts, name)
-        names = tuple("" if scope in numeric[name] else name for name in names)
-        owner = facts.tree.parents.get(node)
-        if isinstance(owner, ast.ClassDef):
-            yield (owner.name if node.name == "__init__" else node.name), names[1:]
-        else:
-            yield node.name, names
-
-
-_OF_NUMBERS = ("int", "isinstance", "range")
-
-
-def _numeric_in(facts: Facts, name: str) -> set[Scope]:
-    """Return the scopes that compare or compute with a name that could be a device's."""
-    if not device_name(name) and name != "map_location":
-        return set()
-    tree = facts.tree
-    return {tree.scope(node) for node in tree.reads(name) if _is_numeric(tree.parents.get(node))}
-
-
-def _is_numeric(parent: ast.AST | None) -> bool:
-    """Return whether a part of a node is used as a number."""
-    if isinstance(parent, ast.Call):
-        return last_name(parent.func) in _OF_NUMBERS
-    if isinstance(parent, ast.Compare):
-        others = (parent.left, *parent.comparators)
-        return any(isinstance(other, ast.Constant) and isinstance(other.value, int) for other in others)
-    return isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List))
 
 
 def _device(facts: Facts, name: str) -> bool:

@@ -9,7 +9,6 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar, cast
 
 from devicefix.facts.exports import Summary
-from devicefix.facts.values import device_name
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
@@ -65,10 +64,6 @@ class Project:
         own = [pair for summary in self.files.values() for pair in summary.cuda_classes.items()]
         self.cuda_classes = self._with_subclasses({name for name, _ in own})
         self.without_to = self._with_subclasses({name for name, has_to in own if not has_to})
-        self.functions: dict[str, set[tuple[str, ...]]] = {}
-        for summary in self.files.values():
-            for name, parameters in summary.functions:
-                self.functions.setdefault(name, set()).add(parameters)
         options = {option for summary in self.files.values() for option in summary.options}
         self.integer_options = frozenset(
             {name for name, kind in options if kind == "int"}
@@ -171,11 +166,6 @@ class Project:
         """Return whether an import in the file at `path` reads a file of the project."""
         return self.find(path, module) is not None
 
-    @_remembered
-    def has_function(self, name: str) -> bool:
-        """Return whether the project has a function of this name that takes a device."""
-        return name in self.functions
-
     def find(self, path: str, module: str) -> Summary | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
         named = self._named.get(module.rpartition(".")[2])
@@ -203,18 +193,6 @@ class Project:
             *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
             named.setdefault(folder if name == "__init__" and folder else name, []).append(path)
         return named
-
-    @_remembered
-    def takes_device(self, function: str, position: int) -> bool:
-        """Return whether all functions of a name that take a device take it at a position."""
-        known = self.functions.get(function, ())
-        return bool(known) and all(position < len(names) and device_name(names[position]) for names in known)
-
-    @_remembered
-    def takes_device_called(self, function: str, keyword: str) -> bool:
-        """Return whether all functions of a name that take a device take one of this keyword."""
-        known = self.functions.get(function, ())
-        return bool(known) and all(keyword in names for names in known)
 
     @_remembered
     def is_device_place(self, name: str) -> bool:

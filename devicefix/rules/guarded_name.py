@@ -112,13 +112,13 @@ class GuardedName(Rule):
 
 
                 def init():
-                    global stream
+                    global name
                     if torch.cuda.is_available():
-                        stream = torch.cuda.Stream()
+                        name = torch.cuda.get_device_name()
 
 
                 def run(x):
-                    x.record_stream(stream)
+                    return name, x
             """,
         ),
         Example(
