@@ -7,6 +7,7 @@ from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import defined_as_device
 
 # These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (
@@ -260,7 +261,7 @@ class DeviceArgument(Rule):
         of_torch = name.startswith("torch.")
         for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
-            number = integer(value) or (of_torch and gpu_number(self.context, value) is not None)
+            number = integer(value) or (of_torch and self._is_number(value))
             if not (device or cuda_string(value) or number):
                 continue
             if self.facts.is_guarded(value):
@@ -276,6 +277,11 @@ class DeviceArgument(Rule):
                 " select it by `torch.cuda.is_available()`",
                 fix,
             )
+
+    def _is_number(self, value: ast.expr) -> bool:
+        if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:
+            return False
+        return gpu_number(self.context, value) is not None
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""

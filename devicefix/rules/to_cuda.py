@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import device_argument, device_fix
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import defined_as_device
 
 
 class ToCuda(Rule):
@@ -67,6 +68,7 @@ class ToCuda(Rule):
                 import torch
 
                 device = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(device)
                 model.to(device)
             """,
             after="""
@@ -75,6 +77,7 @@ class ToCuda(Rule):
                 import torch
 
                 device = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(device)
                 model.to(device if torch.cuda.is_available() else "cpu")
             """,
         ),
@@ -151,6 +154,7 @@ class ToCuda(Rule):
                 import torch
 
                 rank = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(rank)
                 x = x.to(f"cuda:{rank}")
                 y = y.to(rank)
             """,
@@ -160,6 +164,7 @@ class ToCuda(Rule):
                 import torch
 
                 rank = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(rank)
                 x = x.to(f"cuda:{rank}" if torch.cuda.is_available() else "cpu")
                 y = y.to(rank if torch.cuda.is_available() else "cpu")
             """,
@@ -201,6 +206,8 @@ class ToCuda(Rule):
             return
         target = device_argument(node)
         if target is None or self.facts.is_guarded(node):
+            return
+        if "DF205" in self.context.options.enabled and defined_as_device(self.context, target) is not None:
             return
         fix = device_fix(self.context, target)
         if fix is not None:
