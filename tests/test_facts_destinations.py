@@ -216,3 +216,18 @@ def test_a_rule_that_is_off_is_not_replaced_by_another(code: str, rule: str) -> 
     source = f"import torch\n{code}\n"
     assert [finding.code for finding in analyze(source).findings] == [rule]
     assert not analyze(source, ignore=(rule,)).findings
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "device = 'cuda'\nlaunch(device)",
+        "def f(device='cuda'):\n    launch(device)",
+        "options = {'device': 'cuda'}\nlaunch(options)",
+        "for where in ['cuda', 'cpu']:\n    net.to(where)",
+        "for where in {f'cuda:{i}' for i in range(2)}:\n    net.to(where)",
+    ],
+)
+def test_no_fix_is_safe_by_a_name_or_beside_the_cpu(code: str) -> None:
+    (finding,) = analyze(f"import torch\n{code}\n").findings
+    assert finding.safety is Safety.UNSAFE
