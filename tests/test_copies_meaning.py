@@ -274,6 +274,18 @@ DIFFERENT = {
         y += 1
         print(x.tolist())
         """,
+    "a conversion that does nothing": """
+        x = torch.ones(2)
+        y = x.float().cuda()
+        y += 1
+        print(x.tolist())
+        """,
+    "a conversion behind the move that does nothing": """
+        x = torch.ones(2)
+        y = x.cuda().float()
+        y += 1
+        print(x.tolist())
+        """,
     "parameters by hand": """
         net = nn.Linear(1, 1).cuda()
         nn.init.ones_(net.weight)
@@ -433,6 +445,12 @@ SAME = {
     "another dtype": """
         x = torch.zeros(2)
         y = x.to(device, torch.float64)
+        y += 1
+        print(x.tolist())
+        """,
+    "a conversion": """
+        x = torch.arange(2)
+        y = x.float().cuda()
         y += 1
         print(x.tolist())
         """,

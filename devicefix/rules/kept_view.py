@@ -135,6 +135,48 @@ class KeptView(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a copy that an augmented assignment changes",
+            before="""
+                def attack(images, device):  # on cuda
+                    adversarial = images.to(device)
+                    adversarial += 0.1
+                    return adversarial - images.to(device)
+            """,
+            after="""
+                def attack(images, device):  # on cuda
+                    adversarial = images.to(device).clone()
+                    adversarial += 0.1
+                    return adversarial - images.to(device)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an argument that is used after the call",
+            before="""
+                def brighten(image, device):  # on cuda
+                    image = image.to(device)
+                    image += 1
+                    return image
+
+
+                def run(image, device):
+                    first = brighten(image, device)
+                    return first, image
+            """,
+            after="""
+                def brighten(image, device):  # on cuda
+                    image = image.to(device).clone()
+                    image += 1
+                    return image
+
+
+                def run(image, device):
+                    first = brighten(image, device)
+                    return first, image
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from devicefix.facts.copies.bodies import Bodies, positional_names
+from devicefix.facts.copies.dtypes import unconverted
 from devicefix.facts.copies.expressions import contents, root, viewed
 from devicefix.facts.copies.leaves import is_trained
 from devicefix.facts.copies.moves import already_there, as_tensor, moves, numpy_array
@@ -118,7 +119,7 @@ def _viewed_by(node: ast.expr) -> ast.expr:
 def move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
     """Return the move that an expression is, or is a view of."""
     while not (isinstance(node, ast.Call) and moves(facts, node)):
-        inner = viewed(node)
+        inner = viewed(node) or unconverted(facts, node)
         if inner is None:
             return None
         node = inner

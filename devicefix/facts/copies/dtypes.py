@@ -76,6 +76,14 @@ def converts(facts: Facts, node: ast.expr, target: ast.expr | str) -> bool:
     return wanted is not None and known is not None and wanted != known
 
 
+def unconverted(facts: Facts, node: ast.expr) -> ast.expr | None:
+    """Return the tensor that a conversion such as `x.float()` may return itself, or None."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=attr, value=value), args=[]) if attr in _METHODS:
+            return None if converts(facts, value, _METHODS[attr]) else value
+    return None
+
+
 def dtype_of(facts: Facts, node: ast.expr, depth: int = _DEPTH) -> str | None:
     """Return the dtype of a tensor or array, None where it is not known."""
     while True:

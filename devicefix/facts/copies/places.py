@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from devicefix.facts.copies.dtypes import unconverted
 from devicefix.facts.copies.expressions import constant_key, in_place, viewed
 from devicefix.facts.copies.moves import moves, numpy_array
 from devicefix.facts.flow import path_of
@@ -42,10 +43,11 @@ def parameters_of(path: str) -> Place:
 
 def place_of(facts: Facts, node: ast.expr) -> Place | None:
     """Return the place that an expression is, through views and moves."""
-    indexed = buffer = False
+    indexed = buffer = converted = False
     while True:
         if isinstance(node, ast.Call) and node.args and facts.call(node, *_OF_ARRAYS):
-            if not _shares_array(facts, node):
+            # An array of an unknown dtype is mostly one of pixels, which `float()` copies.
+            if converted or not _shares_array(facts, node):
                 return None
             buffer = True
             node = node.args[0]
@@ -59,12 +61,18 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
                 return None
             indexed = indexed or not isinstance(node.slice, (ast.Slice, ast.Tuple))
         elif (path := path_of(node)) is not None:
-            library = _LIBRARY.match(facts.resolve(node) or "")  # `torch.flatten(x)` is no view of `torch`
-            return None if library else Place(path, indexed, buffer=buffer)
+            return None if _in_library(facts, node) else Place(path, indexed, buffer=buffer)
         inner = viewed(node)
+        converted = converted or inner is None
+        inner = inner or unconverted(facts, node)
         if inner is None:
             return None
         node = inner
+
+
+def _in_library(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a path is that of a module: `torch.flatten(x)` is no view of `torch`."""
+    return _LIBRARY.match(facts.resolve(node) or "") is not None
 
 
 def _shares_array(facts: Facts, call: ast.Call) -> bool:
