@@ -1,13 +1,16 @@
 """Estimate how many findings on the corpus are right: draw a sample, judge it, count the verdicts.
 
-    python benchmarks/precision.py sample [DIR] [--size N] [--seed N] [--sheet FILE]
-    python benchmarks/precision.py score [DIR]
+    python benchmarks/precision.py sample [DIR] [--size N] [--seed N] [--sheet FILE] [--safe]
+    python benchmarks/precision.py score [DIR] [--safe]
 
 A finding is `right` if it is a tie to CUDA, if its message says what is wrong and what to do, and if its fix
 keeps the promise: with CUDA exactly the same, without it the program runs on the CPU with the same numbers.
 Else it is a `wrong-finding`, `wrong-message` or `wrong-fix`, with a note in our own words. The verdicts are
 kept in `verdicts-precision.toml`; precision = right / judged. What was mended since is counted separately:
 `mended` says how, and the verdict stays as it was.
+
+With `--safe` the population is the fixes that are made without `--unsafe-fixes`; `--verdicts
+verdicts-safe-fixes.toml` keeps those on the repositories of `modern.toml`.
 
 `score` also checks the packages again: which of the judged findings are found no more, and whose message or
 fix has changed since (`seen` is a digest of them), so that they have to be read again.
@@ -34,9 +37,17 @@ VERDICTS = Path(__file__).with_name("verdicts-precision.toml")
 ALLOWED = ("right", "wrong-finding", "wrong-message", "wrong-fix")
 
 
-def findings(root: Path, project: Project, path: Path, data: bytes) -> list[Entry]:
-    """Return the findings in one file, each with its message and its part of the rewrite."""
-    result = check_file(data, str(path), Settings(fix=True, unsafe_fixes=True), project)
+def findings(root: Path, safe: bool, project: Project, path: Path, data: bytes) -> list[Entry]:
+    """Return the findings in one file, each with its message and its part of the rewrite.
+
+    Args:
+        root: the folder of the packages.
+        safe: whether to return only those that a rewrite fixes, which makes no unsafe fixes then.
+        project: the facts of all files.
+        path: the file.
+        data: its content.
+    """
+    result = check_file(data, str(path), Settings(fix=True, unsafe_fixes=not safe), project)
     fixed = {id(finding) for finding in result.fixed}
     return [
         Entry(
@@ -48,7 +59,7 @@ def findings(root: Path, project: Project, path: Path, data: bytes) -> list[Entr
             f"{finding.code} ({finding.safety.value if finding.safety else 'no fix'}) {finding.message}\n"
             + ("\n".join(changes(finding, data, result)) if id(finding) in fixed else ""),
         )
-        for finding in result.findings
+        for finding in (result.fixed if safe else result.findings)
     ]
 
 
@@ -104,19 +115,21 @@ def score(verdicts: dict[str, Verdict], now: list[Entry] | None) -> list[str]:
 
 def main() -> int:
     """Run the command that was asked for."""
-    top, common = parser(__doc__)
+    top, common = parser(__doc__, VERDICTS)
+    common.add_argument("--safe", action="store_true", help="only the fixes that are safe")
     commands = top.add_subparsers(dest="command", required=True)
     add_sample(commands, common)
     commands.add_parser("score", parents=[common], help="count the verdicts")
     arguments = top.parse_args()
     root = arguments.dir.resolve()
-    found = entries(root, partial(findings, root), arguments.jobs) if root.is_dir() else None
+    work = partial(findings, root, arguments.safe)
+    found = entries(root, work, arguments.jobs) if root.is_dir() else None
     if arguments.command == "score":
-        print("\n".join(score(read_verdicts(VERDICTS, ALLOWED), found)))
+        print("\n".join(score(read_verdicts(arguments.verdicts, ALLOWED), found)))
     elif found is None:
         top.error(f"there is no corpus at {root}: run corpus.py fetch")
     else:
-        write_sheet(arguments, found, VERDICTS, ALLOWED)
+        write_sheet(arguments, found, arguments.verdicts, ALLOWED)
     return 0
 
 

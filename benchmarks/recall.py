@@ -278,7 +278,7 @@ def score(verdicts: dict[str, Verdict], listed: list[Entry], found: int) -> list
 
 def main() -> int:
     """Run the command that was asked for."""
-    top, common = parser(__doc__)
+    top, common = parser(__doc__, VERDICTS)
     commands = top.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("list", parents=[common], help="print what is not accounted for")
     reasons = ["harmless", "guarded"]
@@ -295,9 +295,9 @@ def main() -> int:
     if arguments.command == "list":
         print("\n".join(show(listed)))
     elif arguments.command == "sample":
-        write_sheet(arguments, listed, VERDICTS, ALLOWED)
+        write_sheet(arguments, listed, arguments.verdicts, ALLOWED)
     else:
-        print("\n".join(score(read_verdicts(VERDICTS, ALLOWED), listed, len(seen) - len(listed))))
+        print("\n".join(score(read_verdicts(arguments.verdicts, ALLOWED), listed, len(seen) - len(listed))))
     return 0
 
 

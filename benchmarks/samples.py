@@ -180,10 +180,18 @@ def interval(hits: int, trials: int) -> tuple[float, float]:
 # --- command line ---
 
 
-def parser(description: str | None) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """Return a parser for commands, and one with what all of them take."""
+def parser(
+    description: str | None, verdicts: Path
+) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """Return a parser for commands, and one with what all of them take.
+
+    Args:
+        description: what the program does.
+        verdicts: the file that keeps its verdicts unless another one is named.
+    """
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("dir", nargs="?", type=Path, default=corpus.CACHE, help="the corpus")
+    common.add_argument("--verdicts", type=Path, default=verdicts, help="the file of verdicts")
     common.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     raw = argparse.RawTextHelpFormatter
     return argparse.ArgumentParser(description=description, formatter_class=raw), common

@@ -51,7 +51,7 @@ def listed(root: Path, left_out: str = "") -> list[Entry]:
 
 
 def test_findings_have_ids_and_show_their_own_fix(root: Path) -> None:
-    first, second = samples.entries(root, partial(precision.findings, root), 1)
+    first, second = samples.entries(root, partial(precision.findings, root, False), 1)
     assert [first.id, second.id] == ["pack-1.0:tied.py:6:DF101", "pack-1.0:tied.py:7:DF101"]
     assert "-    x = torch.ones(2).cuda()" in first.shown
     assert "+    x = torch.ones(2).to(device)" in first.shown
@@ -73,7 +73,7 @@ def test_a_sample_is_the_same_for_the_same_seed() -> None:
 
 
 def test_a_filled_sheet_is_read_again(root: Path, tmp_path: Path) -> None:
-    found = samples.entries(root, partial(precision.findings, root), 1)
+    found = samples.entries(root, partial(precision.findings, root, False), 1)
     known = {found[0].id: Verdict("right", found[0].seen, 'a "note" \\')}
     sheet = "\n".join(samples.sheet(found, known, precision.ALLOWED))
     assert sheet.count("# ===== ") == 2
@@ -88,7 +88,7 @@ def test_a_filled_sheet_is_read_again(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_verdict_on_what_has_changed_is_not_filled_in(root: Path) -> None:
-    found = samples.entries(root, partial(precision.findings, root), 1)
+    found = samples.entries(root, partial(precision.findings, root, False), 1)
     sheet = "\n".join(samples.sheet(found, {found[0].id: Verdict("right", "other")}, precision.ALLOWED))
     assert sheet.count('verdict = ""') == 2
 

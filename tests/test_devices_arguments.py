@@ -11,12 +11,13 @@ from devicefix.devices.arguments import (
     device_argument,
     device_fix,
     device_of_tensor,
-    is_cuda_target,
-    is_gpu_index,
+    device_safety,
+    gpu_number,
     runtime_device,
     target_device,
 )
 from devicefix.devices.context import Context
+from devicefix.model import Safety
 from devicefix.rewrite.edits import apply
 
 AVAILABLE = "torch.cuda.is_available()"
@@ -56,7 +57,7 @@ def test_the_device_comes_first_or_by_name(code: str, argument: str | None) -> N
         ("device=None", "device"),
         ("0", "device0"),
         ("3, True", "device3"),
-        ("y.get_device()", "y.device"),
+        ("y.get_device()", f'y.get_device() if {AVAILABLE} else "cpu"'),
         ("where", None),
         ("pick()", None),
     ],
@@ -101,7 +102,8 @@ def test_a_target_of_any_kind_is_distinguished_at_run_time(argument: str, device
     ("code", "device"),
     [
         ("y.get_device()", "y.device"),
-        ("f(y).get_device()", "f(y).device"),
+        ("torch.abs(y).get_device()", "torch.abs(y).device"),
+        ("f(y).get_device()", None),
         ("self.get_device()", None),
         ("y.get_device(1)", None),
         ("y.get_device(a=1)", None),
@@ -110,7 +112,7 @@ def test_a_target_of_any_kind_is_distinguished_at_run_time(argument: str, device
     ],
 )
 def test_the_device_of_a_tensor(code: str, device: str | None) -> None:
-    context = context_of(f"x.cuda({code})\n")
+    context = context_of(f"import torch\ny = torch.ones(1)\nx.cuda({code})\n")
     found = device_of_tensor(context, expression(context, code))
     assert (found.text if found else None) == device
 
@@ -129,7 +131,7 @@ def fixed(context: Context, code: str) -> str | None:
         ("2", "x.to(device2)"),
         ('torch.device("cuda")', "x.to(device)"),
         ('torch.device("cuda:2")', "x.to(device2)"),
-        ("y.get_device()", "x.to(y.device)"),
+        ("y.get_device()", f'x.to(y.get_device() if {AVAILABLE} else "cpu")'),
         ('f"cuda:{i}"', f'x.to(f"cuda:{{i}}" if {AVAILABLE} else "cpu")'),
         ("args.rank", f'x.to(args.rank if {AVAILABLE} else "cpu")'),
         ("torch.cuda.current_device()", f'x.to(torch.cuda.current_device() if {AVAILABLE} else "cpu")'),
@@ -141,40 +143,53 @@ def test_the_fix_of_a_device(code: str, new: str | None) -> None:
     assert fixed(context_of(f"import torch\n\nx.to({code})\n"), code) == new
 
 
-@pytest.mark.parametrize(
-    ("code", "is_index"),
-    [
-        ("gpu", True),
-        ("args.local_rank", True),
-        ("args.gpu_ids[0]", True),
-        ("gpus[rank]", True),
-        ("gpus[1:]", False),
-        ("batches[0]", False),
-        ("device", False),
-        ("f()", False),
-    ],
-)
-def test_the_name_of_an_index(code: str, is_index: bool) -> None:
-    assert is_gpu_index(ast.parse(code, mode="eval").body) is is_index
+SAFE, UNSAFE = Safety.SAFE, Safety.UNSAFE
 
 
 @pytest.mark.parametrize(
-    ("code", "is_target"),
+    ("before", "code", "safety"),
     [
-        ('"cuda"', True),
-        ('f"cuda:{i}"', True),
-        ("0", True),
-        ("y.get_device()", True),
-        ("args.gpu", True),
-        ("self.device", True),
-        ('where if x else "cpu"', True),
-        ('"cpu"', False),
-        ('torch.device("cpu")', False),
-        ("torch.half", False),
-        ("other", False),
+        ("gpu = 0", "gpu", SAFE),
+        ("where = 0", "where", SAFE),
+        ("where = 0\nif a:\n    where = 'cuda:1'", "where", SAFE),
+        ("where = 0\nif a:\n    where = pick()", "where", UNSAFE),
+        ("where = 0\nif a:\n    where = torch.device('mps')", "where", UNSAFE),
+        ("gpus = [0, 1]", "gpus[0]", SAFE),
+        ("gpu = torch.float16", "gpu", None),
+        ("", "gpu", UNSAFE),
+        ("", "args.local_rank", UNSAFE),
+        ("p.add_argument('--local_rank', type=int)", "args.local_rank", SAFE),
+        ("", "gpus[rank]", UNSAFE),
+        ("", "gpus[1:]", None),
+        ("", "device", None),
+        ("", "f()", None),
+        ("", "y.get_device()", SAFE),
+        ("def get_device(): ...", "y.get_device()", None),
     ],
 )
-def test_the_target_of_a_move(code: str, is_target: bool) -> None:
-    context = context_of(f"import torch\n\nx.to({code}).cuda()\n")
-    assert is_cuda_target(context.facts, expression(context, code)) is is_target
-    assert not is_cuda_target(context.facts, None)
+def test_the_number_of_a_gpu(before: str, code: str, safety: Safety | None) -> None:
+    context = context_of(f"import torch\n{before}\nx.to({code})\n")
+    assert gpu_number(context, expression(context, code)) is safety
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "safety"),
+    [
+        ("", '"cuda"', SAFE),
+        ("", 'f"cuda:{i}"', SAFE),
+        ("", "0", SAFE),
+        ("", "args.gpu", UNSAFE),
+        ("", "self.device", UNSAFE),
+        ("self.device = torch.device('cuda', 1)", "self.device", SAFE),
+        ("device = torch.half", "device", None),
+        ("", 'where if x else "cpu"', SAFE),
+        ("", '"cpu"', None),
+        ("", 'torch.device("cpu")', None),
+        ("", "torch.half", None),
+        ("", "other", None),
+    ],
+)
+def test_the_target_of_a_move(before: str, code: str, safety: Safety | None) -> None:
+    context = context_of(f"import torch\n{before}\nx.to({code})\n")
+    assert device_safety(context.facts, expression(context, code)) is safety
+    assert device_safety(context.facts, None) is None

@@ -28,6 +28,7 @@ def kinds(code: str, of: str = "q7") -> Kinds:
         ("q7 = f'cuda:{i}'\nf(q7)", {K.CUDA}),
         ("q7 = 'cpu'\nf(q7)", {K.CPU}),
         ("q7 = 'nccl'\nf(q7)", {K.STRING}),
+        ("q7 = -1\nf(q7)", {K.OTHER}),
         ("q7 = 1 if a else None\nf(q7)", {K.INDEX, K.NONE}),
         ("q7 = None or 'cuda'\nf(q7)", {K.CUDA}),
         ("q7 = int(os.environ['LOCAL_RANK'])\nf(q7)", {K.INDEX}),
@@ -69,6 +70,10 @@ def kinds(code: str, of: str = "q7") -> Kinds:
         ("q7 = 0\nfor i in x:\n    f(q7)\n    q7 = 'cuda'", {K.INDEX, K.CUDA}),
         ("q7 = 0\nf(q7)\nq7 = 'cuda'", {K.INDEX}),
         ("q7 = f(q7)\nf(q7)", None),
+        ("q7 = x * 2\nf(q7)", None),
+        ("q7 = 0\nif a:\n    q7 = get()\nf(q7)", None),
+        ("for q7 in x:\n    f(q7)", None),
+        ("def g(q7: str):\n    f(q7)", {K.STRING}),
     ],
 )
 def test_certain_kinds(code: str, expected: set[Kind] | None) -> None:
@@ -86,6 +91,8 @@ def test_certain_kinds(code: str, expected: set[Kind] | None) -> None:
         ("p.add_argument('--q', type=int)\nf(args.q)", "args.q", {K.INDEX, K.NONE}),
         ("class A:\n    q7: int = 0\n    def m(self):\n        f(self.q7)", "self.q7", {K.INDEX}),
         ("class A:\n    def __init__(self):\n        self.q7 = 0\n        f(self.q7)", "self.q7", {K.INDEX}),
+        ("args.q = 0\nf(args.q)", "args.q", {K.INDEX}),
+        ("p.add_argument('-r', dest='q', type=int)\nf(args.q)", "args.q", {K.INDEX, K.NONE}),
         ("x = torch.zeros(1)\nf(x.device)", "x.device", {K.DEVICE}),
         ("x = [0, 1]\nf(x[0])", "x[0]", {K.INDEX}),
         ("x = {'a': 0}\nf(x['a'])", "x['a']", {K.INDEX}),
@@ -112,6 +119,13 @@ def test_kinds_of_parameters_are_open(code: str, expected: set[Kind]) -> None:
     assert found.open
     assert found.shown(expected) is bool(expected)
     assert not found.are(expected)
+
+
+def test_a_circle_of_bindings() -> None:
+    code = "p.add_argument('--q', type=int)\ndef g(q7):\n    args.q = q7\n    f(q7)\ng(args.q)"
+    assert kinds(code).shown({K.INDEX, K.NONE})
+    assert kinds(code, "args.q").shown({K.INDEX, K.NONE})
+    assert kinds("q7 = 0\nfor i in x:\n    q7 = h(q7)\nf(q7)").unknown
 
 
 def test_three_answers() -> None:

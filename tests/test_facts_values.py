@@ -98,7 +98,7 @@ def test_strings(code: str, literal: int | str | None, string: bool) -> None:
         ("torch.device(f'cuda:{i}')", False, True),
         ("torch.device(0)", False, True),
         ("torch.device(-1)", False, False),
-        ("torch.device(args.local_rank)", False, True),
+        ("torch.device(args.local_rank)", False, False),
         ("torch.device(args.device)", False, False),
         ("torch.device(type='cuda')", False, True),
         ("other.device('cuda')", False, False),
@@ -160,45 +160,3 @@ def test_choice(code: str, expected: tuple[str, str, str] | None) -> None:
 def test_current_device(code: str, expected: bool) -> None:
     facts, node = parsed(code)
     assert values.current_device(facts, node) is expected
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("0", True),
-        ("None", True),
-        ("-1", False),
-        ("'0'", False),
-        ("torch.cuda.current_device()", True),
-        ("torch.distributed.get_rank()", True),
-        ("int(x)", True),
-        ("f(x)", False),
-        ("x % torch.cuda.device_count()", True),
-        ("x * 2", False),
-        ("i = 0\ni", True),
-        ("i = 0\ni = 'x'\ni", False),
-        ("for i in range(3): ...\ni", True),
-        ("for i in x: ...\ni", False),
-        ("[f(i) for i in range(3)]\ni", False),
-        ("args.rank = 0\nargs.rank", True),
-        ("args.rank = f()\nargs.rank", False),
-        ("p.add_argument('--local_rank', type=int)\nargs.local_rank", True),
-        ("p.add_argument('--local_rank', type=str)\nargs.local_rank", False),
-        ("p.add_argument('-r', dest='local_rank', type=int)\nargs.local_rank", True),
-        ("x", False),
-    ],
-)
-def test_index_or_none(code: str, expected: bool) -> None:
-    facts, node = parsed(code)
-    assert values.index_or_none(facts, node) is expected
-
-
-@pytest.mark.parametrize(
-    ("parameter", "expected"),
-    [("i: int", True), ("i: Optional[int]", True), ("i: int | None", True), ("i: str", False), ("i=0", True),
-     ("i=None", False), ("i", False), ("*i", False)],
-)  # fmt: skip
-def test_index_parameter(parameter: str, expected: bool) -> None:
-    facts = Facts.read(f"def f({parameter}):\n    i\n".encode())
-    (node,) = facts.tree.reads("i")
-    assert values.index_or_none(facts, node) is expected

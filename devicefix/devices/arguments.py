@@ -8,20 +8,19 @@ import re
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, dotted
+from devicefix.facts.kinds import DEVICES, NUMBERS, Kind
 from devicefix.facts.values import (
     choice,
     cpu,
-    cuda_device,
     cuda_literal,
     cuda_string,
     current_device,
     device_name,
     index_name,
-    index_or_none,
     last_name,
     literal_index,
 )
-from devicefix.model import Fix
+from devicefix.model import Fix, Safety
 
 _GPU_LIST = re.compile(r"(^|_)(gpus|(gpu|device)_?ids?)\Z", re.I)
 
@@ -53,11 +52,14 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
     if (device := device_of_tensor(context, target)) is not None:
         return device
     code = context.source.code(target)
+    if _may_ask_tensor(context, target):
+        return devices.either(target, code)
     if isinstance(target, ast.Name) and current_device(facts, target):
         return DeviceExpr(code)
     if context.accelerator and any(context.accelerator.references(target)):
         return devices.current(node) if facts.call(target, "torch.cuda.current_device") else None
-    return devices.computed(target, code) if index_or_none(facts, target) else None
+    certain = facts.kinds.of(target).are({*NUMBERS, Kind.NONE})
+    return devices.computed(target, code) if certain else None
 
 
 def runtime_device(context: Context, node: ast.Call, target: ast.expr) -> DeviceExpr | None:
@@ -74,12 +76,21 @@ def runtime_device(context: Context, node: ast.Call, target: ast.expr) -> Device
 
 
 def device_of_tensor(context: Context, target: ast.expr) -> DeviceExpr | None:
-    """Return `y.device` for `y.get_device()`, which is -1 on the CPU; None for any other expression."""
+    """Return `y.device` for `y.get_device()` of a tensor, which is -1 on the CPU; None for anything else."""
+    if not asks_for_index(target):
+        return None
+    tensor = target.func.value  # type: ignore[attr-defined]
+    if not context.facts.kinds.of(tensor).are({Kind.TENSOR}):
+        return None
+    return DeviceExpr(context.source.code(target.func).removesuffix("get_device") + "device")  # type: ignore[attr-defined]
+
+
+def asks_for_index(target: ast.expr) -> bool:
+    """Return whether an expression is `y.get_device()`."""
     match target:
-        case ast.Call(func=ast.Attribute(value=tensor, attr="get_device") as method, args=[], keywords=[]):
-            if last_name(tensor) != "self":
-                return DeviceExpr(context.source.code(method).removesuffix("get_device") + "device")
-    return None
+        case ast.Call(func=ast.Attribute(attr="get_device"), args=[], keywords=[]):
+            return True
+    return False
 
 
 def device_fix(context: Context, target: ast.expr) -> Fix | None:
@@ -87,12 +98,36 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
     device = _literal_device(context, target)
     if device is not None:
         return context.replace(target, device)
-    if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device") or is_gpu_index(target):
+    if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device"):
         return context.when_cuda(target, '"cpu"')
-    return None
+    safety = gpu_number(context, target)
+    return context.when_cuda(target, '"cpu"', safety) if safety else None
 
 
-def is_gpu_index(target: ast.expr) -> bool:
+def gpu_number(context: Context, target: ast.expr) -> Safety | None:
+    """Return how safe it is to take an expression for the number of a GPU, or None.
+
+    It is safe if all values that the module shows are numbers, None, or CUDA devices. It is a guess if one of
+    them is a number, or if nothing but the name says so.
+    """
+    if context.facts.call(target, "torch.cuda.current_device"):
+        return None  # which has a rule of its own
+    if asks_for_index(target):
+        return Safety.SAFE if _may_ask_tensor(context, target) else None
+    kinds = context.facts.kinds.of(target)
+    if NUMBERS.isdisjoint(kinds.seen):
+        return Safety.UNSAFE if _is_called_gpu(target) and not kinds.shown(set(Kind)) else None
+    return Safety.SAFE if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}) else Safety.UNSAFE
+
+
+def _may_ask_tensor(context: Context, target: ast.expr) -> bool:
+    """Return whether an expression is `y.get_device()`, and the project defines no method of this name."""
+    if not asks_for_index(target) or context.project.defines_get_device():
+        return False
+    return last_name(target.func.value) != "self"  # type: ignore[attr-defined]
+
+
+def _is_called_gpu(target: ast.expr) -> bool:
     """Return whether an expression has the name of a GPU's index: `gpu`, `args.rank`, `gpu_ids[0]`."""
     if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
         return bool(_GPU_LIST.search(last_name(target.value)))
@@ -100,21 +135,17 @@ def is_gpu_index(target: ast.expr) -> bool:
     return index_name(name) and not device_name(name)
 
 
-def is_cuda_target(facts: Facts, target: ast.expr | None) -> bool:
-    """Return whether an argument of `.to(...)` is certainly a device, and not the CPU."""
+def device_safety(facts: Facts, target: ast.expr | None) -> Safety | None:
+    """Return how safe it is to take the argument of `.to(...)` for a device that is not the CPU, or None."""
     if target is None or cpu(facts, target):
-        return False
-    match target:
-        case ast.Call(func=ast.Attribute(attr="get_device"), args=[]):
-            return True
-    return (
-        cuda_device(facts, target)
-        or literal_index(target) is not None
-        or is_gpu_index(target)
-        or device_name(last_name(target))
-        or current_device(facts, target)
-        or choice(facts, target) is not None
-    )
+        return None
+    if current_device(facts, target) or choice(facts, target) is not None:
+        return Safety.SAFE
+    kinds = facts.kinds.of(target)
+    if kinds.shown(DEVICES - {Kind.CPU}):
+        return Safety.SAFE
+    named = device_name(last_name(target)) or _is_called_gpu(target)
+    return Safety.UNSAFE if named and not kinds.shown(set(Kind)) else None
 
 
 def _literal_device(context: Context, target: ast.expr) -> DeviceExpr | None:

@@ -26,6 +26,7 @@ class Summary:
         read: the names that the module reads, where it has star imports.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`; true for those that define `to`, too.
+        get_device: whether a function or method is called `get_device`, as a method of tensors is.
         late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
@@ -41,6 +42,7 @@ class Summary:
     read: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: dict[str, bool] = field(default_factory=dict)
+    get_device: bool = False
     late: bool = False
     forks: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
@@ -76,6 +78,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes={name: defines(node, "to") for name, node in classes.items() if defines(node, "cuda")},
+        get_device="def get_device(" in facts.source.text,
         late=bool(late_settings(facts)),
         forks=_forks(facts.source.text.encode()),
         options=facts.options,
@@ -109,7 +112,8 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     }
     if not imports and not classes:
         return None
-    return Summary(path, frozenset(imports), classes=classes, forks=_forks(data))
+    getter = b"def get_device(" in data
+    return Summary(path, frozenset(imports), classes=classes, get_device=getter, forks=_forks(data))
 
 
 def defines(node: ast.ClassDef, method: str) -> bool:

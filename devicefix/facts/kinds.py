@@ -13,11 +13,13 @@ from enum import Enum
 from typing import TypeAlias
 from weakref import proxy
 
+from devicefix.facts.guards import Guards
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import COMPREHENSIONS, Binding, dotted, with_defaults
-from devicefix.facts.values import cpu, cuda_string
+from devicefix.facts.values import choice, cpu, cuda_string
 
 _DEPTH = 6  # how many bindings to follow from one name to the next
+_STEPS = 500  # expressions that one answer may look at
 _BINDINGS = 20  # more of them are not told apart by their order
 _SPAWNS = (
     "torch.multiprocessing.spawn",
@@ -49,6 +51,7 @@ class Kind(Enum):
 # What `.to(…)` and `device=` accept besides None.
 DEVICES = frozenset({Kind.CUDA, Kind.CPU, Kind.DEVICE, Kind.INDEX, Kind.COUNT})
 NUMBERS = frozenset({Kind.INDEX, Kind.COUNT})
+_ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +176,16 @@ class KindsOf:
 
     Args:
         facts: the names of the module.
+        guards: its guards.
     """
 
-    def __init__(self, facts: Names) -> None:
+    def __init__(self, facts: Names, guards: Guards) -> None:
         self._facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
+        self._guards = guards
         self._known: dict[tuple[object, int], Kinds] = {}
+        self._asked: set[object] = set()  # the bindings that are being asked about
+        self._assumed: set[object] = set()  # those of them that a circle led back to
+        self._steps = 0
 
     def of(self, node: ast.expr, depth: int = _DEPTH) -> Kinds:
         """Return the kinds of value that an expression can have.
@@ -186,10 +194,16 @@ class KindsOf:
             node: the expression.
             depth: how many bindings to follow.
         """
+        if not self._asked:
+            self._steps = 0
         key = node, depth
-        if key not in self._known:
-            self._known[key] = self._of(node, depth) if depth else UNKNOWN
-        return self._known[key]
+        if key in self._known:
+            return self._known[key]
+        self._steps += 1
+        found = self._of(node, depth) if depth > 0 and self._steps < _STEPS else UNKNOWN
+        if not self._assumed:
+            self._known[key] = found
+        return found
 
     def _of(self, node: ast.expr, depth: int) -> Kinds:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
         if cuda_string(node):
@@ -202,6 +216,8 @@ class KindsOf:
             case ast.Name() | ast.Attribute():
                 return self._path(node, depth)
             case ast.IfExp(body=body, orelse=orelse):
+                if choice(self._facts, node) is not None:
+                    return Kinds({Kind.DEVICE: node})
                 return self.of(body, depth) | self.of(orelse, depth)
             case ast.BoolOp(op=op, values=values):
                 *others, last = (self.of(value, depth) for value in values)
@@ -221,7 +237,8 @@ class KindsOf:
             case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Lambda():
                 return Kinds({Kind.OTHER: node})
             case ast.UnaryOp(operand=operand):
-                return self.of(operand, depth)
+                kinds = self.of(operand, depth)
+                return kinds if kinds.are({Kind.TENSOR}) else Kinds({Kind.OTHER: node})  # -1 is no GPU
         return UNKNOWN
 
     # -- operators and collections --------------------------------------------------------------------
@@ -331,12 +348,23 @@ class KindsOf:
     def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         reaching = self._reaching(site, bindings)
         if len(reaching) == len(bindings):
-            key = id(bindings), depth
-            if key not in self._known:
-                self._known[key] = UNKNOWN  # in a circle: `x = f(x)`
-                self._known[key] = self._of_bindings(path, bindings, depth - 1)
-            return self._known[key]
+            return self._all_bound(path, bindings, depth)
         return _union(self._binding(binding, path, depth - 1) for binding in reaching)
+
+    def _all_bound(self, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
+        asked, key = id(bindings), (id(bindings), depth)
+        if key in self._known:
+            return self._known[key]
+        if asked in self._asked:
+            self._assumed.add(asked)
+            return Kinds()  # `x = x` shows nothing; whatever else `x = f(x)` makes of nothing is unknown
+        self._asked.add(asked)
+        found = self._of_bindings(path, bindings, depth - 1)
+        self._asked.discard(asked)
+        self._assumed.discard(asked)
+        if not self._assumed:
+            self._known[key] = found
+        return found
 
     def _of_bindings(self, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         carried = [binding for binding in bindings if _carries(binding.value, path)]
@@ -394,7 +422,10 @@ class KindsOf:
         if depth <= 0:
             return UNKNOWN
         if binding.value is not None:
-            return self.of(binding.value, depth)
+            kinds = self.of(binding.value, depth)
+            if not _ONLY_WITH_CUDA.isdisjoint(kinds.seen) and self._guards.is_guarded(node):
+                return Kinds({Kind.DEVICE: binding.value})  # beside it, there is one for the CPU
+            return kinds
         if binding.parameter:
             assert isinstance(node, ast.arg)
             return self._parameter(node, binding.default, depth)

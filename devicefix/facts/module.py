@@ -28,7 +28,7 @@ class Facts(Names):
     @cached_property
     def kinds(self) -> KindsOf:
         """The kinds of the expressions of the module."""
-        return KindsOf(self)
+        return KindsOf(self, self.guards)
 
     @classmethod
     def read(cls, data: bytes) -> Facts:
@@ -46,7 +46,7 @@ class Facts(Names):
         more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
         more._answers = {}
         more.built = Built(more)
-        more.kinds = KindsOf(more)
+        more.kinds = KindsOf(more, more.guards)
         return more
 
     def is_guarded(self, node: ast.AST) -> bool:

@@ -136,6 +136,11 @@ class Project:
         )
 
     @_remembered
+    def defines_get_device(self) -> bool:
+        """Return whether any file defines a `get_device`, as tensors do."""
+        return any(summary.get_device for summary in self.files.values())
+
+    @_remembered
     def is_integer_option(self, name: str) -> bool:
         """Return whether the command line's options of this name are ints."""
         return name in self.integer_options

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
 
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Binding
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
 _DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(name|str|string))?\Z", re.I)
 _INDEX_NAME = re.compile(
     r"(^|_)(gpu|rank)(_?(id|idx|index|num|no|rank))?\Z|(^|_)(cuda|device)_?(id|idx|index)\Z", re.I
 )
-_RANKS = {
-    "torch.cuda.current_device",
-    "torch.distributed.get_rank",
-    "torch.distributed.get_world_size",
-    "torch.cuda.device_count",
-    "int",
-    "len",
-}
 
 
 def device_name(name: str) -> bool:
@@ -85,7 +75,7 @@ def cuda_device(facts: Names, node: ast.expr) -> bool:
     first = next(iter(node.args), None) or next((keyword.value for keyword in node.keywords), None)
     if first is None:
         return False
-    return cuda_string(first) or integer(first) or index_name(last_name(first))
+    return cuda_string(first) or integer(first)
 
 
 def integer(node: ast.AST) -> bool:
@@ -130,50 +120,3 @@ def current_device(facts: Names, node: ast.expr | None, depth: int = 4) -> bool:
     if isinstance(node, ast.Attribute) and node.attr == "type":
         node = node.value
     return facts.call(node, "torch.accelerator.current_accelerator")
-
-
-def index_or_none(facts: Names, node: ast.expr, depth: int = 4) -> bool:
-    """Return whether an expression is known to be an int or None: what `torch.device("cuda", i)` takes."""
-    if depth == 0:
-        return False
-    match node:
-        case ast.Constant(value=value):
-            return value is None or (type(value) is int and value >= 0)
-        case ast.Call(func=func):
-            name = func.id if isinstance(func, ast.Name) else facts.resolve(func)
-            return name in _RANKS
-        case ast.BinOp(left=left, right=right, op=ast.Mod() | ast.Add() | ast.Sub() | ast.FloorDiv()):
-            return index_or_none(facts, left, depth - 1) or index_or_none(facts, right, depth - 1)
-        case ast.Attribute():
-            bindings = facts.bindings(node)
-            if bindings:
-                return facts.once(_all_indexes, bindings, depth) or _integer_option(facts, node)
-            return _integer_option(facts, node)
-        case ast.Name():
-            found = facts.tree.scope(node).lookup(node.id)
-            return found is not None and facts.once(_all_indexes, found[1], depth)
-    return False
-
-
-def _all_indexes(facts: Names, bindings: Sequence[Binding], depth: int) -> bool:
-    return all(_index_binding(facts, binding, depth) for binding in bindings)
-
-
-def _index_binding(facts: Names, binding: Binding, depth: int) -> bool:
-    node = binding.node
-    if binding.parameter:
-        return _index_parameter(binding)
-    if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
-        return isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range"
-    return binding.value is not None and index_or_none(facts, binding.value, depth - 1)
-
-
-def _index_parameter(binding: Binding) -> bool:
-    assert isinstance(binding.node, ast.arg)
-    if binding.node.annotation is not None:
-        return ast.unparse(binding.node.annotation) in {"int", "Optional[int]", "int | None"}
-    return binding.default is not None and integer(binding.default)
-
-
-def _integer_option(facts: Names, node: ast.Attribute) -> bool:
-    return facts.is_integer_option(node.attr)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import is_gpu_index
-from devicefix.facts.values import cuda_device, integer
-from devicefix.model import Finding
+from devicefix.devices.arguments import gpu_number
+from devicefix.facts.values import cuda_device
+from devicefix.model import Finding, Safety
 from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Example, Rule
 
@@ -128,12 +128,12 @@ class CheckpointLoad(Rule):
             given = node.args[position]
         if given is None or (isinstance(given, ast.Constant) and given.value is None):
             yield from self._nowhere(node, given)
-        elif self._cuda(given):
+        elif safety := self._safety(given):
             self.context.mark_handled(given)
             yield self.finding(
                 given,
                 "`map_location` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
-                self.context.when_cuda(given, '"cpu"', of_cuda=True),
+                self.context.when_cuda(given, '"cpu"', safety, of_cuda=True),
             )
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
@@ -148,13 +148,13 @@ class CheckpointLoad(Rule):
             node, message, self.context.edit(node, with_keyword("map_location", where.text), where)
         )
 
-    def _cuda(self, given: ast.expr) -> bool:
-        if cuda_device(self.facts, given) or integer(given) or is_gpu_index(given):
-            return True
+    def _safety(self, given: ast.expr) -> Safety | None:
+        """Return how safe it is to take a location for a CUDA device, None for any other."""
+        cuda = cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
         if isinstance(given, ast.Dict):
-            return any(cuda_device(self.facts, value) for value in given.values)
+            cuda = any(cuda_device(self.facts, value) for value in given.values)
         if isinstance(given, ast.Lambda):
-            return any(
+            cuda = any(
                 isinstance(inner, ast.Attribute) and inner.attr == "cuda" for inner in ast.walk(given.body)
             )
-        return self.facts.call(given, "torch.cuda.current_device")
+        return Safety.SAFE if cuda else gpu_number(self.context, given)

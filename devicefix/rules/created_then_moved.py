@@ -3,11 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from devicefix.devices.arguments import device_argument, is_cuda_target, target_device
+from devicefix.devices.arguments import device_argument, device_safety, target_device
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import is_variable
-from devicefix.facts.values import index_or_none
-from devicefix.model import Finding
+from devicefix.facts.kinds import NUMBERS
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 
 # These give the same bits on every device. torch.linspace does not: it rounds differently on a GPU.
@@ -90,14 +90,14 @@ class CreatedThenMoved(Rule):
                 import torch
 
 
-                def run(device, n):  # CPU or cuda
+                def run(device: torch.device, n):  # CPU or cuda
                     return torch.eye(n).to(device), [torch.arange(1, n).to(device=device) for _ in range(2)]
             """,
             after="""
                 import torch
 
 
-                def run(device, n):  # CPU or cuda
+                def run(device: torch.device, n):  # CPU or cuda
                     return torch.eye(n, device=device), [torch.arange(1, n, device=device) for _ in range(2)]
             """,
         ),
@@ -254,16 +254,19 @@ class CreatedThenMoved(Rule):
             return
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return
-        use = None
+        use, safety = None, Safety.SAFE
         if node.func.attr == "cuda" and not self.facts.is_guarded(node):
             use = target_device(self.context, node, target)
             if use is None:
                 return
             self.context.mark_handled(node)
-        elif node.func.attr != "to" or len(node.args) > 1 or not is_cuda_target(self.facts, target):
-            return
+        else:
+            known = device_safety(self.facts, target)
+            if node.func.attr != "to" or len(node.args) > 1 or known is None:
+                return
+            safety = known
         message = "creates a tensor on the CPU and moves it; create it on the device with `device=`"
-        fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""))
+        fix = self.context.edit(node, _made_there(use.text if use else None), use or DeviceExpr(""), safety)
         yield self.finding(node, message, fix)
 
     def _made(self, node: ast.expr) -> ast.Call | None:
@@ -298,7 +301,7 @@ class CreatedThenMoved(Rule):
                 return True
             case ast.Subscript(value=ast.Attribute(attr="shape")):
                 return True
-        return index_or_none(self.facts, node)
+        return self.facts.kinds.of(node).are(NUMBERS)
 
     def _commented(self, node: ast.Call, made: ast.Call) -> bool:
         """Return whether the fix would remove a comment."""

@@ -53,12 +53,29 @@ class CudaCall(Rule):
             before="""
                 import torch
 
+                x = torch.randn(3).cuda(1)
                 z = torch.randn(3).cuda(x.data.get_device())
             """,
             after="""
                 import torch
 
+                device1 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
+
+                x = torch.randn(3).to(device1)
                 z = torch.randn(3).to(x.data.device)
+            """,
+        ),
+        Example(
+            "get_device of what may be no tensor",
+            before="""
+                import torch
+
+                z = torch.randn(3).cuda(x.get_device())
+            """,
+            after="""
+                import torch
+
+                z = torch.randn(3).to(x.get_device() if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(

@@ -3,10 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import device_fix, device_of_tensor, is_gpu_index
+from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import defined_as_device
 
 # These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (
@@ -95,12 +96,29 @@ class DeviceArgument(Rule):
             before="""
                 import torch
 
+                y = torch.ones(3, device="cuda")
                 x = torch.zeros(3, device=y.get_device())
             """,
             after="""
                 import torch
 
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                y = torch.ones(3, device=device)
                 x = torch.zeros(3, device=y.device)
+            """,
+        ),
+        Example(
+            "get_device of what may be no tensor",
+            before="""
+                import torch
+
+                x = torch.zeros(3, device=y.get_device())
+            """,
+            after="""
+                import torch
+
+                x = torch.zeros(3, device=y.get_device() if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(
@@ -126,9 +144,7 @@ class DeviceArgument(Rule):
                     pass
 
 
-                def worker(gpu):
-                    loaders(gpu, 3)
-                    loaders('cuda:0', 3)
+                loaders('cuda:0', 3)
             """,
             after="""
                 import torch
@@ -138,9 +154,7 @@ class DeviceArgument(Rule):
                     pass
 
 
-                def worker(gpu):
-                    loaders(gpu if torch.cuda.is_available() else 'cpu', 3)
-                    loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)
+                loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)
             """,
         ),
         Example(
@@ -160,6 +174,21 @@ class DeviceArgument(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a get_device of the project, which returns a device",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def get_device(self):
+                        return self.weight.device
+
+
+                x = torch.zeros(1, device=net.get_device())
+                cuda = 1
+            """,
+        ),
         Example(
             "an unknown variable",
             """
@@ -232,9 +261,8 @@ class DeviceArgument(Rule):
         of_torch = name.startswith("torch.")
         for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
-            number = integer(value) or (is_gpu_index(value) and (of_torch or self._number_of_gpu(value)))
-            place = of_torch and device_of_tensor(self.context, value) is not None
-            if not (device or cuda_string(value) or number or place):
+            number = integer(value) or (of_torch and self._is_number(value))
+            if not (device or cuda_string(value) or number):
                 continue
             if self.facts.is_guarded(value):
                 continue
@@ -250,12 +278,10 @@ class DeviceArgument(Rule):
                 fix,
             )
 
-    def _number_of_gpu(self, value: ast.expr) -> bool:
-        """Return whether the name of a device can replace a number, which is not in a list and never -1."""
-        if self.facts.torch_name(value) is None:
+    def _is_number(self, value: ast.expr) -> bool:
+        if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:
             return False
-        values = [binding.value for binding in self.facts.bindings(value)]
-        return not any(isinstance(bound, (ast.List, ast.UnaryOp, ast.Call)) for bound in values)
+        return gpu_number(self.context, value) is not None
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""
@@ -286,13 +312,13 @@ class DeviceArgument(Rule):
         if self.context.project.has_function(function):
             return self.context.project.takes_device_called(function, keyword.arg)
         # For another library, `device_id=0` is also valid on a CPU.
-        return keyword.arg == "device" and not is_gpu_index(value)
+        return keyword.arg == "device"
 
     def _may_be_device(self, value: ast.expr) -> bool:
         """Return whether a value, taken as a device, is a CUDA device."""
         if integer(value):
             return False
-        return cuda_string(value) or is_gpu_index(value) or self.facts.call(value, "torch.device")
+        return cuda_string(value) or self.facts.call(value, "torch.device")
 
 
 def takes_device(keyword: str) -> bool:

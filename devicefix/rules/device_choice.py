@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devicefix.devices.arguments import is_gpu_index
-from devicefix.facts.values import choice, cuda_device, index_or_none
-from devicefix.model import Edit, Finding, Fix
+from devicefix.devices.arguments import gpu_number
+from devicefix.facts.values import choice, cuda_device
+from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.typed_tensor import typed_choice
 
@@ -133,7 +133,8 @@ class DeviceChoice(Rule):
         if arms is None:
             return
         test, cuda, _ = arms
-        if not (cuda_device(self.facts, cuda) or self._number(cuda) or typed_choice(self.facts, node)):
+        safety = Safety.SAFE if typed_choice(self.facts, node) else self._safety(cuda)
+        if safety is None:
             return
         self.context.mark_handled(node.body, node.orelse)
         if self.facts.guards.implies(test, cuda is node.body) or self.facts.is_guarded(node):
@@ -141,8 +142,15 @@ class DeviceChoice(Rule):
         yield self.finding(
             node,
             "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
-            self._fix(node, test, cuda),
+            replace(self._fix(node, test, cuda), safety=safety),
         )
+
+    def _safety(self, cuda: ast.expr) -> Safety | None:
+        """Return how safe it is to take the other arm of a choice for a CUDA device, or None."""
+        if cuda_device(self.facts, cuda):
+            return Safety.SAFE
+        of_call = self.facts.call(cuda, "torch.device") and len(cuda.args) == 1  # type: ignore[attr-defined]
+        return gpu_number(self.context, cuda.args[0] if of_call else cuda)  # type: ignore[attr-defined]
 
     def _fix(self, node: ast.IfExp, test: ast.expr, cuda: ast.expr) -> Fix:
         fix = self._also_available(node, test, wanted=cuda is node.body)
@@ -150,9 +158,6 @@ class DeviceChoice(Rule):
         if accelerated is None:
             return fix
         return replace(fix, edits=(*fix.edits, Edit(*self.context.source.span(cuda), accelerated[1])))
-
-    def _number(self, node: ast.expr) -> bool:
-        return is_gpu_index(node) or (isinstance(node, ast.Name) and index_or_none(self.facts, node))
 
     def _also_available(self, node: ast.IfExp, test: ast.expr, wanted: bool) -> Fix:
         available = self.devices.available(node)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import device_argument, device_fix
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import defined_as_device
 
 
 class ToCuda(Rule):
     """
     ## What it does
-    Finds `x.to(...)` with a literal CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`,
-    `f"cuda:{rank}"`, or the index of a GPU.
+    Finds `x.to(...)` with a CUDA device: `"cuda"`, `"cuda:1"`, `0`, `torch.device("cuda")`, `f"cuda:{rank}"`, or a
+    variable that holds the index of a GPU.
 
     ## Why it matters
     Without CUDA the call raises "Torch not compiled with CUDA enabled".
@@ -32,13 +33,14 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the device is the same as before.
+    Safe: with CUDA the device is the same as before. A variable is known to be an index by what it is bound to; the
+    fix is unsafe if only its name says so.
     """
 
     code = "DF102"
     name = "to-cuda"
     summary = "`.to(...)` moves to a CUDA device"
-    words = (b"cuda", b"get_device(")
+    words = (b"cuda", b"get_device(", b"get_rank(", b"LOCAL_RANK")
     common_words = (b".to", b"device", b"gpu", b"rank")
     INVALID = (
         Example(
@@ -46,15 +48,73 @@ class ToCuda(Rule):
             before="""
                 import torch
 
+                y = torch.zeros(3, device="cuda")
                 x = x.to(y.get_device())
-                cuda = 1
             """,
             after="""
                 import torch
 
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                y = torch.zeros(3, device=device)
                 x = x.to(y.device)
-                cuda = 1
             """,
+        ),
+        Example(
+            "an int called device",
+            before="""
+                import os
+
+                import torch
+
+                device = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(device)
+                model.to(device)
+            """,
+            after="""
+                import os
+
+                import torch
+
+                device = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(device)
+                model.to(device if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "a parameter with a number as its default",
+            before="""
+                import torch
+
+
+                def move(x, where=0):
+                    return x.to(where)  # cuda
+            """,
+            after="""
+                import torch
+
+
+                def move(x, where=0):
+                    return x.to(where if torch.cuda.is_available() else "cpu")  # cuda
+            """,
+        ),
+        Example(
+            "a parameter that is called rank",
+            before="""
+                import torch
+
+
+                def move(x, rank):
+                    return x.to(rank)  # cuda
+            """,
+            after="""
+                import torch
+
+
+                def move(x, rank):
+                    return x.to(rank if torch.cuda.is_available() else "cpu")  # cuda
+            """,
+            unsafe=True,
         ),
         Example(
             "a module to the string cuda",
@@ -89,14 +149,22 @@ class ToCuda(Rule):
         Example(
             "the f-string and the number of a rank",
             before="""
+                import os
+
                 import torch
 
+                rank = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(rank)
                 x = x.to(f"cuda:{rank}")
                 y = y.to(rank)
             """,
             after="""
+                import os
+
                 import torch
 
+                rank = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(rank)
                 x = x.to(f"cuda:{rank}" if torch.cuda.is_available() else "cpu")
                 y = y.to(rank if torch.cuda.is_available() else "cpu")
             """,
@@ -138,6 +206,8 @@ class ToCuda(Rule):
             return
         target = device_argument(node)
         if target is None or self.facts.is_guarded(node):
+            return
+        if "DF205" in self.context.options.enabled and defined_as_device(self.context, target) is not None:
             return
         fix = device_fix(self.context, target)
         if fix is not None:

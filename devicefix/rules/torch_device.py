@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import is_gpu_index
-from devicefix.facts.values import cuda_literal, cuda_string, index_or_none, integer, last_name
-from devicefix.model import Finding, Fix
+from devicefix.devices.arguments import gpu_number
+from devicefix.facts.values import cuda_literal, cuda_string
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
 
@@ -169,13 +169,9 @@ class TorchDevice(Rule):
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:
                 return self.context.when_cuda(node, f'{self.devices.torch(node).text}.device("cpu")')
-            if cuda_string(only) or integer(only) or is_gpu_index(only) or self._number(only):
-                return self.context.when_cuda(only, '"cpu"')
-        elif len(arguments) == 2 and cuda_string(arguments[0]):
+            safety = Safety.SAFE if cuda_string(only) else gpu_number(self.context, only)
+            return self.context.when_cuda(only, '"cpu"', safety) if safety else None
+        if len(arguments) == 2 and cuda_string(arguments[0]):
             torch = self.devices.torch(node)
             return self.context.when_cuda(node, f'{torch.text}.device("cpu")')
         return None
-
-    def _number(self, node: ast.expr) -> bool:
-        """Return whether a variable certainly holds an int, which `torch.device(i)` takes as the index of a GPU."""
-        return bool(last_name(node)) and index_or_none(self.facts, node)

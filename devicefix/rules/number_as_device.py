@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.device_numbers import defined_as_device
+
+
+class NumberAsDevice(Rule):
+    """
+    ## What it does
+    Finds variables that hold the number of a GPU and are used as a device, and as nothing else.
+
+    ## Why it matters
+    An int is the number of an accelerator. Without one, `.to(0)` and `device=0` raise an error.
+
+    ## Example
+    ```python
+    device = rank % torch.cuda.device_count()
+    torch.cuda.set_device(device)
+    model.to(device)
+    ```
+
+    ## Use instead
+    ```python
+    device = rank % torch.cuda.device_count() if torch.cuda.is_available() else "cpu"
+    if torch.cuda.is_available():
+        torch.cuda.set_device(device)
+    model.to(device)
+    ```
+
+    ## Fix safety
+    Safe: with CUDA the variable holds the same number. There is a fix only if every use takes a device, prints it,
+    or is a call of `torch.cuda`. Else the uses that take a device are fixed one by one (`DF102`, `DF202`).
+    """
+
+    code = "DF205"
+    name = "number-as-device"
+    summary = "A variable with the number of a GPU is used as a device"
+    words = (b"cuda", b"get_rank(", b"LOCAL_RANK")
+    common_words = (b"device", b"gpu", b"rank")
+    before = ("DF402", "DF401")
+    INVALID = (
+        Example(
+            "the rank on this machine",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                rank = dist.get_rank()
+                device = rank % torch.cuda.device_count()
+                torch.cuda.set_device(device)
+                print(f"{rank} on {device}")
+                model = Net().to(device)
+                x = torch.zeros(3, device=device)
+                sample(x, device=device)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                rank = dist.get_rank()
+                device = rank % torch.cuda.device_count() if torch.cuda.is_available() else "cpu"
+                if torch.cuda.is_available():
+                    torch.cuda.set_device(device)
+                print(f"{rank} on {device}")
+                model = Net().to(device)
+                x = torch.zeros(3, device=device)
+                sample(x, device=device)
+            """,
+        ),
+        Example(
+            "by another name, in a function",
+            before="""
+                import os
+
+                import torch
+
+
+                def main():
+                    where = int(os.environ["LOCAL_RANK"])
+                    return torch.zeros(3, device=where), model.to(where)
+            """,
+            after="""
+                import os
+
+                import torch
+
+
+                def main():
+                    where = int(os.environ["LOCAL_RANK"]) if torch.cuda.is_available() else "cpu"
+                    return torch.zeros(3, device=where), model.to(where)
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "a number that is used as a number, too",
+            """
+                import os
+
+                import torch
+
+                rank = int(os.environ["LOCAL_RANK"])
+                torch.manual_seed(rank)
+            """,
+        ),
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                device = 0 if torch.cuda.is_available() else "cpu"
+                model.to(device)
+            """,
+        ),
+    )
+
+    def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
+        if defined_as_device(self.context, node.targets[0]) is None:
+            return
+        self.context.mark_handled(node.value)
+        name = self.context.source.code(node.targets[0])
+        message = f"`{name}` is the number of a GPU and is used as a device; use the CPU without CUDA"
+        yield self.finding(node.value, message, self.context.when_cuda(node.value, '"cpu"'))

@@ -1,0 +1,81 @@
+"""Variables that hold the number of a GPU and are used as a device."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from devicefix.devices.context import Context
+from devicefix.facts import Binding, Facts
+from devicefix.facts.kinds import NUMBERS
+
+_KEYWORDS = {"device", "map_location", "output_device"}
+_PRINTS = {"print", "info", "debug", "warning"}
+
+
+def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
+    """Return the number that a variable is bound to, if all its uses take a device as well, else None.
+
+    On a CPU such a variable can be the CPU; then its uses need no change.
+
+    Args:
+        context: the context of the module.
+        name: a use of the variable, or the target of its assignment.
+    """
+    if not isinstance(name, ast.Name):
+        return None
+    found = context.facts.tree.scope(name).lookup(name.id)
+    if found is None or len(found[1]) != 1 or name.id in context.facts.tree.declared_elsewhere:
+        return None
+    value = found[1][0].value
+    if value is None or found[0].is_class:
+        return None
+    taken = context.facts.once(_is_only_a_device, found[1], name.id)
+    return value if taken and not context.facts.is_guarded(value) else None
+
+
+def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> bool:
+    """Return whether a variable holds a number, is used as a device, and as nothing else but in calls of CUDA."""
+    node, value = bindings[0].node, bindings[0].value
+    if value is None or not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        return False
+    if len(node.targets) > 1 or not facts.kinds.of(value).are(NUMBERS):
+        return False
+    reads = [
+        read
+        for read in facts.tree.reads(name)
+        if (found := facts.tree.scope(read).lookup(name)) is not None and found[1] is bindings
+    ]
+    devices = [read for read in reads if _is_device(facts, read)]
+    return bool(devices) and all(read in devices or _takes_either(facts, read) for read in reads)
+
+
+def _is_device(facts: Facts, read: ast.expr) -> bool:
+    """Return whether a use takes a device: `.to(x)`, `device=x`, `torch.device(x)`."""
+    parent = facts.tree.parents.get(read)
+    match parent:
+        case ast.Call(func=ast.Attribute(attr="to"), args=[first, *_]) if first is read:
+            return True
+        case ast.keyword(arg=keyword):
+            return keyword in _KEYWORDS
+        case ast.Call(args=[only], keywords=[]) if only is read:
+            return facts.resolve(parent.func) == "torch.device"
+    return False
+
+
+def _takes_either(facts: Facts, read: ast.expr) -> bool:
+    """Return whether a use needs CUDA, so that it gets a condition of its own, or only prints."""
+    parent = facts.tree.parents.get(read)
+    match parent:
+        case ast.FormattedValue():
+            return True
+        case ast.Call(func=ast.Attribute(attr="cuda"), args=[first, *_]) if first is read:
+            return True
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _PRINTS:
+            return True
+        case ast.Call():
+            return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
+        case ast.List(elts=[_]):
+            outer = facts.tree.parents.get(parent)
+            return isinstance(outer, ast.keyword) and outer.arg == "device_ids"
+    return False
