@@ -14,7 +14,8 @@ from running import run_program
 from devicefix.model import Safety
 
 # What happens to each program on a CPU once it is rewritten: it "runs" as it does with CUDA, it keeps the
-# "path" that it had, or the "error". A program with an error is "reported" or the error is "right".
+# "path" that it had, which is reported where a caller's handler ("caught") begins it. An error that stays is
+# "reported", or "right".
 PROGRAMS: Mapping[str, tuple[str, str]] = {
     "names that only a guard defines": (
         "runs",
@@ -94,7 +95,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "a refusal whose callers catch it": (
-        "path",
+        "caught",
         """
         def check_gpu():
             if not torch.cuda.is_available():
@@ -108,7 +109,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "a class whose error is caught": (
-        "path",
+        "caught",
         """
         class Fast:
             def __init__(self):
@@ -493,9 +494,10 @@ def test_program(name: str, outcomes: dict[str, dict[str, str]]) -> None:
         case "runs":
             assert cpu == gpu
             assert not findings
-        case "path":
+        case "path" | "caught":
             assert cpu == cpu_before
             assert "Error" not in cpu
+            assert bool(findings) is (expected == "caught")
         case "right":
             assert cpu == cpu_before
             assert not findings
