@@ -52,6 +52,7 @@ class Places:
         self._path = path
         self._layout = layout
         self._last_settings: dict[Function, ast.stmt | None] = {}
+        self._local_imports: dict[Function, list[ast.stmt]] = {}
 
     @property
     def of_module(self) -> Iterator[InsertionPoint]:
@@ -85,14 +86,19 @@ class Places:
         if owner.body[0].lineno == owner.lineno:
             return
         setting = self._last_setting(owner)
-        bindings = [binding for found in function.bindings.values() for binding in found]
-        torch = {binding.node for binding in bindings if binding.imported == "torch"}
-        imports = [statement for statement in owner.body if statement in torch]
-        for after in (setting, *imports):
+        for after in (setting, *self._imports_of_torch(function, owner)):
             place = InsertionPoint(after, owner)
             if setting is None or after is setting or (after is not None and after.lineno > setting.lineno):
                 if self.precedes(place, site):
                     yield place
+
+    def _imports_of_torch(self, scope: Scope, function: Function) -> list[ast.stmt]:
+        """Return the statements of a function's body that import torch."""
+        if function not in self._local_imports:
+            bindings = [binding for found in scope.bindings.values() for binding in found]
+            torch = {binding.node for binding in bindings if binding.imported == "torch"}
+            self._local_imports[function] = [statement for statement in function.body if statement in torch]
+        return self._local_imports[function]
 
     def precedes(self, place: InsertionPoint, site: ast.AST) -> bool:
         """Return whether a new line at a place has run whenever a site is reached."""

@@ -32,6 +32,7 @@ class Layout:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._last_on_line: dict[ast.stmt, ast.stmt] = {}
+        self._above_imports: dict[Import, ast.stmt | None] = {}
 
     @cached_property
     def _prologue_statement(self) -> ast.stmt | None:
@@ -118,10 +119,12 @@ class Layout:
 
     def above_import(self, needed: Import) -> ast.stmt | None:
         """Return the last statement of the module above a new import; None at the beginning."""
-        at, _ = self.import_line(needed)
-        body = self.facts.tree.module.body
-        index = bisect_left(body, at, key=lambda statement: self.facts.source.span(statement)[0])
-        return body[index - 1] if index else None
+        if needed not in self._above_imports:
+            at, _ = self.import_line(needed)
+            body = self.facts.tree.module.body
+            index = bisect_left(body, at, key=lambda statement: self.facts.source.span(statement)[0])
+            self._above_imports[needed] = body[index - 1] if index else None
+        return self._above_imports[needed]
 
     def line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
         """Return the offset and the text of a new line below a statement.
