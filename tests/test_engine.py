@@ -332,7 +332,7 @@ def test_guard_is_not_shared_with_what_is_silenced() -> None:
 
 
 def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
-    before = b"import torch\n\n\ndef f(x, y):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
+    before = b"import torch\n\n\ndef f(x, y: torch.Tensor):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
     settings, project = Settings(fix=True), Project()
     result = check_file(before, "m.py", settings, project)
     assert result.output is not None and not matters(result.output, settings)
