@@ -332,7 +332,8 @@ def test_guard_is_not_shared_with_what_is_silenced() -> None:
 
 
 def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
-    before = b"import torch\n\n\ndef f(x, y: torch.Tensor):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
+    function = b"def f(x, y: torch.Tensor):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
+    before = b"import torch\n\n\n" + function
     settings, project = Settings(fix=True), Project()
     result = check_file(before, "m.py", settings, project)
     assert result.output is not None and not matters(result.output, settings)
@@ -358,3 +359,8 @@ def test_advice_for_a_trainer_names_its_devices_as_well(devices: str, advice: st
     source = f"from lightning.pytorch import Trainer\n\nTrainer(accelerator='gpu'{devices})\n"
     (finding,) = rewrite(source).findings
     assert finding.message == f"`accelerator='gpu'` needs CUDA; use `accelerator=\"auto\"`{advice}"
+
+
+def test_a_number_on_a_line_without_a_word_is_found_by_its_use() -> None:
+    before = "import torch\n\nwhere = 0\nx = torch.ones(2).to(where)\ntorch.cuda.empty_cache()\n"
+    assert text_of(rewrite(before)) == before.replace("= 0", '= 0 if torch.cuda.is_available() else "cpu"')

@@ -42,7 +42,8 @@ CUDA = (
 
 
 def output(line: str, serves: str, **options: object) -> str | None:
-    source = f"import torch\nimport torch.distributed as dist\n\n{serves}\n{line}\n"
+    known = "y = torch.ones(1)\ngpu = local_rank = int('0')"
+    source = f"import torch\nimport torch.distributed as dist\n\n{serves}\n{known}\n{line}\n"
     new = analyze(source, fix=True, **options).output  # type: ignore[arg-type]
     return new.decode() if new else None
 
@@ -70,7 +71,7 @@ def test_a_module_serves_no_other_accelerator(serves: str) -> None:
 
 
 def test_the_message_says_what_to_do() -> None:
-    source = f"import torch\n\n{SERVES[0]}\nm.to(gpu)\n"
+    source = f"import torch\n\n{SERVES[0]}\ngpu = local_rank = int('0')\nm.to(gpu)\n"
     (finding,) = analyze(source).findings
     assert finding.message == (
         "`.to(gpu)` needs CUDA; use `.to(device)`; it may be the index of another accelerator,"

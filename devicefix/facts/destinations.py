@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import Flag, auto
 from functools import cached_property
 from itertools import islice
@@ -67,21 +67,10 @@ class Destinations:
         self.is_device_place = is_device_place
         self.receives_device = receives_device
         self.known: dict[tuple[object, Layers], Use] = {}  # by place, and by what is around the value there
-        self._reads: dict[str, dict[Scope, list[ast.expr]]] = {}
 
     def of(self, node: ast.expr) -> Use:
         """Return what becomes of the value of an expression."""
         return _Trail(self).follow(node, ())
-
-    def reads(self, scope: Scope, name: str) -> Sequence[ast.expr]:
-        """Return the places that read a name of a scope."""
-        if name not in self._reads:
-            by_scope = self._reads[name] = {}
-            for read in self.facts.tree.reads(name):
-                found = self.facts.tree.scope(read).lookup(name)
-                if found is not None:
-                    by_scope.setdefault(found[0], []).append(read)
-        return self._reads[name].get(scope, ())
 
     def attribute_reads(self, name: str) -> Iterator[ast.expr]:
         """Yield the places that read an attribute of any object."""
@@ -266,7 +255,7 @@ class _Trail:
             self._attribute(name, layers)
         elif scope.is_module:
             self._leave(name)
-        self._reach_place((scope, name), self.destinations.reads(scope, name), layers)
+        self._reach_place((scope, name), self.facts.reads_in(scope, name), layers)
 
     def _attribute(self, name: str, layers: Layers) -> None:
         """Follow a value that is stored in an attribute, of any object of the module."""

@@ -45,6 +45,7 @@ class Names:
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}
         self._answers: dict[tuple[Any, ...], Any] = {}
+        self._reads: dict[str, dict[Scope, list[ast.expr]]] = {}
 
     def once(
         self, question: Callable[..., Answer], about: Scope | Sequence[Binding], *more: object
@@ -75,6 +76,16 @@ class Names:
         else:
             found = self.tree.attributes.get(dotted(node) or "", ())
         return self.once(_assigned, found) if found else ()
+
+    def reads_in(self, scope: Scope, name: str) -> Sequence[ast.expr]:
+        """Return the places that read a name of a scope, in the order of the source."""
+        if name not in self._reads:
+            by_scope = self._reads[name] = {}
+            for read in self.tree.reads(name):
+                found = self.tree.scope(read).lookup(name)
+                if found is not None:
+                    by_scope.setdefault(found[0], []).append(read)
+        return self._reads[name].get(scope, ())
 
     def value(self, node: ast.expr) -> ast.expr | None:
         """Return the one expression that a name is bound to, or None."""

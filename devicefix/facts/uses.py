@@ -13,6 +13,8 @@ from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
 
 _LIMIT = 500  # how many expressions to follow a value through
 
+_BINDINGS = 20  # of a variable; its reads have other values, too
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -88,7 +90,7 @@ class Uses:
             for variable in self._bound_by(node):
                 if variable not in found.variables:
                     found.variables.append(variable)
-                    todo += variable.reads
+                    todo += variable.reads if len(variable.bindings) <= _BINDINGS else ()
             for variable in self._parameters_for(node):
                 if variable not in found.parameters:
                     found.parameters.append(variable)
@@ -173,16 +175,11 @@ class Uses:
     def _name(self, scope: Scope, name: str) -> Variable:
         key = (scope, name)
         if key not in self._variables:
-            reads = [read for read in self.tree.reads(name) if self._is_in(read, scope)]
+            reads = list(self.facts.reads_in(scope, name))
             if isinstance(scope.node, ast.ClassDef):
                 reads += self._attribute_reads(name, scope.node)
             self._variables[key] = Variable(name, reads, scope.bindings.get(name, ()))
         return self._variables[key]
-
-    def _is_in(self, read: ast.expr, scope: Scope) -> bool:
-        assert isinstance(read, ast.Name)
-        found = self.tree.scope(read).lookup(read.id)
-        return found is not None and found[0] is scope
 
     def _attribute(self, node: ast.Attribute) -> Variable:
         """Return an attribute of the class around it, or of any object with such an attribute."""

@@ -95,23 +95,6 @@ class NumberAsDevice(Rule):
                     return torch.zeros(3, device=where), model.to(where)
             """,
         ),
-        Example(
-            "a number of which no line says that it is one",
-            before="""
-                import torch
-
-                where = 0
-                x = torch.ones(2).to(where)
-                torch.cuda.empty_cache()
-            """,
-            after="""
-                import torch
-
-                where = 0 if torch.cuda.is_available() else "cpu"
-                x = torch.ones(2).to(where)
-                torch.cuda.empty_cache()
-            """,
-        ),
     )
     VALID = (
         Example(
