@@ -132,7 +132,18 @@ class Definition:
         return f"{self.name} = {self.value}"
 
 
-Need = Import | Definition
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What no line that a fix inserts can give it; a finding with such a need has no fix.
+
+    Attributes:
+        why: The reason, as in "since torch may not be imported there".
+    """
+
+    why: str
+
+
+Need = Import | Definition | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +156,14 @@ class Fix:
         needs: Imports and definitions that the new code uses, inserted once for all fixes of the module.
         replacements: The edits and the insertions as plain text, for this fix alone; empty unless
             `Settings.replacements` asks for them.
+        why: Why the fix is not safe, and what to do, to be added to the message of the finding.
     """
 
     edits: tuple[Edit, ...]
     safety: Safety = Safety.SAFE
     needs: frozenset[Need] = frozenset()
     replacements: tuple[Replacement, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

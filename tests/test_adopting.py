@@ -17,6 +17,7 @@ from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts import comments as noqa
 from devicefix.facts.project import Project
+from devicefix.files.text import parse
 from devicefix.rules.base import Rule
 from devicefix.rules.registry import RULES
 
@@ -80,7 +81,7 @@ def test_add_noqa_suppresses_every_finding_and_changes_no_code(rule: type[Rule])
         added = noqa.add(data, findings)
         assert added.left == []
         assert check_file(added.data, "module.py", settings, Project()).findings == []
-        assert ast.dump(ast.parse(added.data)) == ast.dump(ast.parse(data))
+        assert ast.dump(parse(added.data.decode())) == ast.dump(parse(data.decode()))
         after = check_file(added.data, "module.py", Settings(select=("DF001",)), Project()).findings
         assert [each for each in after if "is not found here" in each.message] == []
 

@@ -6,7 +6,7 @@ import pytest
 from contexts import context_of, expression
 
 from devicefix.devices.context import Context
-from devicefix.model import Definition, Import, Safety
+from devicefix.model import Definition, Import, Need, Refused, Safety
 
 CPU_OR_CUDA = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 HERE = "torch.accelerator.current_accelerator()"
@@ -132,9 +132,21 @@ def test_torch_is_imported_where_it_is_missing(code: str, name: str, needed: Imp
     assert (found.text, found.needs) == (name, frozenset([needed] if needed else []))
 
 
+def needs(code: str) -> frozenset[Need]:
+    """Return what code at `x.cuda()` needs that uses `contextlib`."""
+    context = context_of(code)
+    return context.devices.imports("contextlib", expression(context, "x.cuda()"))
+
+
 def test_a_module_is_imported_once() -> None:
-    assert context_of("import contextlib\n\nx.cuda()\n").devices.imports("contextlib") == frozenset()
-    assert context_of("x.cuda()\n").devices.imports("contextlib") == {Import("contextlib")}
+    assert needs("import contextlib\n\nx.cuda()\n") == frozenset()
+    assert needs("x.cuda()\n") == {Import("contextlib")}
+    assert needs("x.cuda()\nimport contextlib\n") == {Import("contextlib")}
+
+
+def test_a_module_whose_name_is_taken_is_refused() -> None:
+    (need,) = needs("import torch\n\n\ndef f(x, contextlib):\n    x.cuda()\n")
+    assert isinstance(need, Refused)
 
 
 FLAG = "import torch\n\nuse = f()\n"

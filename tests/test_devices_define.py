@@ -10,13 +10,14 @@ from contexts import context_of, expression
 from devicefix.devices.context import Context
 from devicefix.devices.define import Definitions
 from devicefix.devices.known import KnownDevices
+from devicefix.facts.bound import Bound
 from devicefix.model import Definition, Import, Need
 from devicefix.rewrite.edits import apply
 from devicefix.rewrite.placement import Layout
 
 
 def definitions(context: Context) -> Definitions:
-    known = KnownDevices(context.facts, context.project.star_names("m.py"))
+    known = KnownDevices(context.facts, Bound(context.facts), context.project.star_names("m.py"))
     return Definitions(context.facts, context.project, "m.py", Layout(context.facts), known)
 
 

@@ -6,6 +6,7 @@ import pytest
 from contexts import context_of, expression
 
 from devicefix.devices.known import KnownDevices
+from devicefix.facts.bound import Bound
 
 DEVICE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 DEFINED = f"import torch\n\ndevice = {DEVICE}\n"
@@ -13,7 +14,9 @@ DEFINED = f"import torch\n\ndevice = {DEVICE}\n"
 
 def current(code: str, star_names: dict[str, bool] | None = None) -> str | None:
     context = context_of(code)
-    return KnownDevices(context.facts, star_names or {}).current(expression(context, "x.cuda()"))
+    return KnownDevices(context.facts, Bound(context.facts), star_names or {}).current(
+        expression(context, "x.cuda()")
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,8 @@ def test_the_innermost_scope_comes_first() -> None:
         (f"import torch\n\n\ndef f(x):\n    x.cuda()\n\n\ndevice = {DEVICE}\nf(1)\n", "device"),
         (f"import torch\n\n\ndef f(x):\n    x.cuda()\n\n\nf(1)\ndevice = {DEVICE}\n", None),
         (f"import torch\n\n\ndef f(x):\n    device = {DEVICE}\n    return lambda: x.cuda()\n", "device"),
-        (f"import torch\n\n\ndef f(x):\n    g = lambda: x.cuda()\n    device = {DEVICE}\n", None),
+        (f"import torch\n\n\ndef f(x):\n    g = lambda: x.cuda()\n    device = {DEVICE}\n", "device"),
+        (f"import torch\n\n\ndef f(x):\n    g = lambda: x.cuda()\n    g()\n    device = {DEVICE}\n", None),
     ],
 )
 def test_a_site_sees_only_what_is_bound_before(code: str, name: str | None) -> None:
@@ -92,23 +96,45 @@ def test_a_star_import_brings_a_device() -> None:
 def test_a_devices_flag_is_known() -> None:
     code = 'import torch\n\ndevice = torch.device("cuda" if use_gpu else "cpu")\nother = "cuda"\nx.cuda()\n'
     context = context_of(code)
-    known = KnownDevices(context.facts, {})
+    known = KnownDevices(context.facts, Bound(context.facts), {})
     assert list(known.chosen_by_flag(expression(context, "x.cuda()"))) == [("device", "use_gpu")]
     assert list(known.chosen_by_flag(expression(context, "use_gpu"))) == []
 
 
-def test_statements_in_a_block_around_a_site_precede_it() -> None:
-    context = context_of("a = 1\nif f():\n    b = 1\n    y.cuda()\nx.cuda()\n")
-    known = KnownDevices(context.facts, {})
-    first, branch, _ = context.facts.tree.module.body
-    inner = next(iter(getattr(branch, "body", [])))
-    assert known.precedes(first, expression(context, "y.cuda()"))
-    assert known.precedes(inner, expression(context, "y.cuda()"))
-    assert not known.precedes(inner, expression(context, "x.cuda()"))
-    assert not known.precedes(branch, expression(context, "y.cuda()"))
+CHOSEN = 'torch.device("cuda" if {} else "cpu")'
 
 
-def test_the_first_use_of_a_local_function_is_known() -> None:
-    code = "def f():\n    g()\n\n\ndef g():\n    pass\n\n\nh()\nx = [f]\ng()\n"
-    assert KnownDevices(context_of(code).facts, {}).first_local_call == 10
-    assert KnownDevices(context_of("h()\n").facts, {}).first_local_call > 2
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (DEVICE, "device"),
+        (CHOSEN.format("torch.cuda.device_count() > 0"), "device"),
+        ('torch.device("cpu" if not torch.cuda.is_available() else "cuda")', "device"),
+        (CHOSEN.format("torch.cuda.is_available() and not no_cuda"), None),
+        (CHOSEN.format("torch.cuda.is_available() or wanted"), None),
+        (CHOSEN.format("use_gpu"), None),
+        (CHOSEN.format("torch.cuda.device_count() > 1"), None),
+    ],
+)
+def test_a_device_that_may_be_the_cpu_by_choice_is_not_the_current_one(value: str, name: str | None) -> None:
+    assert current(f"import torch\n\ndevice = {value}\nx.cuda()\n") == name
+
+
+def test_a_device_by_choice_in_an_if_statement_is_not_the_current_one() -> None:
+    both = "import torch\n\nif {}:\n    device = 'cpu'\nelse:\n    device = torch.device('cuda')\nx.cuda()\n"
+    assert current(both.format("flag")) is None
+    assert current(both.format("not torch.cuda.is_available()")) == "device"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("if use:\n    x.cuda()\n", "device"),
+        ("if use:\n    pass\nelse:\n    x.cuda()\n", None),
+        ("y = x.cuda() if use else x\n", "device"),
+        ("if other:\n    x.cuda()\n", None),
+        ("use = g()\nif use:\n    x.cuda()\n", None),
+    ],
+)
+def test_a_device_by_choice_is_the_current_one_where_the_choice_is_cuda(code: str, name: str | None) -> None:
+    assert current(f"import torch\n\nuse = f()\ndevice = {CHOSEN.format('use')}\n{code}") == name

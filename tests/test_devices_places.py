@@ -7,6 +7,7 @@ from contexts import context_of, expression
 
 from devicefix.devices.context import Context
 from devicefix.devices.places import InsertionPoint, Places
+from devicefix.facts.bound import Bound
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.model import Safety
@@ -17,12 +18,14 @@ IMPORTS = "import os\nimport torch\n\n"
 
 
 def places(context: Context) -> Places:
-    return Places(context.facts, context.project, "m.py", Layout(context.facts))
+    return Places(context.facts, Bound(context.facts), context.project, "m.py", Layout(context.facts))
 
 
 def place(code: str, others: dict[str, str] | None = None) -> InsertionPoint | None:
     context = context_of(code, others)
-    return places(context).for_definition(expression(context, "x.cuda()"))
+    site, found = expression(context, "x.cuda()"), places(context)
+    of_module = (place for place in found.of_module if found.precedes(place, site))
+    return next(of_module, None) or next(found.of_function(site), None)
 
 
 def line_of(found: InsertionPoint | None) -> int | None:
@@ -63,7 +66,7 @@ def test_a_function_among_the_imports_can_use_the_modules_device() -> None:
     ("body", "line"),
     [
         ("    x.cuda()\n", None),
-        ("    y = 1; x.cuda()\n", "no place"),
+        ("    y = 1; x.cuda()\n", None),
         (f"    {SET}\n    x.cuda()\n", 5),
         (f"    if y:\n        {SET}\n    x.cuda()\n", 5),
         (f"    {SET}\n    {SET}\n    x.cuda()\n", 6),
@@ -77,6 +80,26 @@ def test_a_function_defines_it_where_devices_are_set_in_functions(body: str, lin
     else:
         assert line_of(found) == line
         assert found is not None and found.function is not None and found.function.name == "f"
+
+
+def test_a_function_defines_it_where_devices_are_set_only_in_a_script() -> None:
+    code = f"{IMPORTS}def f(x):\n    x.cuda()\n\n\nif __name__ == '__main__':\n    {SET}\n    f(1)\n"
+    found = place(code)
+    assert found is not None and found.function is not None
+
+
+def test_a_function_that_runs_before_the_modules_line_has_its_own() -> None:
+    code = "import os\n\n\ndef f(x):\n    x.cuda()\n\n\nf(1)\nimport torch\n"
+    found = place(code)
+    assert found is not None and found.function is not None
+    found = place(code.replace("f(1)", "g(1)"))
+    assert found is not None and found.function is None
+
+
+def test_a_function_can_define_it_below_its_own_import_of_torch() -> None:
+    context = context_of("def f(x):\n    import torch\n    x.cuda()\n")
+    found = places(context).of_function(expression(context, "x.cuda()"))
+    assert [place.after and place.after.lineno for place in found] == [None, 2]
 
 
 def test_a_function_on_one_line_has_no_place() -> None:
@@ -104,6 +127,11 @@ def test_a_function_defines_it_where_import_must_not_ask(code: str) -> None:
         (f"{IMPORTS}{SET}\nx.cuda()\n{SET}\n", Safety.UNSAFE),
         (f"{IMPORTS}def f(x):\n    x.cuda()\n{SET}\n", Safety.SAFE),
         (f"{IMPORTS}x.cuda()\n\n\ndef f():\n    {SET}\n", Safety.UNSAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n    {SET}\n", Safety.UNSAFE),
+        (f"{IMPORTS}def f(x):\n    {SET}\n    x.cuda()\n", Safety.SAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\nf(1)\n{SET}\n", Safety.UNSAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\n{SET}\nf(1)\n", Safety.SAFE),
+        (f"{IMPORTS}def f(x):\n    x.cuda()\n\n\ndef g():\n    f(1)\n    {SET}\n", Safety.UNSAFE),
     ],
 )
 def test_asking_before_devices_are_set_is_unsafe(code: str, safety: Safety) -> None:
@@ -116,5 +144,5 @@ def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None
     context = context_of("import torch\n\nx.cuda()\n", {"main.py": main})
     assert places(context).safety(expression(context, "x.cuda()")) is Safety.UNSAFE
     summary = summarize(b"import torch\n\nx.cuda()\n", "m.py")
-    alone = Places(context.facts, Project.of([summary]), "m.py", Layout(context.facts))
+    alone = Places(context.facts, Bound(context.facts), Project.of([summary]), "m.py", Layout(context.facts))
     assert alone.safety(expression(context, "x.cuda()")) is Safety.SAFE

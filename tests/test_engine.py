@@ -57,7 +57,6 @@ def test_columns_count_characters() -> None:
 @pytest.mark.parametrize(
     ("data", "line", "cause"),
     [
-        (b"import torch\nx.cuda(async=True)\n", 2, "non_blocking"),
         (b"import torch\nprint 'cuda'\n", 2, "Python 2"),
         (b"# coding: nonsense\nimport torch.cuda\n", 1, "nonsense"),
         (b"import torch.cuda\n\xff\n", 1, "not utf-8: byte 0xff in line 2"),
@@ -333,8 +332,35 @@ def test_guard_is_not_shared_with_what_is_silenced() -> None:
 
 
 def test_what_remains_is_reported_without_a_word_of_cuda() -> None:
-    before = b"import torch\n\n\ndef f(x, y):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
+    function = b"def f(x, y: torch.Tensor):\n    z = x.to(y.get_device())\n    x += 1\n    return z\n"
+    before = b"import torch\n\n\n" + function
     settings, project = Settings(fix=True), Project()
     result = check_file(before, "m.py", settings, project)
     assert result.output is not None and not matters(result.output, settings)
     assert [finding.code for finding in result.remaining] == ["DF802"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "advice"),
+    [
+        ("", ", which uses a GPU if there is one"),
+        (", devices=2", ", which uses a GPU if there is one"),
+        (
+            ", devices=[0]",
+            " and `devices=[0] if torch.cuda.is_available() else 1`, since a CPU takes only a number",
+        ),
+        (
+            ", devices=-1",
+            " and `devices=-1 if torch.cuda.is_available() else 1`, since a CPU takes only a number",
+        ),
+    ],
+)
+def test_advice_for_a_trainer_names_its_devices_as_well(devices: str, advice: str) -> None:
+    source = f"from lightning.pytorch import Trainer\n\nTrainer(accelerator='gpu'{devices})\n"
+    (finding,) = rewrite(source).findings
+    assert finding.message == f"`accelerator='gpu'` needs CUDA; use `accelerator=\"auto\"`{advice}"
+
+
+def test_a_number_on_a_line_without_a_word_is_found_by_its_use() -> None:
+    before = "import torch\n\nwhere = 0\nx = torch.ones(2).to(where)\ntorch.cuda.empty_cache()\n"
+    assert text_of(rewrite(before)) == before.replace("= 0", '= 0 if torch.cuda.is_available() else "cpu"')

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from devicefix.facts import Facts, of_any_count, refuses, returns
+from devicefix.facts import Facts, of_any_count, returns
 
 AVAILABLE = "torch.cuda.is_available()"
 COUNT = "torch.cuda.device_count()"
@@ -242,15 +242,28 @@ def test_refusal(code: str, expected: str | None) -> None:
         ("exit()", True),
         ("os._exit(1)", True),
         ("if torch.cuda.is_available():\n    x()\nraise OSError", True),
-        ("if x:\n    y()\nraise OSError", False),
-        ("for x in y: ...\nraise OSError", False),
+        ("if x:\n    y()\nraise OSError", True),
+        ("for x in y: ...\nraise OSError", True),
+        ("if x:\n    return\nraise OSError", False),
+        ("if x:\n    exit()\nelse:\n    raise OSError", True),
+        ("if x:\n    exit()", False),
+        ("yield\nraise OSError", False),
+        ("import sys\nsys.exit('no')", True),
+        ("from sys import exit as die\ndie()", True),
+        ("def exit(): ...\nexit()", False),
+        ("def die():\n    exit(1)\ndie()", True),
+        ("def die():\n    die()\ndie()", False),
+        ("import argparse\nq7 = argparse.ArgumentParser()\nq7.error('no')", True),
+        ("import logging\nlogger = logging.getLogger()\nlogger.error('no')", False),
+        ("raise SystemExit('skip this')", True),
         ("raise unittest.SkipTest", False),
         ("log.exit()", False),
         ("print('no')", False),
     ],
 )
 def test_refuses(code: str, expected: bool) -> None:
-    assert refuses(ast.parse(code).body) is expected
+    facts = Facts.read(code.encode())
+    assert facts.guards.refusals.refuses(facts.tree.module.body) is expected
 
 
 @pytest.mark.parametrize(
@@ -261,6 +274,7 @@ def test_refuses(code: str, expected: bool) -> None:
         ("x()\nbreak", True),
         ("self.skipTest('no')", True),
         ("pytest.skip('no')", True),
+        ("queue.skip('no')", False),
         ("raise unittest.SkipTest", True),
         ("raise OSError", False),
         ("x()", False),

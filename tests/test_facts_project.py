@@ -104,20 +104,6 @@ def test_forked() -> None:
     assert not files.is_late("/p/main.py")
 
 
-def test_functions_that_take_a_device() -> None:
-    files = project(a="def f(x, device): ...\ndef g(device): ...", b="def g(x, device): ...\ndef f(dev): ...")
-    assert files.has_function("f")
-    assert not files.has_function("h")
-    assert project(a="def f(x, device): ...").takes_device("f", 1)
-    assert not project(a="def f(x, device): ...").takes_device("f", 0)
-    assert not project(a="def f(x, device): ...").takes_device("f", 2)
-    assert not files.takes_device("g", 1)  # only one of the two does
-    assert not files.takes_device_called("f", "device")
-    assert files.takes_device_called("g", "device")
-    assert not files.takes_device_called("g", "dev")
-    assert not files.takes_device_called("h", "device")
-
-
 def test_star_names() -> None:
     files = project(a="from b import *", b="device = 'cuda'\nx = 1\n_y = 2", c="x = 1")
     assert files.star_names("/p/a.py") == {"device": True, "x": False}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ import pytest
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
+from devicefix.files.text import parse
 from devicefix.model import Replacement
 from devicefix.rules.base import Rule
 from devicefix.rules.registry import RULES
@@ -24,7 +24,7 @@ def test_the_replacements_of_one_fix_are_the_fix(rule: type[Rule]) -> None:
         settings = Settings(select=(rule.code,), target=rule.targets[0], unsafe_fixes=True, replacements=True)
         for finding in check_file(data, "module.py", settings, Project()).findings:
             if finding.fix and finding.fix.replacements:
-                ast.parse(replaced(example.before, finding.fix.replacements))
+                parse(replaced(example.before, finding.fix.replacements))
 
 
 def test_replacements_are_what_a_rewrite_makes() -> None:

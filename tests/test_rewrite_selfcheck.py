@@ -14,13 +14,14 @@ from click.testing import CliRunner
 from devicefix.cli import main
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
+from devicefix.facts.bound import Bound
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
 from devicefix.files.text import Source
 from devicefix.model import Edit, Effect, SelfCheckError
 from devicefix.rewrite import edits as rewriting
 from devicefix.rewrite.edits import Change, apply, joined, replaced, resolved
-from devicefix.rewrite.selfcheck import check, loses_comment
+from devicefix.rewrite.selfcheck import check, check_names, loses_comment
 
 BEFORE = """\
 import torch
@@ -427,3 +428,67 @@ def test_a_failed_check_keeps_the_file_and_the_others_go_on(
     assert (tmp_path / "a.py").read_text() == bad
     assert "y.to(device)" in (tmp_path / "b.py").read_text()
     assert f"devicefix rewrite --select DF101 -- {tmp_path / 'a.py'}" in ran.output
+
+
+# -- names -----------------------------------------------------------------------------------------------
+
+
+def unbound(before: str, *edits: Edit) -> str:
+    """Return what the self-check says of the names that edits bring, empty if they are bound."""
+    before = dedent(before).lstrip("\n")
+    source = Source(before.encode())
+    wanted = joined(before, edits)
+    changes = resolved(before, wanted)
+    output = replaced(before, changes).encode()
+    try:
+        check_names(source, *check(source, ast.parse(before), output, wanted, changes), changes)
+    except SelfCheckError as problem:
+        return str(problem)
+    return ""
+
+
+LATE = "import torch\n\n\ndef f(x):\n    x.cuda()\n\n\nf(1)\n"
+DEFINED = "\ndevice = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        (12, ""),
+        (len(LATE), "uses `device` in line 5, where it may not be bound"),
+        (LATE.index("\nf(1)"), ""),
+        (None, "uses `device` in line 5, where it may not be bound"),
+    ],
+)
+def test_a_new_name_is_bound_where_it_is_used(at: int | None, message: str) -> None:
+    defined = [] if at is None else [Edit(at, at, DEFINED, effect=Effect(added=("Assign",)))]
+    found = unbound(LATE, *defined, *moves(LATE))
+    assert re.sub(r"line \d+", "line 5", found) == message
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "def f(x):\n    x.cuda()\n    device = 1\n",
+        "device = 1\n\n\ndef f(x):\n    x.cuda()\n    import device\n",
+        "device = 1\ndel device\nx = 1\nx.cuda()\n",
+        "if __name__ == '__main__':\n    device = 1\n\n\ndef f(x):\n    x.cuda()\n",
+        "x = f'{x.cuda()}'\ndevice = 1\n",
+    ],
+)
+def test_a_new_name_that_may_be_unbound_is_found(before: str) -> None:
+    assert "`device`" in unbound(before, *moves(before))
+
+
+def test_names_of_the_old_text_and_builtins_are_not_asked_for() -> None:
+    before = "def f():\n    y.cuda()\n"
+    assert not unbound(before, Edit(13, 21, "print(y.cpu(), y.cuda)"))
+    assert unbound(before, Edit(13, 21, "z.cuda()")) == "uses `z` in line 2, where it may not be bound"
+
+
+def test_a_fix_that_brings_an_unbound_name_leaves_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bound, "ran", lambda *_: True)  # the proof before the fix is offered
+    with pytest.raises(SelfCheckError, match="uses `device` in line"):
+        check_file(
+            b"import os\ntorch = f()\n\nx.cuda()\nimport torch\n", "m.py", Settings(fix=True), Project()
+        )

@@ -90,7 +90,7 @@ FIXES = {
     ),
     "an assert that is the body of an if": (
         """
-        if args.cuda:
+        if args.train:
             assert torch.cuda.is_available()
         run()
         """,
@@ -111,7 +111,7 @@ FIXES = {
     ),
     "an assert and a refusal in one block": (
         """
-        if args.cuda:
+        if args.train:
             assert torch.cuda.is_available()
             if not torch.cuda.is_available():
                 raise OSError  # why
@@ -176,7 +176,7 @@ WITH_DEVICE = {
 
 def fixed(text: str) -> str:
     data = text.encode()
-    settings = Settings(fix=True)
+    settings = Settings(fix=True, unsafe_fixes=True)  # what refuses under a condition may be right
     result = check_file(data, "m.py", settings, Project.of([summarize(data, "m.py")]))
     return (result.output or data).decode()
 

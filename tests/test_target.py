@@ -56,7 +56,10 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
             'if torch.accelerator.is_available() else torch.device("cpu")\n\nx = x.to(device1)\n',
         ),
         ('d = torch.device("cuda")\n', f"d = {DEVICE}\n"),
-        ("DEVICE = 'cuda'\n", f"DEVICE = {TYPE}\n".replace('"', "'")),
+        (
+            "DEVICE = 'cuda'\nx = x.to(DEVICE)\n",
+            f"DEVICE = {TYPE}\n".replace('"', "'") + "x = x.to(DEVICE)\n",
+        ),
         (
             'd = torch.device("cuda", rank)\n',
             "d = torch.device(torch.accelerator.current_accelerator().type, rank) "
@@ -88,7 +91,6 @@ def test_devices_are_the_accelerators(before: str, expected: str) -> None:
     "line",
     [
         "y = x.type(torch.cuda.FloatTensor)\n",
-        'dist.init_process_group("nccl")\n',
         "state = torch.load(path)\n",
         'state = torch.load(path, map_location="cuda:0")\n',
         "logger.info(torch.cuda.get_device_name(0))\n",
@@ -284,6 +286,7 @@ with torch.cuda.device(0):
     count = max(torch.cuda.device_count(), 1)
 where = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 state = {"device": "cuda"}
+net.to(state["device"])
 """
 
 

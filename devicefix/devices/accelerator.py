@@ -79,6 +79,9 @@ COUNTERPARTS: dict[str, tuple[Counterpart, ...]] = {
     "amp.autocast": (Counterpart("amp.autocast", (1, 10)),),
     "amp.GradScaler": (Counterpart("amp.GradScaler", (2, 3)),),
 }
+# The first torch with torch.distributed.get_default_backend_for_device, which is "nccl" for CUDA:
+# https://github.com/pytorch/pytorch/pull/156783
+_DEFAULT_BACKEND = (2, 6)
 QUESTIONS = ("is_available", "device_count")
 # They have no counterpart, or none in an older torch, and have no effect without CUDA.
 _HARMLESS = {
@@ -188,18 +191,21 @@ class Accelerator:
         return dotted(node) in self._stream_names and not self.can_replace_streams
 
     def translation(self, node: ast.expr, torch: str) -> Callable[[str], str] | None:
-        """Return a function that makes the accelerator's code of that of a CUDA device, or of its name.
+        """Return a function that makes the accelerator's code of that of a CUDA device, its name, or NCCL.
 
         The new code raises an error without an accelerator.
 
         Args:
-            node: The device: a string, or a call of `torch.device`.
+            node: The device: a string, or a call of `torch.device`. Or the string "nccl".
             torch: The name of the module torch.
 
         Returns:
             None where the node is not a CUDA device, or is composed in another way.
         """
         device = f"{torch}.accelerator.current_accelerator()"
+        if isinstance(node, ast.Constant) and node.value == "nccl":
+            backend = f"{torch}.distributed.get_default_backend_for_device({device})"
+            return (lambda _: backend) if self.version >= _DEFAULT_BACKEND else None
         if isinstance(node, ast.Call) and self.facts.call(node, "torch.device"):
             return self._translation_of_call(node, device)
         return self._translation_of_name(node, f"{device}.type")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.define import Definitions
 from devicefix.devices.known import KnownDevices
-from devicefix.devices.places import InsertionPoint, Places
-from devicefix.facts import ASKS, Facts, dotted
+from devicefix.devices.places import InsertionPoint, Places, is_main
+from devicefix.facts import ASKS, Facts, Scope, dotted
+from devicefix.facts.bound import Bound
 from devicefix.facts.project import Project
-from devicefix.model import Definition, Edit, Import, Need, Safety
+from devicefix.model import Definition, Edit, Import, Need, Refused, Safety
 from devicefix.rewrite.placement import Layout
 
 
@@ -43,8 +46,9 @@ class Devices:
         self.facts = facts
         self.path = path
         self._layout = Layout(facts)
-        self._places = Places(facts, project, path, self._layout)
-        self._known = KnownDevices(facts, project.star_names(path))
+        self._bound = Bound(facts)
+        self._places = Places(facts, self._bound, project, path, self._layout)
+        self._known = KnownDevices(facts, self._bound, project.star_names(path))
         self._definitions = Definitions(facts, project, path, self._layout, self._known)
 
     # -- devices --------------------------------------------------------------------------------------
@@ -126,7 +130,11 @@ class Devices:
         return self._places.safety(site)
 
     def _target_available(self, site: ast.AST) -> DeviceExpr:
-        return self._is_available(site, "cuda" if self.accelerator is None else "accelerator")
+        return self._is_available(site, self._target)
+
+    @property
+    def _target(self) -> str:
+        return "cuda" if self.accelerator is None else "accelerator"
 
     def _is_available(self, site: ast.AST, module: str) -> DeviceExpr:
         torch = self.torch(site)
@@ -136,21 +144,68 @@ class Devices:
 
     def torch(self, site: ast.AST) -> DeviceExpr:
         """Return the name of the module torch."""
-        name = self.facts.torch_name(site)
-        if name is not None and not self._layout.torch_comes_late:
-            return DeviceExpr(name)
-        bound = self.facts.tree.scope(site).lookup("torch")
-        if bound is None or all(
-            (binding.imported or "").rpartition(".")[2] == "torch" for binding in bound[1]
-        ):
-            return DeviceExpr("torch", frozenset({Import("torch")}))
-        return DeviceExpr("_torch", frozenset({Import("torch", "_torch")}))  # `torch` means something else
+        scope = self.facts.tree.scope(site)
+        name = self._bound_torch(scope, lambda name: self._bound.name(name, site))
+        return DeviceExpr(name) if name else self._imported("torch", scope, site)
 
-    def imports(self, module: str) -> frozenset[Need]:
-        """Return what code needs that uses a module by its name: an import, unless the file has it."""
+    def _torch_at(self, place: InsertionPoint) -> DeviceExpr:
+        """Return the name of the module torch at a new line."""
+        above, function = self._places.above(place), place.function
+        scope = self.facts.tree.root if function is None else self.facts.tree.scopes[function]
+        name = self._bound_torch(scope, lambda name: self._bound.name_after(name, above, function))
+        if name is not None:
+            return DeviceExpr(name)
+        return self._imported("torch", scope, above if function is None else function.body[0])
+
+    def _bound_torch(self, scope: Scope, is_bound: Callable[[str], bool]) -> str | None:
+        if self._layout.torch_comes_late:
+            return None
+        return next(filter(is_bound, self.facts.torch_names(scope)), None)
+
+    def imports(self, module: str, site: ast.AST) -> frozenset[Need]:
+        """Return what code at a site needs that uses a module by its name: an import, unless it is bound."""
+        found = self.facts.tree.scope(site).lookup(module)
+        if found is not None and all(binding.imported == module for binding in found[1]):
+            if self._bound.name(module, site):
+                return frozenset()
+        new = self._imported(module, self.facts.tree.scope(site), site)
+        return (
+            new.needs if new.text == module else frozenset({Refused(f"since `{module}` is something else")})
+        )
+
+    def _imported(self, module: str, scope: Scope, site: ast.AST | None) -> DeviceExpr:
+        """Return the name of a module that a fix imports at the top.
+
+        Args:
+            module: The module.
+            scope: The scope that uses it.
+            site: What uses it; None for the beginning of the module.
+        """
+        bound = scope.lookup(module)
+        same = bound is None or (
+            bound[0].is_module
+            and all((binding.imported or "").rpartition(".")[2] == module for binding in bound[1])
+        )
+        new = Import(module) if same else Import(module, f"_{module}")
+        above = self._layout.above_import(new)
+        if self._is_optional(module) or not (
+            above is None or (site is not None and (site is above or self._bound.ran(above, site)))
+        ):
+            return DeviceExpr(
+                module,
+                frozenset({Refused(f"since `{module}` may not be imported there: import it at the top")}),
+            )
+        return DeviceExpr(new.alias or module, frozenset({new}))
+
+    def _is_optional(self, module: str) -> bool:
+        """Return whether the module imports another one only where it can, or where it is wanted."""
         bindings = self.facts.tree.root.bindings.get(module, ())
-        imported = any(binding.imported == module for binding in bindings)
-        return frozenset() if imported else frozenset({Import(module)})
+        return module not in sys.stdlib_module_names and any(
+            isinstance(parent, (ast.Try, ast.If)) and not is_main(parent)
+            for binding in bindings
+            if binding.imported
+            for _, parent in self.facts.tree.ancestors(binding.node)
+        )
 
     def insertions(self, needs: frozenset[Need]) -> list[Edit]:
         """Return the edits that insert the imports and definitions that fixes need."""
@@ -160,14 +215,29 @@ class Devices:
 
     def _new(self, site: ast.AST, index: int | None = None) -> DeviceExpr:
         """Return the name of a device that the fix defines, or the device itself where it can't."""
-        place = self._places.for_definition(site)
+        place = self._place(site)
         name = self._name(site, place) if place else None
         if place is None or name is None:
             return self._in_place(site, index)
         name += "" if index is None else str(index)
-        value = self._value(site, index)
+        torch = self._torch_at(place)
+        value = self._value(torch.text, index)
         new = self._definitions.add(Definition(name, value, place.after, place.function))
-        return DeviceExpr(name, self.torch(site).needs | {new})
+        return DeviceExpr(name, torch.needs | {new})
+
+    def _place(self, site: ast.AST) -> InsertionPoint | None:
+        """Return where to define a device, in front of a site and below what binds torch; None if nowhere."""
+        if self._module_place is not None and self._places.precedes(self._module_place, site):
+            return self._module_place
+        return next(filter(self._has_torch, self._places.of_function(site)), None)
+
+    @cached_property
+    def _module_place(self) -> InsertionPoint | None:
+        """Where the module can define a device."""
+        return next(filter(self._has_torch, self._places.of_module), None)
+
+    def _has_torch(self, place: InsertionPoint) -> bool:
+        return not any(isinstance(need, Refused) for need in self._torch_at(place).needs)
 
     def _name(self, site: ast.AST, place: InsertionPoint) -> str | None:
         """Return a name for a device that is defined at a place and used at a site."""
@@ -186,9 +256,9 @@ class Devices:
         text = f'{name} if {question.text} else "cpu"'
         return DeviceExpr(self.facts.source.quoted(text), question.needs)
 
-    def _value(self, site: ast.AST, index: int | None) -> str:
-        """Return a new device as the value of a definition."""
-        torch, question = self.torch(site).text, self._target_available(site).text
+    def _value(self, torch: str, index: int | None) -> str:
+        """Return a new device as the value of a definition, by the name that torch has there."""
+        question = f"{torch}.{self._target}.is_available()"
         if self.accelerator is None:
             name = "cuda" if index is None else f"cuda:{index}"
             return self.facts.source.quoted(f'{torch}.device("{name}" if {question} else "cpu")')
@@ -206,17 +276,13 @@ class Devices:
         statement = bindings[0].node
         if tree.parents.get(statement) is not tree.module or dotted(flag) is None:
             return None
-        in_function = tree.scope(site).function is not None
-        if in_function:
-            runs_before = statement.lineno < self._known.first_local_call
-        else:
-            runs_before = self._known.precedes(statement, site)
+        place = InsertionPoint(statement)
         name = self._definitions.name
-        if not runs_before or self._definitions.is_shadowed(site) or name is None:
+        if not self._places.precedes(place, site) or self._definitions.is_shadowed(site) or name is None:
             return None
         if any(definition.flag != code for definition in self._definitions.of_name(name)):
             return None
-        torch = self.torch(site)
+        torch = self._torch_at(place)
         value = self.facts.source.quoted(self._value_of_flag(torch.text, code))
         new = self._definitions.add(Definition(name, value, statement, flag=code))
         return DeviceExpr(name, torch.needs | {new})

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 
 from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
 from devicefix.facts.project import Project
+from devicefix.facts.uses import Uses
+from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
 from devicefix.model import Edit, Fix, Safety
 from devicefix.rewrite import blocks
@@ -22,6 +26,10 @@ _NO_PARENTHESES = (
     ast.Tuple, ast.Set, ast.Dict, ast.arguments, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
+
+_OF_OTHERS = (
+    "it may be the index of another accelerator, which the module also serves: use `--target accelerator`"
+)
 
 
 class Context:
@@ -52,6 +60,11 @@ class Context:
         self.devices = Devices(facts, project, path, self.accelerator)
         self.handled: set[ast.AST] = set()
 
+    @cached_property
+    def uses(self) -> Uses:
+        """The uses of values in the module."""
+        return Uses(self.facts)
+
     def mark_handled(self, *nodes: ast.AST) -> None:
         """Hide nodes, and the expressions inside them, from other rules."""
         for node in nodes:
@@ -60,7 +73,8 @@ class Context:
     def replace(self, node: ast.expr, new: DeviceExpr, safety: Safety = Safety.SAFE) -> Fix:
         """Return a fix that replaces an expression, with parentheses where the new one needs them."""
         needs_parentheses = " if " in new.text and not self._accepts_conditional(node)
-        return self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, safety)
+        fix = self.edit(node, f"({new.text})" if needs_parentheses else new.text, new, safety)
+        return self.unless_others(node, fix) if literal_index(node) is not None else fix
 
     def when_cuda(
         self,
@@ -91,7 +105,22 @@ class Context:
             text = f"{text} if {question.text} else {instead}"
             return text if accepts_conditional else f"({text})"
 
-        return self.edit(node, new, question, safety)
+        fix = self.edit(node, new, question, safety)
+        to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
+        return self.unless_others(node, fix) if to_cpu and not accelerated else fix
+
+    def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
+        """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.
+
+        A number is the index of whatever accelerator there is. What names CUDA works with nothing else.
+
+        Args:
+            node: The device.
+            fix: The fix.
+        """
+        if self.accelerator or not self.facts.serves_others or "cuda" in self.source.code(node).lower():
+            return fix
+        return replace(fix, safety=Safety.UNSAFE, why=_OF_OTHERS)
 
     def edit(
         self, node: ast.expr, new: str | Callable[[str], str], use: DeviceExpr, safety: Safety = Safety.SAFE

@@ -39,9 +39,9 @@ class Definitions:
         self._free_names: dict[str, bool] = {}
 
     def add(self, new: Definition) -> Definition:
-        """Return a definition that a fix can need, the same one for each fix that defines the same name."""
+        """Return a definition that a fix can need, the same one for each fix that defines a name there."""
         for old in self.of_name(new.name):
-            if (old.function, old.flag) == (new.function, new.flag):
+            if (old.function, old.after, old.flag) == (new.function, new.after, new.flag):
                 return old
         self._definitions[new] = None
         return new
@@ -93,7 +93,7 @@ class Definitions:
         if self._project.carried(self._path, name):
             return True
         return any(
-            name in scope.bindings and name not in self._known.named(scope) and self._mentions_cuda(scope)
+            name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
             for scope in tuple(self._facts.tree.scopes.values())
         )
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 
 from devicefix.facts import Binding, Facts, Scope
+from devicefix.facts.bound import Bound
+from devicefix.facts.certain import certain_device, means_cuda
 from devicefix.facts.values import cpu, cuda_string, current_device, device_name
-
-_NEVER = 1 << 30  # behind the last line of any module
 
 
 class KnownDevices:
@@ -17,24 +16,32 @@ class KnownDevices:
 
     Args:
         facts: The module's facts.
+        bound: What is bound where.
         star_names: The names that star imports bind, each with whether it is such a device.
     """
 
-    def __init__(self, facts: Facts, star_names: Mapping[str, bool]) -> None:
+    def __init__(self, facts: Facts, bound: Bound, star_names: Mapping[str, bool]) -> None:
         self.star_names = star_names
         self._facts = facts
+        self._bound = bound
+        self._certain: dict[Scope, list[str]] = {}
         self._named: dict[Scope, list[str]] = {}
         self._preferred: dict[Scope, list[str]] = {}
 
     def current(self, site: ast.AST) -> str | None:
-        """Return the name of such a device that a site can use, `device` before any other."""
+        """Return the name of such a device that a site can use, `device` before any other.
+
+        A device that a flag may set to the CPU on a machine with CUDA counts only where the flag is true.
+        """
         scope = self._facts.tree.scope(site)
         for outer in scope.chain():
             for name in self._by_preference(outer):
-                if self._is_visible(name, outer, site):
+                if self._is_visible(name, outer, site) and self._is_cuda(name, outer, site):
                     return name
         imported = (name for name, is_device in self.star_names.items() if is_device)
-        return next((name for name in imported if scope.lookup(name) is None), None)
+        return next(
+            (name for name in imported if scope.lookup(name) is None and self._bound.name(name, site)), None
+        )
 
     def named(self, scope: Scope) -> list[str]:
         """Return the names of a scope all of whose bindings are the current device, or the CPU."""
@@ -52,25 +59,55 @@ class KnownDevices:
                 if isinstance(value, ast.IfExp) and self._is_visible(name, scope, site):
                     yield name, ast.unparse(value.test)
 
-    def precedes(self, statement: ast.stmt, site: ast.AST) -> bool:
-        """Return whether a statement always runs before a site: it is above it, in a block around it."""
-        last = self._facts.tree.block(statement)[-1]
-        reached = self._facts.tree.statement(site)
-        return _end(statement) <= (reached.lineno, reached.col_offset) < _end(last)
+    def certain(self, scope: Scope) -> list[str]:
+        """Return those of the names that are the current CUDA device on every machine with CUDA."""
+        if scope not in self._certain:
+            self._certain[scope] = [
+                name for name in self.named(scope) if self._is_certain(scope.bindings[name])
+            ]
+        return self._certain[scope]
 
-    @cached_property
-    def first_local_call(self) -> int:
-        """The line on which the module first uses one of its own functions or classes during import."""
-        body = self._facts.tree.module.body
-        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        local = {
-            definition.name for definition in body if isinstance(definition, (ast.FunctionDef, ast.ClassDef))
-        }
-        for statement in body:
-            if not isinstance(statement, definitions):
-                if any(isinstance(node, ast.Name) and node.id in local for node in ast.walk(statement)):
-                    return statement.lineno
-        return _NEVER
+    def _is_cuda(self, name: str, scope: Scope, site: ast.AST) -> bool:
+        """Return whether a device is the current CUDA device at a site on every machine with CUDA."""
+        return name in self.certain(scope) or self._is_wanted(scope.bindings[name], site)
+
+    def _is_certain(self, bindings: list[Binding]) -> bool:
+        if len(bindings) == 1:
+            return certain_device(self._facts, bindings[0].value)
+        choice = self._if_statement(bindings)
+        return choice is not None and any(
+            means_cuda(self._facts, choice.test, self._facts.tree.block(binding.node) is choice.body)
+            and certain_device(self._facts, binding.value)
+            for binding in bindings
+            if isinstance(binding.node, ast.stmt)
+        )
+
+    def _is_wanted(self, bindings: list[Binding], site: ast.AST) -> bool:
+        """Return whether the test that chooses a device is true at a site: it is CUDA there."""
+        value = bindings[0].value
+        if isinstance(value, ast.Call) and value.args:
+            value = value.args[0]
+        if len(bindings) > 1 or not isinstance(value, ast.IfExp) or not cpu(self._facts, value.orelse):
+            return False
+        if not certain_device(self._facts, value.body) or not self._is_constant(value.test, bindings[0].node):
+            return False
+        code = ast.unparse(value.test)
+        return any(
+            isinstance(parent, ast.If | ast.IfExp)
+            and child is not parent.test
+            and ast.unparse(parent.test) == code
+            and (child is parent.body or child in _body_of(parent))
+            for child, parent in self._facts.tree.ancestors(site)
+        )
+
+    def _is_constant(self, test: ast.expr, node: ast.AST) -> bool:
+        """Return whether a flag has one value, from before a statement on."""
+        if not isinstance(test, ast.Name):
+            return False
+        found = self._facts.tree.scope(test).lookup(test.id)
+        if found is None or len(found[1]) != 1 or test.id in self._facts.tree.declared_elsewhere:
+            return False
+        return found[0].is_module or found[0] is self._facts.tree.scope(node)
 
     def _by_preference(self, scope: Scope) -> list[str]:
         if scope not in self._preferred:
@@ -113,18 +150,8 @@ class KnownDevices:
         found = tree.scope(site).lookup(name)
         if found is None or found[0] is not scope or name in tree.declared_elsewhere:
             return False
-        bindings = found[1]
-        node = bindings[0].node if len(bindings) == 1 else self._if_statement(bindings)
-        if not isinstance(node, ast.stmt):
-            return False
-        if scope is tree.scope(site) or scope.is_class:
-            return self.precedes(node, site)
-        if scope.is_module:
-            if tree.parents.get(node) is not tree.module:
-                return False
-            return self.precedes(node, site) or node.lineno < self.first_local_call
-        return node.lineno < tree.statement(site).lineno and tree.parents.get(node) is scope.node
+        return self._bound.name(name, site)
 
 
-def _end(statement: ast.stmt) -> tuple[int, int]:
-    return statement.end_lineno or 0, statement.end_col_offset or 0
+def _body_of(node: ast.If | ast.IfExp) -> list[ast.stmt]:
+    return node.body if isinstance(node, ast.If) else []

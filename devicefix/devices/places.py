@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
-from devicefix.facts import Facts
+from devicefix.facts import Facts, Scope
+from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_settings
 from devicefix.facts.project import Project
 from devicefix.model import Safety
-from devicefix.rewrite.placement import Layout
+from devicefix.rewrite.placement import Layout, docstring, imports_something
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -36,46 +39,102 @@ class Places:
 
     Args:
         facts: The module's facts.
+        bound: What is bound where.
         project: The facts of all files.
         path: The module's path.
         layout: The module's layout.
     """
 
-    def __init__(self, facts: Facts, project: Project, path: str, layout: Layout) -> None:
+    def __init__(self, facts: Facts, bound: Bound, project: Project, path: str, layout: Layout) -> None:
         self._facts = facts
+        self._bound = bound
         self._project = project
         self._path = path
         self._layout = layout
         self._last_settings: dict[Function, ast.stmt | None] = {}
+        self._local_imports: dict[Function, list[ast.stmt]] = {}
 
-    def for_definition(self, site: ast.AST) -> InsertionPoint | None:
-        """Return where to define a device that a site uses, None if there is no such place."""
+    @property
+    def of_module(self) -> Iterator[InsertionPoint]:
+        """The lines of the module at which a device can be defined, if it may be defined there at all.
+
+        They are below the prologue or, where torch is imported later, below that.
+        """
+        if self._only_in_functions and not (self._set_at_top and self._set_on_import):
+            return
+        first = self._end_of_prologue
+        yield InsertionPoint(first)
+        body = self._facts.tree.module.body
+        below = body if first is None else body[body.index(first) + 1 :]
+        names = [*self._facts.torch_names(self._facts.tree.root)]
+        binding = (each for each in below if any(self._bound.name_after(name, each) for name in names))
+        statement = next(binding, None)
+        if statement is not None:
+            group = takewhile(imports_something, below[below.index(statement) + 1 :])
+            yield InsertionPoint([statement, *group][-1])
+
+    def of_function(self, site: ast.AST) -> Iterator[InsertionPoint]:
+        """Return the lines of the function around a site, in front of the site, at which one can be defined.
+
+        They are at its start, below its own settings of CUDA_VISIBLE_DEVICES, and below its imports of torch.
+        """
         function = self._facts.tree.scope(site).function
-        if not self._only_in_functions or self._set_at_top:
-            after = self._end_of_prologue
-            return InsertionPoint(after) if function or self._follows(site, after) else None
         if function is None:
-            return None
+            return
         owner = function.node
         assert isinstance(owner, Function)
-        after = self._last_setting(owner)
-        first = after or owner.body[0]
-        if after is not None or self._layout.last_on_line(first) is not first:
-            if not self._follows(site, first):
-                return None
         if owner.body[0].lineno == owner.lineno:
-            return None
-        return InsertionPoint(after, owner)
+            return
+        setting = self._last_setting(owner)
+        for after in (setting, *self._imports_of_torch(function, owner)):
+            place = InsertionPoint(after, owner)
+            if setting is None or after is setting or (after is not None and after.lineno > setting.lineno):
+                if self.precedes(place, site):
+                    yield place
+
+    def _imports_of_torch(self, scope: Scope, function: Function) -> list[ast.stmt]:
+        """Return the statements of a function's body that import torch."""
+        if function not in self._local_imports:
+            bindings = [binding for found in scope.bindings.values() for binding in found]
+            torch = {binding.node for binding in bindings if binding.imported == "torch"}
+            self._local_imports[function] = [statement for statement in function.body if statement in torch]
+        return self._local_imports[function]
+
+    def precedes(self, place: InsertionPoint, site: ast.AST) -> bool:
+        """Return whether a new line at a place has run whenever a site is reached."""
+        return self._bound.ran(self.above(place), site, place.function)
+
+    def above(self, place: InsertionPoint) -> ast.stmt | None:
+        """Return the last statement above a new line; None at the beginning."""
+        after = place.after
+        if after is None and place.function is not None and docstring(place.function.body[0]):
+            after = place.function.body[0]
+        return None if after is None else self._layout.last_on_line(after)
 
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site.
 
-        It is unsafe in code that runs during import, before the program sets CUDA_VISIBLE_DEVICES.
+        It is unsafe in code that runs before the program sets CUDA_VISIBLE_DEVICES: during import, and in a
+        function that sets it further down, or is called by code that does.
         """
-        if not self._sets_devices_late or self._facts.tree.scope(site).function is not None:
+        if not self._sets_devices_late:
             return Safety.SAFE
-        follows = self._set_at_top and self._follows(site, self._settings[-1])
-        return Safety.SAFE if follows else Safety.UNSAFE
+        function = self._facts.tree.scope(site).function
+        if function is not None:
+            too_early = any(self._precedes(site, function, setting) for setting in self._settings)
+        else:
+            too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
+        return Safety.UNSAFE if too_early else Safety.SAFE
+
+    def _precedes(self, site: ast.AST, function: Scope, setting: ast.stmt) -> bool:
+        """Return whether a site in a function runs before a setting, by the code around the setting."""
+        tree = self._facts.tree
+        setter = tree.scope(setting).function
+        if setter is function:
+            return not self._follows(site, setting)
+        assert isinstance(function.node, Function)
+        calls = (node for node in tree.reads(function.node.name) if tree.scope(node).function is setter)
+        return any(not self._follows(call, setting) for call in calls)
 
     @cached_property
     def _sets_devices_late(self) -> bool:
@@ -105,6 +164,12 @@ class Places:
         """Whether the module itself sets CUDA_VISIBLE_DEVICES, at its top level alone."""
         scope = self._facts.tree.scope
         return bool(self._settings) and all(scope(setting).function is None for setting in self._settings)
+
+    @property
+    def _set_on_import(self) -> bool:
+        """Whether the settings of CUDA_VISIBLE_DEVICES run when the module is imported."""
+        ancestors = self._facts.tree.ancestors
+        return not any(is_main(parent) for each in self._settings for _, parent in ancestors(each))
 
     def _last_setting(self, function: Function) -> ast.stmt | None:
         """Return the last statement of a function's body that sets CUDA_VISIBLE_DEVICES."""
@@ -143,9 +208,14 @@ class Places:
         assert isinstance(statement, ast.stmt)
         return statement
 
-    def _follows(self, site: ast.AST, place: ast.stmt | None) -> bool:
-        """Return whether a site is on a line below a statement; every site is, if that is None."""
-        if place is None:
-            return True
+    def _follows(self, site: ast.AST, setting: ast.stmt) -> bool:
+        """Return whether a site of the module's own code is on a line below a setting."""
         statement = self._facts.tree.statement(site)
-        return statement.lineno > (self._layout.last_on_line(place).end_lineno or 0)
+        return statement.lineno > (self._layout.last_on_line(setting).end_lineno or 0)
+
+
+def is_main(node: ast.AST) -> bool:
+    """Return whether a statement is `if __name__ == "__main__":`."""
+    return isinstance(node, ast.If) and any(
+        isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test)
+    )

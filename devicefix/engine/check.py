@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import imported_words, lines_that_matter, may_matter
-from devicefix.model import Finding, Import
+from devicefix.model import Finding, Import, Refused
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -108,6 +109,7 @@ def _rule_options(settings: Settings) -> RuleOptions:
 
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.facts.torchscript import TorchScript
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
 
@@ -115,10 +117,13 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, (*WORDS, *imported))
-    nodes = tree.nodes_at([0, *lines])  # 0: the module itself
+    compiled = TorchScript(context.facts)
+    nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)
-        sound = _in_data(finding) if only_data else finding
+        sound = _unless_refused(_in_data(finding) if only_data else finding)
+        if compiled.compiles(node) and not _is_compiled(context.facts, node, sound):
+            sound = sound.unfixed("since TorchScript compiles this: choose the device where it is called")
         yield sound if string is None else _in_string(context, string, sound)
 
 
@@ -127,6 +132,31 @@ def _in_data(finding: Finding) -> Finding:
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
     return finding.unfixed("in a module of plain values: choose it where it is used")
+
+
+def _unless_refused(finding: Finding) -> Finding:
+    """Return a finding without a fix that needs what nothing can give it there."""
+    for need in finding.fix.needs if finding.fix else ():
+        if isinstance(need, Refused):
+            return finding.unfixed(need.why)
+    return finding
+
+
+_NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
+
+
+def _is_compiled(facts: Facts, node: ast.AST, finding: Finding) -> bool:
+    """Return whether TorchScript compiles what a fix inserts: no global but torch, no question for CUDA."""
+    for edit in finding.fix.edits if finding.fix else ():
+        old = facts.source.text[edit.start : edit.end]
+        new = edit.new if isinstance(edit.new, str) else edit.new(old)
+        for name in {*_NAME.findall(new)}.difference(_NAME.findall(old)):
+            found = facts.tree.scope(node).lookup(name)
+            if found is not None and found[0].is_module and name not in facts.torch_names(found[0]):
+                return False
+        if any(asks in new and asks not in old for asks in ("is_available", "accelerator")):
+            return False
+    return finding.fix is None or not finding.fix.needs
 
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:

@@ -133,7 +133,7 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
         Exception: one of the fixes is wrong, or they don't go together.
     """
     from devicefix.rewrite.edits import joined, replaced, resolved
-    from devicefix.rewrite.selfcheck import check
+    from devicefix.rewrite.selfcheck import check, check_names
 
     source = devices.facts.source
     edits = [edit for _, fix in fixes for edit in fix.edits]
@@ -141,7 +141,7 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
     edits = joined(source.text, edits)
     changes = resolved(source.text, edits)
     output = source.encode(replaced(source.text, changes))
-    check(source, devices.facts.tree.module, output, edits, changes)
+    check_names(source, *check(source, devices.facts.tree.module, output, edits, changes), changes)
     return output
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from devicefix.facts import Facts, Scope, dotted
+from devicefix.facts import Facts, dotted
+from devicefix.facts.certain import certain_device
 from devicefix.facts.prefilter import may_matter
-from devicefix.facts.values import current_device, device_name, last_name
+from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.files.text import DecodeError
 
 
@@ -31,7 +32,9 @@ class Summary:
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
-        functions: functions that take a device, with the names of their parameters; classes likewise.
+        low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
+        device_places: names, attributes and keys whose values are passed on as devices.
+        receivers: functions, each with a parameter that it passes on as a device, and its position.
     """
 
     path: str
@@ -47,7 +50,9 @@ class Summary:
     forks: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
-    functions: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
+    low_precision: bool = False
+    device_places: frozenset[str] = frozenset()
+    receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -55,7 +60,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
 
     Returns:
         None where the file can't matter to them, or does not parse. For a file without a word of CUDA's,
-        only its imports and classes, so that others can be followed through it.
+        only its imports, classes and devices, so that others can be followed through it.
     """
     if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
         return passed_through(data, path)
@@ -68,6 +73,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
 def summary_of(facts: Facts, path: str) -> Summary:
     """Summarize a module whose facts are known."""
     root = facts.tree.root
+    passed_on = device_values(facts)
     classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
     return Summary(
         path=path,
@@ -83,7 +89,9 @@ def summary_of(facts: Facts, path: str) -> Summary:
         forks=_forks(facts.source.text.encode()),
         options=facts.options,
         flags=_flags(facts),
-        functions=frozenset(_taking_devices(facts)),
+        low_precision=has_low_precision(facts.source.text.encode()),
+        device_places=device_names(passed_on),
+        receivers=frozenset(receivers(facts, passed_on)),
     )
 
 
@@ -110,10 +118,20 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
-    if not imports and not classes:
+    places, taking = scanned(data)
+    low_precision = has_low_precision(data)
+    if not imports and not classes and not places and not low_precision:
         return None
-    getter = b"def get_device(" in data
-    return Summary(path, frozenset(imports), classes=classes, get_device=getter, forks=_forks(data))
+    return Summary(
+        path,
+        frozenset(imports),
+        classes=classes,
+        get_device=b"def get_device(" in data,
+        forks=_forks(data),
+        low_precision=low_precision,
+        device_places=places,
+        receivers=taking,
+    )
 
 
 def defines(node: ast.ClassDef, method: str) -> bool:
@@ -143,6 +161,22 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
     return found
+
+
+_AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
+_LOW_PRECISION = re.compile(
+    rb"\.(?:half|bfloat16)\(\)(?!\.float\(\))"
+    rb"|(?<!=)(?:\(|= ?)(?:torch|th)\.(?:b?float16|half)\b"
+    rb"|\.(?:Half|BFloat16)Tensor\b"
+)
+_LOW_WORDS = (b"float16", b"half", b"Half", b"BFloat16")
+
+
+def has_low_precision(data: bytes) -> bool:
+    """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
+    if not any(word in data for word in _LOW_WORDS):
+        return False
+    return _LOW_PRECISION.search(_AUTOCAST.sub(b"", data)) is not None
 
 
 _FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
@@ -193,15 +227,21 @@ def _imports(facts: Facts) -> Iterable[str]:
 
 
 def _flags(facts: Facts) -> dict[str, bool]:
-    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it."""
+    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it.
+
+    An attribute of the same name that a class or another object gets speaks against it.
+    """
     found: dict[str, bool] = {}
-    for path, bindings in tuple(facts.tree.attributes.items()):
-        start, _, name = path.rpartition(".")
-        if start == "self" and re.search("cuda|gpu", name):
-            found[name] = all(
-                binding.value is not None and _only_with_cuda(facts, binding.node, binding.value)
-                for binding in bindings
-            )
+    attributes = [(path.rpartition("."), bindings) for path, bindings in facts.tree.attributes.items()]
+    for scope in facts.tree.scopes.values():
+        if scope.is_class:
+            attributes += [(("", ".", name), bindings) for name, bindings in scope.bindings.items()]
+    for (start, _, name), bindings in attributes:
+        if re.search("cuda|gpu", name):
+            values = [(binding.node, binding.value) for binding in bindings if binding.value is not None]
+            right = len(values) == len(bindings) and all(_only_with_cuda(facts, *pair) for pair in values)
+            if start == "self" or (not right and values):
+                found[name] = found.get(name, True) and right
     return found
 
 
@@ -210,49 +250,10 @@ def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
     return falsy or facts.guards.implies(value) or facts.is_guarded(node)
 
 
-def _taking_devices(facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
-    numeric: dict[str, set[Scope]] = {}  # where a name is used as a number
-    for node, scope in facts.tree.scopes.items():
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        names = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
-        if not any(map(device_name, names)):
-            continue
-        for name in {*names} - numeric.keys():
-            numeric[name] = _numeric_in(facts, name)
-        names = tuple("" if scope in numeric[name] else name for name in names)
-        owner = facts.tree.parents.get(node)
-        if isinstance(owner, ast.ClassDef):
-            yield (owner.name if node.name == "__init__" else node.name), names[1:]
-        else:
-            yield node.name, names
-
-
-_OF_NUMBERS = ("int", "isinstance", "range")
-
-
-def _numeric_in(facts: Facts, name: str) -> set[Scope]:
-    """Return the scopes that compare or compute with a name that could be a device's."""
-    if not device_name(name) and name != "map_location":
-        return set()
-    tree = facts.tree
-    return {tree.scope(node) for node in tree.reads(name) if _is_numeric(tree.parents.get(node))}
-
-
-def _is_numeric(parent: ast.AST | None) -> bool:
-    """Return whether a part of a node is used as a number."""
-    if isinstance(parent, ast.Call):
-        return last_name(parent.func) in _OF_NUMBERS
-    if isinstance(parent, ast.Compare):
-        others = (parent.left, *parent.comparators)
-        return any(isinstance(other, ast.Constant) and isinstance(other.value, int) for other in others)
-    return isinstance(parent, (ast.BinOp, ast.Subscript, ast.FormattedValue, ast.List))
-
-
 def _device(facts: Facts, name: str) -> bool:
     bindings = facts.tree.root.bindings[name]
     return (
         len(bindings) == 1
-        and current_device(facts, bindings[0].value)
+        and certain_device(facts, bindings[0].value)
         and facts.tree.parents.get(bindings[0].node) is facts.tree.module
     )

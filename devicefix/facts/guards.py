@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from weakref import proxy
 
+from devicefix.facts.flow import own_nodes
 from devicefix.facts.names import Names
+from devicefix.facts.prefilter import lines_with, lines_with_name
+from devicefix.facts.refusals import Refusals, returns
 from devicefix.facts.scopes import Binding, dotted
 
 AVAILABLE = "torch.cuda.is_available"
+VERSION = "torch.version.cuda"
 # True on a machine with CUDA, false on a CPU.
 ASKS = (AVAILABLE, "torch.accelerator.is_available")
 _COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")
 # Calls that are true or more than 0 only where there is more than a CPU.
 _IMPLYING = {*ASKS, *_COUNTS, "torch.cuda.is_initialized"}
-_EXITS = {"exit", "quit", "sys.exit", "os._exit"}
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
 )
+_QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
 _DEPTH = 8  # how many bindings to follow from one flag to the next
 _FLAGS = 20  # how many flags to follow that are set where others are true
 
@@ -30,6 +34,7 @@ class Guards:
 
     def __init__(self, facts: Names) -> None:
         self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
+        self.refusals = Refusals(facts)
         self.asked: set[int] = set()  # the flags, by their bindings, that are being asked about
         self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.known: dict[ast.AST, bool] = {}
@@ -57,8 +62,8 @@ class Guards:
             case ast.Call(func=ast.Name(id="bool"), args=[argument]):
                 return self.implies(argument, truth, depth)
             case ast.Call():
-                return truth and self._telling(test)
-            case ast.Attribute(attr="is_cuda"):
+                return truth and self._telling(test, depth - 1)
+            case ast.Attribute(attr="is_cuda") if not self.facts.bindings(test):
                 return truth
             case ast.Name() | ast.Attribute():
                 return truth and self._flag(test, depth)
@@ -92,13 +97,68 @@ class Guards:
                 return self.settled(bound) if isinstance(bound, ast.Call) else None
         return None
 
+    def conditions(self, test: ast.expr) -> list[ast.expr]:
+        """Return the parts of a test that may be true or false on a machine with CUDA."""
+        if self.settled(test) is not None and not isinstance(test, (ast.BoolOp, ast.UnaryOp)):
+            return []
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.conditions(operand)
+            case ast.BoolOp(values=values):
+                return [part for value in values for part in self.conditions(value)]
+        return [test]
+
     def refusal(self, node: ast.If) -> list[ast.stmt] | None:
-        """Return the branch of an `if` that refuses to run without CUDA, and is never taken with it."""
+        """Return the statements that end the program without CUDA, and never run with it.
+
+        They are a branch of the `if`, or what follows it where its body leaves the block:
+        `if torch.cuda.is_available(): return x.cuda()` and then `raise RuntimeError`.
+        """
         answer = self.settled(node.test)
         if answer is None:
             return None
         branch = node.orelse if answer else node.body
-        return branch if branch and refuses(branch) else None
+        if answer and not branch and isinstance(node.body[-1], (ast.Return, ast.Break, ast.Continue)):
+            block = self.facts.tree.block(node)
+            branch = block[block.index(node) + 1 :]
+        if not branch or not self.refusals.refuses(branch):
+            return None
+        return None if self.refusals.is_handled(node, self.refusals.error_of(branch[-1])) else branch
+
+    @cached_property
+    def lines(self) -> frozenset[int]:
+        """The lines that name an answer of torch: a flag, a number, a version, or a function with one.
+
+        What such a name is called says nothing: without these lines, `if q7:` would not be visited.
+        """
+        text = self.facts.tree.text
+        lines = {line for question in _QUESTIONS for line in lines_with(text, question)}
+        found: set[int] = set()
+        seen: set[str] = set()
+        while lines:
+            names = set(map(_last, self._answered(sorted(lines)))) - seen - {""}
+            seen |= names
+            lines = {line for name in names for line in lines_with_name(text, name)} - found
+            found |= lines
+        return frozenset(found)
+
+    def _answered(self, lines: list[int]) -> Iterator[str]:
+        """Yield the names that some lines bind to an answer, and the functions that return one."""
+        for node in self.facts.tree.nodes_at(lines):
+            match node:
+                case ast.Return(value=ast.expr() as value) if self._answers(value):
+                    owner = self.facts.tree.scope(node).node
+                    if isinstance(owner, ast.FunctionDef):
+                        yield owner.name
+                case ast.Assign(targets=[target], value=value) if self._answers(value):
+                    yield dotted(target) or ""
+                case ast.NamedExpr(target=target, value=value) if self._answers(value):
+                    yield target.id
+
+    def _answers(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Attribute) and self.facts.resolve(value) == VERSION:
+            return True
+        return self.implies(value) or self.implies(value, False) or self.counts_gpus(value)
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Return whether `node` is evaluated only where CUDA is available."""
@@ -116,26 +176,35 @@ class Guards:
             self.known.update(dict.fromkeys(inside, answer))
         return answer
 
-    def _telling(self, call: ast.Call) -> bool:
+    def _telling(self, call: ast.Call, depth: int) -> bool:
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
             kind = self.facts.resolve(call.args[1]) or ""
             return kind.startswith("torch.cuda.") and kind.endswith("Tensor")
-        return self.facts.resolve(call.func) in _IMPLYING or self._own_function(call.func)
+        return self.facts.resolve(call.func) in _IMPLYING or self._own_function(call.func, depth)
 
-    def _own_function(self, function: ast.expr) -> bool:
+    def _own_function(self, function: ast.expr, depth: int) -> bool:
         """Return whether a function of the module never returns a true value without CUDA."""
-        if not isinstance(function, ast.Name):
+        own = self.refusals.own_function(function)
+        if own is None or own.decorator_list or any(map(_has_yield, own.body)):
             return False
-        found = self.facts.tree.scope(function).lookup(function.id)
-        node = found[1][0].node if found is not None and len(found[1]) == 1 else None
-        if not isinstance(node, ast.FunctionDef):
-            return False
-        tests = (
-            statement
-            for statement in node.body
-            if isinstance(statement, ast.If) and _ends_falsely(statement.body[-1])
+        for statement in own.body:
+            if not self._returns_false(statement, depth):
+                return False
+            if isinstance(statement, ast.If) and _ends_falsely(statement.body[-1]):
+                if self.implies(statement.test, False, depth):
+                    return True
+        return True
+
+    def _returns_false(self, statement: ast.stmt, depth: int) -> bool:
+        """Return whether a statement returns nothing that is true without CUDA."""
+        return all(
+            node.value is None
+            or _falsy(node.value)
+            or self.implies(node.value, True, depth)
+            or self.is_guarded(node)
+            for node in own_nodes(statement)
+            if isinstance(node, ast.Return)
         )
-        return any(self.implies(statement.test, False) for statement in tests)
 
     def _both(self, test: ast.expr, body: ast.expr, orelse: ast.expr, depth: int) -> bool:
         """Return whether `a if t else b` is true only with CUDA: each arm is, is false, or is not taken."""
@@ -154,20 +223,48 @@ class Guards:
                 return _at_least_one(op, value, truth)
             if value == "nccl" and isinstance(op, (ast.Eq, ast.NotEq)) and _backend_in_use(left):
                 return truth is isinstance(op, ast.Eq)
-            if isinstance(value, str) and self._names_type(left):
-                if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
-                    return truth is isinstance(op, ast.Eq)
-                if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
-                    return truth is isinstance(op, ast.NotEq)
+            if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
+                return truth is isinstance(op, ast.Eq) and self._may_be_device(left, depth)
+            if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
+                return truth is isinstance(op, ast.NotEq) and self._type_of_device(left, depth)
         if isinstance(left, ast.Constant) and left.value == "cuda" and isinstance(op, (ast.In, ast.NotIn)):
-            return truth is isinstance(op, ast.In) and _device_like(right)
+            return truth is isinstance(op, ast.In) and self._may_be_device(right, depth)
         return False
 
-    def _names_type(self, left: ast.expr) -> bool:
-        """Return whether a node is `x.device.type`, or a device itself."""
-        if isinstance(left, ast.Attribute) and left.attr == "type":
-            return True
-        return _device_like(left)
+    def _may_be_device(self, node: ast.expr, depth: int) -> bool:
+        """Return whether a node that is "cuda" is so by the user's choice, or where CUDA is available.
+
+        A name says so as well: where it is wrong, what other fixes make of its value is what is found.
+        """
+        return self._type_of_device(node, depth) or _device_like(node)
+
+    def _type_of_device(self, node: ast.expr, depth: int) -> bool:
+        """Return whether a node is "cpu" wherever CUDA is not available: `x.device.type`, or a choice.
+
+        A `torch.device` is no string: `torch.device("cpu") != "cpu"` is true.
+        """
+        if depth == 0:
+            return False
+        match node:
+            case ast.Attribute(attr="type"):
+                return True
+            case ast.Constant(value=str(text)):
+                return text == "cpu" or (text.startswith("cuda") and self.is_guarded(node))
+            case ast.IfExp(body=body, orelse=orelse):
+                return self._type_of_device(body, depth - 1) and self._type_of_device(orelse, depth - 1)
+            case ast.Call(func=ast.Name(id="str"), args=[argument]):
+                value = self.facts.value(argument)
+                made = argument if value is None else value
+                return (
+                    isinstance(made, ast.Call)
+                    and self.facts.call(made, "torch.device")
+                    and len(made.args) == 1
+                    and self._type_of_device(made.args[0], depth - 1)
+                )
+        values = [binding.value for binding in self.facts.bindings(node)]
+        return bool(values) and all(
+            value is not None and self._type_of_device(value, depth - 1) for value in values
+        )
 
     def counts_gpus(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether an expression is the number of GPUs, or something that is 0 where there are none."""
@@ -278,6 +375,9 @@ class Guards:
                 return self.implies(decorator.args[0], False)
             if short == "skipunless":
                 return self.implies(decorator.args[0], True)
+        own = self.refusals.own_function(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        if own is not None:  # its code decides, not its name
+            return any(isinstance(node, ast.Call) and self.facts.call(node, *ASKS) for node in ast.walk(own))
         return bool(_SKIPS.search(name))
 
     def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
@@ -297,47 +397,43 @@ class Guards:
         return line
 
     def _leaves(self, statement: ast.stmt) -> bool:
-        if not isinstance(statement, ast.If) or statement.orelse:
-            return False
-        return self.implies(statement.test, False) and returns(statement.body)
-
-
-def returns(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block ends with a return, break, continue or skip."""
-    last = body[-1]
-    if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
-        return True
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return (dotted(last.value.func) or "").rpartition(".")[2] in {"skipTest", "skip"}
-    return isinstance(last, ast.Raise) and "Skip" in ast.dump(last)
-
-
-def refuses(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block only raises an error or ends the program, perhaps with a message."""
-    *others, last = body
-    if not all(
-        isinstance(statement, (ast.Expr, ast.Assign)) or _only_asks(statement) for statement in others
-    ):
+        match statement:
+            case ast.Assert(test=test):
+                return self.implies(test) and self.refusals.is_handled(statement, AssertionError.__name__)
+            case ast.If(test=test, body=[*_, last] as body, orelse=[]) if self.implies(test, False):
+                return returns(body) or (
+                    self.refusals.refuses(body)
+                    and self.refusals.is_handled(last, self.refusals.error_of(last))
+                )
         return False
-    if isinstance(last, ast.Raise):
-        return "Skip" not in ast.dump(last)
-    return (
-        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and dotted(last.value.func) in _EXITS
-    )
 
 
-def _only_asks(statement: ast.stmt) -> bool:
-    """Return whether a statement is guarded by a question for a device, as fixes guard statements."""
-    if not isinstance(statement, ast.If) or statement.orelse:
-        return False
-    name = dotted(statement.test.func) if isinstance(statement.test, ast.Call) else None
-    return (name or "").endswith(".is_available")
+class Built(Guards):
+    """The guards that imply that torch is built with CUDA: `torch.version.cuda` is not None."""
+
+    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:
+        """Return whether `test` being true (or false, with `truth=False`) means that torch has CUDA."""
+        match test:
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]) if self._is_version(
+                left
+            ):
+                return truth is isinstance(op, (ast.IsNot, ast.NotEq))
+            case ast.Name() | ast.Attribute() if self._is_version(test):
+                return truth
+        return super().implies(test, truth, depth)
+
+    def _is_version(self, node: ast.expr) -> bool:
+        return self.facts.resolve(node) == VERSION
 
 
 def _all_count_gpus(_facts: Names, bindings: Sequence[Binding], guards: Guards, depth: int) -> bool:
     """Return whether a name is bound to the number of GPUs, and to nothing else but what is false."""
     counts = [binding.value for binding in bindings if binding.value is None or not _falsy(binding.value)]
     return bool(counts) and all(value is not None and guards.counts_gpus(value, depth) for value in counts)
+
+
+def _has_yield(statement: ast.stmt) -> bool:
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(statement))
 
 
 def _ends_falsely(last: ast.stmt) -> bool:
@@ -378,6 +474,10 @@ def _at_least_one(op: ast.cmpop, value: int, truth: bool) -> bool:
         case ast.LtE():
             return not truth and value >= 0
     return False
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _falsy(node: ast.expr) -> bool:

@@ -15,11 +15,13 @@ from weakref import proxy
 
 from devicefix.facts.guards import Guards
 from devicefix.facts.names import Names
+from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.scopes import COMPREHENSIONS, Binding, dotted, with_defaults
 from devicefix.facts.values import choice, cpu, cuda_string
 
 _DEPTH = 6  # how many bindings to follow from one name to the next
 _STEPS = 500  # expressions that one answer may look at
+_NESTED = 50  # how deeply they may nest
 _BINDINGS = 20  # more of them are not told apart by their order
 _SPAWNS = (
     "torch.multiprocessing.spawn",
@@ -185,7 +187,7 @@ class KindsOf:
         self._known: dict[tuple[object, int], Kinds] = {}
         self._asked: set[object] = set()  # the bindings that are being asked about
         self._assumed: set[object] = set()  # those of them that a circle led back to
-        self._steps = 0
+        self._steps = self._nested = 0
 
     def of(self, node: ast.expr, depth: int = _DEPTH) -> Kinds:
         """Return the kinds of value that an expression can have.
@@ -194,13 +196,19 @@ class KindsOf:
             node: the expression.
             depth: how many bindings to follow.
         """
-        if not self._asked:
+        if not self._nested:
             self._steps = 0
         key = node, depth
         if key in self._known:
             return self._known[key]
+        if depth <= 0 or self._steps >= _STEPS or self._nested >= _NESTED:
+            return UNKNOWN
         self._steps += 1
-        found = self._of(node, depth) if depth > 0 and self._steps < _STEPS else UNKNOWN
+        self._nested += 1
+        try:
+            found = self._of(node, depth)
+        finally:
+            self._nested -= 1
         if not self._assumed:
             self._known[key] = found
         return found
@@ -484,7 +492,7 @@ class KindsOf:
         )
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
-        for node in tree.nodes_with(name):
+        for node in tree.nodes_at(lines_with_name(tree.text, name)):
             if not isinstance(node, ast.Call):
                 continue
             if self._calls(node.func, name, method) and parameter in parameters:

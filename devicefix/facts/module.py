@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from copy import copy
 from functools import cached_property
 
-from devicefix.facts.guards import Guards
+from devicefix.facts.guards import Built, Guards
 from devicefix.facts.kinds import KindsOf
 from devicefix.facts.names import Names, Question
 from devicefix.files.text import Source, parse
+
+_OTHERS = re.compile(
+    r"""(?P<quote>["'])(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?(?P=quote)"""
+    r"|\btorch\.(?:backends\.)?(?:accelerator|xpu|npu|mps|hpu|mlu|musa)\b|\btorch_(?:npu|xla|mlu|musa)\b"
+)
 
 
 class Facts(Names):
@@ -21,9 +27,19 @@ class Facts(Names):
         return Guards(self)
 
     @cached_property
+    def built(self) -> Built:
+        """The guards of the module that ask how torch is built."""
+        return Built(self)
+
+    @cached_property
     def kinds(self) -> KindsOf:
         """The kinds of the expressions of the module."""
         return KindsOf(self, self.guards)
+
+    @cached_property
+    def serves_others(self) -> bool:
+        """Whether the module names an accelerator other than CUDA, or whatever accelerator there is."""
+        return _OTHERS.search(self.source.text) is not None
 
     @classmethod
     def read(cls, data: bytes) -> Facts:
@@ -40,6 +56,7 @@ class Facts(Names):
         more = copy(self)
         more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
         more._answers = {}
+        more.built = Built(more)
         more.kinds = KindsOf(more, more.guards)
         return more
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -45,6 +45,7 @@ class Names:
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}
         self._answers: dict[tuple[Any, ...], Any] = {}
+        self._reads: dict[str, dict[Scope, list[ast.expr]]] = {}
 
     def once(
         self, question: Callable[..., Answer], about: Scope | Sequence[Binding], *more: object
@@ -76,6 +77,16 @@ class Names:
             found = self.tree.attributes.get(dotted(node) or "", ())
         return self.once(_assigned, found) if found else ()
 
+    def reads_in(self, scope: Scope, name: str) -> Sequence[ast.expr]:
+        """Return the places that read a name of a scope, in the order of the source."""
+        if name not in self._reads:
+            by_scope = self._reads[name] = {}
+            for read in self.tree.reads(name):
+                found = self.tree.scope(read).lookup(name)
+                if found is not None:
+                    by_scope.setdefault(found[0], []).append(read)
+        return self._reads[name].get(scope, ())
+
     def value(self, node: ast.expr) -> ast.expr | None:
         """Return the one expression that a name is bound to, or None."""
         bindings = self.bindings(node)
@@ -84,8 +95,8 @@ class Names:
     def resolve(self, node: ast.expr) -> str | None:
         """Return the dotted name that the module's imports resolve an expression to.
 
-        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`. None for
-        anything but an import or an attribute of one.
+        `tc.synchronize` is `torch.cuda.synchronize` after `import torch.cuda as tc`, and so is
+        `getattr(tc, "synchronize")`. None for anything but an import or an attribute of one.
         """
         if node not in self._resolved:
             self._resolved[node] = self._resolve(node, _HOPS)
@@ -93,9 +104,9 @@ class Names:
 
     def _resolve(self, node: ast.expr, hops: int) -> str | None:
         names = []
-        while isinstance(node, ast.Attribute):
-            names.append(node.attr)
-            node = node.value
+        while (found := _attribute(node)) is not None:
+            node, name = found
+            names.append(name)
         base = self._imported(node, hops) if isinstance(node, ast.Name) else None
         return base and ".".join((base, *reversed(names)))
 
@@ -106,8 +117,9 @@ class Names:
         imported = self.once(_import_of, found[1])
         if imported is not None:
             return imported
-        if len(found[1]) == 1 and hops and isinstance(found[1][0].value, (ast.Name, ast.Attribute)):
-            return self._resolve(found[1][0].value, hops - 1)
+        value = found[1][0].value
+        if len(found[1]) == 1 and hops and isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+            return self._resolve(value, hops - 1)
         return None
 
     def call(self, node: ast.AST, *names: str) -> bool:
@@ -116,13 +128,17 @@ class Names:
 
     def torch_name(self, node: ast.AST) -> str | None:
         """Return the name of torch at a place, None where it is not imported there."""
-        here = self.tree.scope(node)
+        return next(self.torch_names(self.tree.scope(node)), None)
+
+    def torch_names(self, here: Scope) -> Iterator[str]:
+        """Yield the names of torch that a scope sees, inner to outer."""
         for scope in here.chain():
             name = self.once(_torch_in, scope)
             found = here.lookup(name) if name is not None else None
-            if found is not None and found[0] is scope:  # and no parameter that is called the same
-                return name
-        return "torch" if self._torch_from_star else None
+            if name is not None and found is not None and found[0] is scope:  # and no parameter of that name
+                yield name
+        if self._torch_from_star:
+            yield "torch"
 
     @cached_property
     def _torch_from_star(self) -> bool:
@@ -167,6 +183,16 @@ class Names:
                 if node.func.attr == "add_argument":
                     found.update((name, _option_type(node)) for name in option_names(node))
         return frozenset(found)
+
+
+def _attribute(node: ast.expr) -> tuple[ast.expr, str] | None:
+    """Return the object and the name of `object.name` or `getattr(object, "name")`, else None."""
+    match node:
+        case ast.Attribute(value=value, attr=name):
+            return value, name
+        case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))], keywords=[]):
+            return value, name
+    return None
 
 
 def _assigned(_facts: Names, bindings: Sequence[Binding]) -> Sequence[Binding]:

@@ -21,6 +21,9 @@ _LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bl
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device\s*[=(]\s*\d")
+_MOVED_TO = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*[,)]")
+# A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `for where in range(2)`.
+_INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s*\d|range\())"
 
 
 def may_matter(data: bytes) -> bool:
@@ -33,9 +36,15 @@ def may_matter(data: bytes) -> bool:
     return (
         any(word in data for word in _IN_FILES)
         or (b"load" in data and _loads(data))
-        or (b".to(" in data and _MOVE.search(data) is not None)
+        or (b".to(" in data and (_MOVE.search(data) is not None or _moves_to_number(data)))
         or (b"device" in data and _NUMBER.search(data) is not None)
     )
+
+
+def _moves_to_number(data: bytes) -> bool:
+    """Return whether something may be moved to a variable that holds the number of a GPU."""
+    names = set(_MOVED_TO.findall(data))
+    return any(re.search(_INTEGER % (name, name), data) for name in names)
 
 
 def _loads(data: bytes) -> bool:

@@ -9,7 +9,6 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar, cast
 
 from devicefix.facts.exports import Summary
-from devicefix.facts.values import device_name
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
@@ -65,10 +64,6 @@ class Project:
         own = [pair for summary in self.files.values() for pair in summary.cuda_classes.items()]
         self.cuda_classes = self._with_subclasses({name for name, _ in own})
         self.without_to = self._with_subclasses({name for name, has_to in own if not has_to})
-        self.functions: dict[str, set[tuple[str, ...]]] = {}
-        for summary in self.files.values():
-            for name, parameters in summary.functions:
-                self.functions.setdefault(name, set()).add(parameters)
         options = {option for summary in self.files.values() for option in summary.options}
         self.integer_options = frozenset(
             {name for name, kind in options if kind == "int"}
@@ -161,14 +156,15 @@ class Project:
         return os.path.normpath(path) in self.forks
 
     @_remembered
+    def has_low_precision(self, path: str) -> bool:
+        """Return whether the files that import a file, or any that these import, have low precision."""
+        together = self._imported_too_early({os.path.normpath(path)})
+        return any(self.files[name].low_precision for name in together if name in self.files)
+
+    @_remembered
     def has_module(self, path: str, module: str) -> bool:
         """Return whether an import in the file at `path` reads a file of the project."""
         return self.find(path, module) is not None
-
-    @_remembered
-    def has_function(self, name: str) -> bool:
-        """Return whether the project has a function of this name that takes a device."""
-        return name in self.functions
 
     def find(self, path: str, module: str) -> Summary | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
@@ -199,16 +195,14 @@ class Project:
         return named
 
     @_remembered
-    def takes_device(self, function: str, position: int) -> bool:
-        """Return whether all functions of a name that take a device take it at a position."""
-        known = self.functions.get(function, ())
-        return bool(known) and all(position < len(names) and device_name(names[position]) for names in known)
+    def is_device_place(self, name: str) -> bool:
+        """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
+        return name in self._device_places
 
     @_remembered
-    def takes_device_called(self, function: str, keyword: str) -> bool:
-        """Return whether all functions of a name that take a device take one of this keyword."""
-        known = self.functions.get(function, ())
-        return bool(known) and all(keyword in names for names in known)
+    def receives_device(self, function: str, place: int | str) -> bool:
+        """Return whether a function of this name passes on an argument as a device."""
+        return any(place in parameter for parameter in self._receivers.get(function, ()))
 
     @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
@@ -229,6 +223,18 @@ class Project:
             return False
         importers = self.star_importers.get(os.path.normpath(path), ())
         return any(name in importer.bound or name in importer.read for importer in importers)
+
+    @cached_property
+    def _device_places(self) -> frozenset[str]:
+        return frozenset().union(*(summary.device_places for summary in self.files.values()))
+
+    @cached_property
+    def _receivers(self) -> dict[str, list[tuple[str, int]]]:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for summary in self.files.values():
+            for function, parameter in summary.receivers:
+                found.setdefault(function, []).append(parameter)
+        return found
 
     def _with_subclasses(self, classes: set[str]) -> frozenset[str]:
         if not classes:

@@ -35,6 +35,7 @@ class Scope:
     parent: Scope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     elsewhere: set[str] = field(default_factory=set)  # declared global or nonlocal here
+    of_module: set[str] = field(default_factory=set)  # those of them that are declared global
 
     @property
     def is_class(self) -> bool:
@@ -56,8 +57,12 @@ class Scope:
 
     def lookup(self, name: str) -> tuple[Scope, list[Binding]] | None:
         """Return the nearest scope that binds a name, and all places there that do."""
+        declared_global = False
         for scope in self.chain():
-            if name in scope.bindings and name not in scope.elsewhere:
+            declared_global = declared_global or name in scope.of_module
+            if declared_global and not scope.is_module:
+                continue
+            if name in scope.bindings and (scope.is_module or name not in scope.elsewhere):
                 return scope, scope.bindings[name]
         return None
 
@@ -178,6 +183,8 @@ class Bindings:
 
     def _declaration(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
         scope.elsewhere.update(node.names)
+        if isinstance(node, ast.Global):
+            scope.of_module.update(node.names)
         self.declared_elsewhere.update(node.names)
 
     def _import(self, node: ast.Import, scope: Scope) -> None:

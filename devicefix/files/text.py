@@ -9,9 +9,11 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, product
+from string import ascii_lowercase
 
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -144,9 +146,76 @@ class Source:
 def parse(text: str) -> ast.Module:
     """Parse a module, without warnings about its string literals.
 
+    Names may be called `async`, which is a keyword since Python 3.7: https://docs.python.org/3/whatsnew/3.7.html.
+
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: the text is not a module.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        try:
+            return ast.parse(text)
+        except SyntaxError:
+            places = [*_old_names(text)] if _OLD_NAME in text else []
+            if not places:
+                raise
+        stand_in = _stand_in(text)
+        return _with_old_names(ast.parse(_replaced(text, places, stand_in)), stand_in)
+
+
+# -- `async` as a name -----------------------------------------------------------------------------------
+
+_OLD_NAME = "async"
+_OLD_NAME_IN_PART = re.compile(r"\basync\b(?!(?:\s|\\|#.*)+(?:def|for|with)\b)")
+_LONE_RETURN = re.compile(r"\r(?!\n)")
+
+
+def without_old_names(change: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a change of code that parses it, for code in which names may be called `async`."""
+
+    def changed(text: str) -> str:
+        if _OLD_NAME not in text:
+            return change(text)
+        stand_in = _stand_in(text)
+        places = [match.start() for match in _OLD_NAME_IN_PART.finditer(text)]
+        return change(_replaced(text, places, stand_in)).replace(stand_in, _OLD_NAME)
+
+    return changed
+
+
+def _old_names(text: str) -> Iterator[int]:
+    """Yield the offsets of the names `async` in a module, as far as it has tokens."""
+    lines = io.StringIO(_LONE_RETURN.sub("\n", text)).readlines()
+    starts = [*accumulate(map(len, lines), initial=0)]
+    before: tokenize.TokenInfo | None = None
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(iter(lines).__next__):
+            if before is not None and token.string not in ("def", "for", "with"):
+                yield starts[before.start[0] - 1] + before.start[1]
+            before = token if token.string == _OLD_NAME else None
+
+
+def _stand_in(text: str) -> str:
+    """Return a name as long as `async`, so that no position changes, that a text does not contain."""
+    names = map("".join, product(ascii_lowercase, repeat=len(_OLD_NAME)))
+    return next(name for name in names if name not in text)
+
+
+def _replaced(text: str, places: Iterable[int], name: str) -> str:
+    """Return a text with another name at the places of `async`."""
+    parts, at = [], 0
+    for place in places:
+        parts += [text[at:place], name]
+        at = place + len(name)
+    return "".join([*parts, text[at:]])
+
+
+def _with_old_names(module: ast.Module, stand_in: str) -> ast.Module:
+    """Return a syntax tree in which the names of a stand-in are `async` again."""
+    for node in ast.walk(module):
+        for field, value in () if isinstance(node, ast.Constant) else ast.iter_fields(node):
+            if isinstance(value, str):
+                setattr(node, field, value.replace(stand_in, _OLD_NAME))
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                node.names = [name.replace(stand_in, _OLD_NAME) for name in value]
+    return module

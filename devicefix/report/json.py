@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from devicefix.facts.comments import comment_line
-from devicefix.files.text import DecodeError, Source
+from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Finding, Fix, Replacement
 from devicefix.report.checked import Checked, File, absolute
 from devicefix.rewrite.preview import title
@@ -75,7 +75,7 @@ class _NoqaRows:
             return
         try:
             source = Source(file.data)
-            self._parsed = source, ast.parse(source.encode(source.text))
+            self._parsed = source, parse(source.text)
         except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
             return  # not valid Python
 

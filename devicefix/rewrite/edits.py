@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from devicefix.files.text import without_old_names
 from devicefix.model import Edit, Effect
 
 _NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)(?P<indentation>[ \t]*)")
@@ -82,7 +83,7 @@ def _nested(text: str, edits: Sequence[Edit], index: int, start: int, end: int) 
 
 
 def _new_text(edit: Edit, old: str) -> str:
-    return edit.new if isinstance(edit.new, str) else edit.new(old)
+    return edit.new if isinstance(edit.new, str) else without_old_names(edit.new)(old)
 
 
 def _place(edit: Edit) -> tuple[int, bool, int]:

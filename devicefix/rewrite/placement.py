@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from functools import cached_property
 
 from devicefix.facts import Facts, dotted
@@ -31,6 +32,7 @@ class Layout:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._last_on_line: dict[ast.stmt, ast.stmt] = {}
+        self._above_imports: dict[Import, ast.stmt | None] = {}
 
     @cached_property
     def _prologue_statement(self) -> ast.stmt | None:
@@ -38,7 +40,7 @@ class Layout:
         place = None
         for statement in self.facts.tree.module.body:
             if (
-                _docstring(statement)
+                docstring(statement)
                 or _calls(statement, MAGIC)
                 or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
             ):
@@ -109,11 +111,20 @@ class Layout:
                 name = statement.module or "."
             else:
                 continue
-            if len(self._cells) > 1 and statement.lineno > getattr(self.leading_imports, "lineno", 0):
+            if statement.lineno > getattr(self.leading_imports, "lineno", 0):
                 break  # a definition below the first imports would come before it
             if name.startswith(package) and alone(self.facts.source, statement):
                 return self._above(statement), f"{needed.line}{self.facts.source.newline}"
         return self.line_after(self.leading_imports, needed.line, group=False)
+
+    def above_import(self, needed: Import) -> ast.stmt | None:
+        """Return the last statement of the module above a new import; None at the beginning."""
+        if needed not in self._above_imports:
+            at, _ = self.import_line(needed)
+            body = self.facts.tree.module.body
+            index = bisect_left(body, at, key=lambda statement: self.facts.source.span(statement)[0])
+            self._above_imports[needed] = body[index - 1] if index else None
+        return self._above_imports[needed]
 
     def line_after(self, statement: ast.stmt | None, line: str, group: bool) -> tuple[int, str]:
         """Return the offset and the text of a new line below a statement.
@@ -184,7 +195,7 @@ class Layout:
         source, newline = self.facts.source, self.facts.source.newline
         first = function.body[0]
         indentation = source.indentation(source.span(first)[0])
-        after = after or (first if _docstring(first) else None)
+        after = after or (first if docstring(first) else None)
         if after is not None:
             return self._line_end(after), f"{newline}{indentation}{line}"
         return self._above(first), f"{indentation}{line}{newline}"
@@ -220,7 +231,8 @@ def _calls(statement: ast.stmt, prefix: str) -> bool:
     )
 
 
-def _docstring(statement: ast.stmt) -> bool:
+def docstring(statement: ast.stmt) -> bool:
+    """Return whether a statement is a string alone."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -250,7 +262,7 @@ def imports_something(statement: ast.stmt) -> bool:
 
 def _among_imports(statement: ast.stmt) -> bool:
     """Return whether a statement may be between imports without ending their block."""
-    if isinstance(statement, ast.Pass) or _docstring(statement):
+    if isinstance(statement, ast.Pass) or docstring(statement):
         return True
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]

@@ -6,7 +6,8 @@ The check does not rely on the code that made the new text. It compares
 - the statements in order, which have the same kind, block and depth, apart from the effects that edits
   declare. Those that do not move start and end at their shifted offsets;
 - the tokens of each statement, up to its first block, which are kept unless an edit replaces them;
-- the comments inside the edits, which are kept unless an edit removes their statement.
+- the comments inside the edits, which are kept unless an edit removes their statement;
+- the names that an edit's new text reads and its old text did not hold, which are bound where they are read.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from itertools import accumulate, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
+from devicefix.facts.bound import Bound
+from devicefix.facts.names import Names
 from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Edit, Effect, SelfCheckError, Span
 from devicefix.rewrite.edits import Change, joined, replaced, resolved
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
+_NAME = re.compile(r"[^\W\d]\w*")
 _ONLY_COMMENT = re.compile(r"\s*#[^\r\n]*\s*")
 _STRING_OR_COMMENT = re.compile(
     r"""(?s:(?P<quote>'''|\"{3})(?:[^\\]|\\.)*?(?P=quote))|(?P<single>['"])(?:\\(?:\r\n|(?s:.))|(?!(?P=single))[^\\\r\n])*(?P=single)"""
@@ -37,7 +41,7 @@ _STRING_OR_COMMENT = re.compile(
 
 def check(
     source: Source, module: ast.Module, output: bytes, edits: Sequence[Edit], changes: Sequence[Change]
-) -> None:
+) -> tuple[Source, ast.Module]:
     """Compare a rewritten file with the original.
 
     Args:
@@ -46,6 +50,9 @@ def check(
         output: The content of the rewritten file.
         edits: The edits that were made, in order, with the effects that they declare.
         changes: The outermost of them, with their new text.
+
+    Returns:
+        The text of the rewritten file, and its syntax tree.
 
     Raises:
         SelfCheckError: The new text does not parse, or differs from the original where it must not.
@@ -69,6 +76,7 @@ def check(
         if not _keeps_comments(source, change, edits, effects):
             line, _ = source.position(change[0])
             raise SelfCheckError(f"loses or changes a comment in line {line}")
+    return new, rewritten
 
 
 # -- offsets and effects ---------------------------------------------------------------------------------
@@ -236,6 +244,45 @@ def _tokens(start: int, code: str) -> Iterator[tuple[int, str]]:
     for kind, token, (line, column), _, _ in tokenize.generate_tokens(iter(lines).__next__):
         if token.strip() and kind != tokenize.COMMENT:
             yield offsets[line - 1] + column, token
+
+
+# -- names -----------------------------------------------------------------------------------------------
+
+
+def check_names(source: Source, new: Source, rewritten: ast.Module, changes: Sequence[Change]) -> None:
+    """Prove that the names which changes bring are bound.
+
+    Args:
+        source: The text of the original.
+        new: The text of the rewritten file.
+        rewritten: Its syntax tree.
+        changes: The outermost edits that were made, with their new text.
+
+    Raises:
+        SelfCheckError: A name may be unbound where it is read.
+    """
+    shift = _Shift(changes)
+    fresh: list[tuple[Span, set[str]]] = []
+    for start, end, text in changes:
+        names = set(_NAME.findall(text)).difference(_NAME.findall(source.text[start:end]))
+        if names:
+            first = shift(end) - len(text)
+            fresh.append(((first, first + len(text)), names))
+    if not fresh:
+        return
+    facts = Names(new, rewritten)
+    inserted: list[ast.Name] = []
+    for (start, end), names in fresh:
+        lines = range(new.position(start)[0], new.position(end)[0] + 1)
+        for node in facts.tree.nodes_at(lines):
+            if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
+                first, last = new.span(facts.tree.f_string(node) or node)
+                if first < end and start < last:
+                    inserted.append(node)
+    bound = Bound(facts, frozenset(inserted))
+    for node in inserted:
+        if not bound.name(node.id, node):
+            raise SelfCheckError(f"uses `{node.id}` in line {node.lineno}, where it may not be bound")
 
 
 # -- comments --------------------------------------------------------------------------------------------

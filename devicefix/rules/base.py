@@ -132,7 +132,9 @@ class Rule:
         """
         yield from ()
 
-    def finding(self, node: ast.expr | ast.stmt | ast.arg, message: str, fix: Fix | None = None) -> Finding:
+    def finding(
+        self, node: ast.expr | ast.stmt | ast.arg | ast.keyword, message: str, fix: Fix | None = None
+    ) -> Finding:
         """Return a finding of this rule at a node.
 
         Args:
@@ -141,6 +143,7 @@ class Rule:
             fix: the edits that mend it, or None.
         """
         start, end = self.context.source.span(node)
+        message += f"; {fix.why}" if fix and fix.why else ""
         return Finding(
             self.code, message, *self.context.source.position(start), *self.context.source.position(end), fix
         )

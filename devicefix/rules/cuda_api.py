@@ -393,7 +393,7 @@ class CudaApi(Rule):
         otherwise = f" if {use.text} else contextlib.nullcontext()"
         return Fix(
             (Edit(start, first, ""), Edit(last, end, otherwise)),
-            needs=use.needs | self.devices.imports("contextlib"),
+            needs=use.needs | self.devices.imports("contextlib", call),
         )
 
     # -- questions -----------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ class CudaFunction(Rule):
     ```
 
     ## Fix safety
-    Safe if the call is a statement, or if its value is the current device, the name of the GPU or its capability.
+    Safe if the call is a statement, or if its value is the current device, the name of the GPU or its capability, and
+    all its uses work with the value for a CPU. A current device or a random state whose uses are not known is unsafe.
     Unsafe for calls that do not initialize CUDA, if the program sets `CUDA_VISIBLE_DEVICES` later.
     Other values, such as the properties of a GPU, are reported without a fix: a person has to decide what to use
     on a CPU.
@@ -152,15 +153,62 @@ class CudaFunction(Rule):
             before="""
                 import torch
 
-                device = device or torch.cuda.current_device()
+                place = where or torch.cuda.current_device()
+                x = torch.ones(2, device=place)
                 rank = torch.cuda.current_device()
+                print(ports[rank] + rank)
             """,
             after="""
                 import torch
 
-                device = device or (torch.cuda.current_device() if torch.cuda.is_available() else "cpu")
+                place = where or (torch.cuda.current_device() if torch.cuda.is_available() else "cpu")
+                x = torch.ones(2, device=place)
                 rank = torch.cuda.current_device() if torch.cuda.is_available() else 0
+                print(ports[rank] + rank)
             """,
+        ),
+        Example(
+            "the current device in an attribute of which no use is known",
+            before="""
+                import torch
+
+                self.device = torch.cuda.current_device()
+            """,
+            after="""
+                import torch
+
+                self.device = torch.cuda.current_device() if torch.cuda.is_available() else "cpu"
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a size that is divided by, and a name that is looked up",
+            before="""
+                import torch
+
+                free, total = torch.cuda.mem_get_info()
+                used = 1 - free / total
+                speed = SPEEDS[torch.cuda.get_device_name()]
+            """,
+        ),
+        Example(
+            "a random state that is restored, but also stored",
+            before="""
+                import torch
+
+                old = torch.cuda.get_rng_state()
+                states.append(old)
+                torch.cuda.set_rng_state(old)
+            """,
+            after="""
+                import torch
+
+                old = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+                states.append(old)
+                if torch.cuda.is_available():
+                    torch.cuda.set_rng_state(old)
+            """,
+            unsafe=True,
         ),
         Example(
             "a device as a context manager",
@@ -242,6 +290,22 @@ class CudaFunction(Rule):
             unsafe=True,
         ),
         Example(
+            "an allocator",
+            before="""
+                import torch
+
+                allocator = torch.cuda.memory.CUDAPluggableAllocator("alloc.so", "my_malloc", "my_free")
+                torch.cuda.memory.change_current_allocator(allocator)
+            """,
+            after="""
+                import torch
+
+                allocator = torch.cuda.memory.CUDAPluggableAllocator("alloc.so", "my_malloc", "my_free")
+                if torch.cuda.is_available():
+                    torch.cuda.memory.change_current_allocator(allocator)
+            """,
+        ),
+        Example(
             "the properties of a device",
             before="""
                 import torch
@@ -258,6 +322,14 @@ class CudaFunction(Rule):
 
                 if torch.cuda.is_available():
                     torch.cuda.synchronize()
+            """,
+        ),
+        Example(
+            "the version of NCCL in a build with CUDA",
+            """
+                import torch
+
+                new = torch.version.cuda and torch.cuda.nccl.version() >= (2, 10)
             """,
         ),
         Example(
@@ -288,7 +360,11 @@ class CudaFunction(Rule):
         name = self.facts.resolve(node.func) or ""
         if not name.startswith(("torch.cuda.", NVTX)) or self.facts.is_guarded(node):
             return
+        if isinstance(node.func, ast.Name) and self.facts.value(node.func) is not None:
+            return  # a variable: the rule for functions that are stored checks where it gets its value
         short = name.removeprefix("torch.cuda.")
+        if short == "nccl.version" and self.facts.built.is_guarded(node):
+            return  # it needs no GPU
         if short == "device":
             yield from self._device(node)
         elif self._functions.raises(short):

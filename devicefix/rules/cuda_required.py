@@ -1,21 +1,31 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from devicefix.facts import refuses
+from devicefix.devices.context import Context
+from devicefix.facts import dotted
 from devicefix.model import Edit, Finding, Fix
-from devicefix.rewrite.blocks import remove, without_branch
+from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
 
-MESSAGE = "stops the program without CUDA"
+# The accelerators that a device may name: https://docs.pytorch.org/docs/stable/tensor_attributes.html
+_DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
+_EXTENSION = re.compile(r"_C|\w+_(cuda|ext)(?<!is_cuda)|\w*kernel\w*|ops|\w+_(fwd|bwd|forward|backward)")
 
 
 class CudaRequired(Rule):
     """
     ## What it does
     Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, and an error or an exit if
-    it is not available.
+    it is not available, also as `… or sys.exit()` or in a function that ends the program. It also finds checks that
+    a tensor or a device is on CUDA.
+
+    A check is left alone if it answers a request, as in `if args.device == "cuda" and not
+    torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if it stands in front of
+    a kernel.
 
     ## Why it matters
     The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
@@ -40,7 +50,10 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the assertion always holds, and the branch never runs.
+    Safe where the module always reaches the check when it runs, and nothing catches its error: with CUDA the
+    assertion holds, and the branch never runs. Unsafe where a condition leads to the check, or where not all callers
+    of its function are known: they may catch the error, or may have asked for a GPU. There is no fix in a test, and
+    none where the code needs a library that only works with CUDA.
     """
 
     code = "DF701"
@@ -58,6 +71,9 @@ class CudaRequired(Rule):
                 def main():
                     assert torch.cuda.is_available(), "needs a GPU"
                     run()
+
+
+                main()
             """,
             after="""
                 import torch
@@ -65,6 +81,9 @@ class CudaRequired(Rule):
 
                 def main():
                     run()
+
+
+                main()
             """,
         ),
         Example(
@@ -75,6 +94,9 @@ class CudaRequired(Rule):
 
                 def main():
                     assert torch.cuda.is_available()
+
+
+                main()
             """,
             after="""
                 import torch
@@ -82,6 +104,9 @@ class CudaRequired(Rule):
 
                 def main():
                     pass
+
+
+                main()
             """,
         ),
         Example(
@@ -128,20 +153,6 @@ class CudaRequired(Rule):
                 import torch
 
                 assert args.data
-            """,
-        ),
-        Example(
-            "an assert that an option implies availability",
-            before="""
-                import torch
-
-                assert not args.cuda or torch.cuda.is_available()
-                run()
-            """,
-            after="""
-                import torch
-
-                run()
             """,
         ),
         Example(
@@ -206,6 +217,7 @@ class CudaRequired(Rule):
                     run(2)
                 run(3)
             """,
+            unsafe=True,
         ),
         Example(
             "an exit in a branch between others",
@@ -227,6 +239,7 @@ class CudaRequired(Rule):
                 elif b:
                     run(2)
             """,
+            unsafe=True,
         ),
         Example(
             "an error in a last elif",
@@ -246,6 +259,306 @@ class CudaRequired(Rule):
                     run(1)
                 run(3)
             """,
+            unsafe=True,
+        ),
+        Example(
+            "an error after a branch that returns",
+            before="""
+                import torch
+
+
+                def move(x):
+                    if torch.cuda.is_available():
+                        return x.cuda()
+                    raise RuntimeError("no GPU")
+
+
+                move(torch.ones(1))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def move(x):
+                    return x.to(device)
+
+
+                move(torch.ones(1))
+            """,
+        ),
+        Example(
+            "an exit with its import",
+            before="""
+                import torch
+
+                if not torch.cuda.is_available():
+                    import sys
+
+                    sys.exit("no GPU")
+                run()
+            """,
+            after="""
+                import torch
+
+                run()
+            """,
+        ),
+        Example(
+            "an exit by a function of the module",
+            before="""
+                import torch
+
+
+                def stop(message):
+                    print(message)
+                    raise SystemExit(message)
+
+
+                if torch.cuda.device_count() < 1:
+                    stop("no GPU")
+                run()
+            """,
+            after="""
+                import torch
+
+
+                def stop(message):
+                    print(message)
+                    raise SystemExit(message)
+
+
+                run()
+            """,
+        ),
+        Example(
+            "an exit behind an or",
+            before="""
+                import torch
+
+                torch.cuda.is_available() or exit("no GPU")
+                run()
+            """,
+            after="""
+                import torch
+
+                run()
+            """,
+        ),
+        Example(
+            "an exit in a choice",
+            before="""
+                import torch
+
+                device = "cuda" if torch.cuda.is_available() else exit("no GPU")
+            """,
+        ),
+        Example(
+            "an exit in a case",
+            before="""
+                import torch
+
+                match torch.cuda.is_available():
+                    case True:
+                        run()
+                    case _:
+                        raise OSError
+            """,
+        ),
+        Example(
+            "an error of a parser",
+            before="""
+                import argparse
+                import torch
+
+                parser = argparse.ArgumentParser()
+                if not torch.cuda.is_available():
+                    parser.error("needs CUDA")
+                run()
+            """,
+            after="""
+                import argparse
+                import torch
+
+                parser = argparse.ArgumentParser()
+                run()
+            """,
+        ),
+        Example(
+            "an assert about where a tensor is",
+            before="""
+                import torch
+
+                x = torch.ones(1).to(where)
+                assert x.is_cuda
+            """,
+        ),
+        Example(
+            "an assert about the type of a device",
+            before="""
+                import torch
+
+                assert x.device.type == "cuda"
+            """,
+        ),
+        Example(
+            "an assert about the name of a device type",
+            before="""
+                assert q7 == "cuda"
+            """,
+        ),
+        Example(
+            "a flag that is false without CUDA",
+            before="""
+                import torch
+
+                use_gpu = not args.cpu and torch.cuda.is_available()
+                if not use_gpu:
+                    raise ValueError
+            """,
+        ),
+        Example(
+            "a number of GPUs",
+            before="""
+                import torch
+
+                n = torch.cuda.device_count()
+                if n == 0:
+                    raise ValueError
+            """,
+        ),
+        Example(
+            "a function whose callers are not known",
+            before="""
+                import torch
+
+
+                def train():
+                    assert torch.cuda.is_available()
+                    run()
+            """,
+            after="""
+                import torch
+
+
+                def train():
+                    run()
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a function whose error is caught",
+            before="""
+                import torch
+
+
+                def check():
+                    if not torch.cuda.is_available():
+                        raise RuntimeError
+                    run()
+
+
+                try:
+                    check()
+                except RuntimeError:
+                    run(1)
+            """,
+            after="""
+                import torch
+
+
+                def check():
+                    run()
+
+
+                try:
+                    check()
+                except RuntimeError:
+                    run(1)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an error that ends the program",
+            before="""
+                import torch
+
+                try:
+                    assert torch.cuda.is_available()
+                except AssertionError:
+                    exit(1)
+            """,
+        ),
+        Example(
+            "code that needs a library",
+            before="""
+                import torch
+
+
+                def attend(x):
+                    if not torch.cuda.is_available():
+                        raise ValueError("memory efficient attention of xformers is only available for GPU")
+                    return run(x)
+
+
+                attend(1)
+            """,
+        ),
+        Example(
+            "a library that is only there with CUDA",
+            before="""
+                import torch
+
+                try:
+                    import flash_attn
+                except ImportError:
+                    flash_attn = None
+
+
+                def attend(x):
+                    assert torch.cuda.is_available()
+                    return flash_attn.run(x)
+
+
+                attend(1)
+            """,
+        ),
+        Example(
+            "a test",
+            before="""
+                import torch
+
+
+                def test_move():
+                    assert torch.cuda.is_available()
+                    run()
+            """,
+        ),
+        Example(
+            "an error that says the import failed",
+            before="""
+                import torch
+
+                if not torch.cuda.is_available():
+                    raise ImportError
+            """,
+        ),
+        Example(
+            "an assert under a condition",
+            before="""
+                import torch
+
+                if train:
+                    assert torch.cuda.is_available()
+                run()
+            """,
+            after="""
+                import torch
+
+                run()
+            """,
+            unsafe=True,
         ),
     )
     VALID = (
@@ -292,34 +605,267 @@ class CudaRequired(Rule):
                     raise unittest.SkipTest('no GPU')
             """,
         ),
+        Example(
+            "an option that asks for CUDA",
+            """
+                import torch
+
+                assert not args.cuda or torch.cuda.is_available()
+            """,
+        ),
+        Example(
+            "a request that can't be met",
+            """
+                import torch
+
+                if args.device == "cuda" and not torch.cuda.is_available():
+                    raise ValueError("no GPU")
+            """,
+        ),
+        Example(
+            "a request and then a check",
+            """
+                import torch
+
+                if "cuda" in device:
+                    assert torch.cuda.is_available()
+            """,
+        ),
+        Example(
+            "an error after the other choice",
+            """
+                import torch
+
+
+                def main():
+                    if args.cpu:
+                        return run()
+                    if not torch.cuda.is_available():
+                        raise ValueError("no GPU: use --cpu")
+            """,
+        ),
+        Example(
+            "an error that begins the CPU's path",
+            """
+                import torch
+
+                try:
+                    if not torch.cuda.is_available():
+                        raise RuntimeError
+                    torch.cuda.synchronize()
+                except RuntimeError:
+                    x = 1
+            """,
+        ),
+        Example(
+            "an assert that begins the CPU's path",
+            """
+                import torch
+
+
+                def has_gpu():
+                    try:
+                        assert torch.cuda.is_available()
+                    except AssertionError:
+                        return False
+                    return True
+            """,
+        ),
+        Example(
+            "names of implementations",
+            """
+                assert impl in ["ref", "cuda"]
+            """,
+        ),
+        Example(
+            "a kernel",
+            """
+                import torch
+
+                import triton
+
+
+                @triton.jit
+                def kernel(x):
+                    pass
+
+
+                def double(x):
+                    assert x.is_cuda
+                    kernel[(1,)](x)
+            """,
+        ),
+        Example(
+            "a compiled extension",
+            """
+                import torch
+
+                from . import _C
+
+
+                def double(x):
+                    assert x.is_cuda and x.dim() == 1
+                    return _C.double(x)
+            """,
+        ),
+        Example(
+            "the result of a test",
+            """
+                import torch
+
+
+                def test_move():
+                    assert move(x).is_cuda
+            """,
+        ),
+        Example(
+            "a flag of another kind",
+            """
+                import torch
+
+                args.fancy = False
+                assert args.fancy == True
+            """,
+        ),
+        Example(
+            "a logged error",
+            """
+                import torch
+
+                if not torch.cuda.is_available():
+                    logger.error("no GPU")
+            """,
+        ),
     )
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._guards = self.facts.guards
+        self._ends = self._guards.refusals
+        self._refusals = Refusals(context)
+
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
-        guards = self.facts.guards
-        if guards.settled(node.test):
+        test = node.test
+        if self._guards.settled(test):
             self.context.mark_handled(node)
-            yield self.finding(node, f"{MESSAGE}; remove the check", Fix((remove(self.facts, node),)))
-        elif _lists_no_cpu(node.test):
-            yield self.finding(node, "does not allow the CPU as a device; add it")
-        elif self._counts(node.test):
-            yield self.finding(node, f"{MESSAGE}, or with too few GPUs; check only if CUDA is available")
-        elif isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
-            kept = [value for value in node.test.values if not guards.settled(value)]
-            if any(guards.implies(value) or self._counts(value) for value in kept):
-                yield self.finding(node, f"{MESSAGE}, or with too few GPUs; check only if CUDA is available")
-            elif kept and len(kept) < len(node.test.values):
-                yield self.finding(
-                    node, f"{MESSAGE}; remove this part of the check", Fix(self._only(node.test, kept))
-                )
+            verdict = self._refusals.verdict(node, test, "AssertionError")
+            yield from self._judged(node, verdict, (remove(self.facts, node),))
+        elif _lists_no_cpu(test):
+            if not self._is_right(node):
+                yield self.finding(node, "does not allow the CPU as a device; add it")
+        elif self._guards.implies(test) or self._counts(test):
+            parts = self._parts(test)
+            if parts is not None:
+                gone, edits = parts
+                verdict = self._refusals.verdict(node, gone, "AssertionError")
+                yield from self._judged(node, verdict, edits)
+            elif not self._is_right(node) and not self._before_kernel(node):
+                yield self.finding(node, self._needed(test))
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
-        refusal = self.facts.guards.refusal(node)
+        refusal = self._guards.refusal(node)
         if refusal is not None:
-            yield self.finding(
-                node.test, f"{MESSAGE}; remove the check", Fix(without_branch(self.facts, node, refusal))
-            )
-        elif refuses(node.body) and _asks_for_gpu(node.test) and not self.facts.is_guarded(node):
-            yield self.finding(node.test, "rejects CPU tensors; add a CPU path")
+            verdict = self._refusals.verdict(node, node.test, self._ends.error_of(refusal[-1]))
+            yield from self._judged(node.test, verdict, self._without(node, refusal))
+        elif (branch := self._branch_on_a_cpu(node)) and self._ends.refuses(branch):
+            handled = self._ends.is_handled(node, self._ends.error_of(branch[-1]))
+            if not handled and not self._is_right(node):
+                yield self.finding(node.test, self._needed(node.test))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
+        *tests, last = node.values
+        decisive = isinstance(node.op, ast.Or)  # the value after which nothing is evaluated
+        if self._ends.ends(last) and decisive in map(self._guards.settled, tests):
+            yield from self._ended(node, ast.BoolOp(node.op, tests), last)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
+        answer = self._guards.settled(node.test)
+        if answer is not None:
+            last, other = (node.orelse, node.body) if answer else (node.body, node.orelse)
+            if self._ends.ends(last):
+                yield from self._ended(node, node.test, last, removable=isinstance(other, ast.Constant))
+
+    def visit_Match(self, node: ast.Match) -> Iterator[Finding]:
+        answer = self._guards.settled(node.subject)
+        if answer is None:
+            return
+        for case in node.cases:
+            never = isinstance(case.pattern, ast.MatchSingleton) and case.pattern.value is not answer
+            if (never or _is_wildcard(case.pattern)) and self._ends.refuses(case.body):
+                error = self._ends.error_of(case.body[-1])
+                yield from self._judged(node.subject, self._refusals.verdict(node, node.subject, error), ())
+
+    def _judged(
+        self, place: ast.expr | ast.stmt, verdict: Verdict | None, edits: tuple[Edit, ...]
+    ) -> Iterator[Finding]:
+        """Yield the finding of a refusal that only a machine without CUDA reaches.
+
+        Args:
+            place: where to report it.
+            verdict: what to do with it; None where it is right.
+            edits: what takes it away; nothing where a person has to do it.
+        """
+        if verdict is not None:
+            fix = Fix(edits, verdict.safety) if edits and verdict.safety is not None else None
+            yield self.finding(place, verdict.message, fix)
+
+    def _ended(
+        self, node: ast.expr, test: ast.expr, last: ast.expr, removable: bool = True
+    ) -> Iterator[Finding]:
+        """Yield the finding of an expression that ends the program, such as `… or sys.exit()`."""
+        statement = self.facts.tree.statement(node)
+        alone = isinstance(statement, ast.Expr) and statement.value is node and removable
+        verdict = self._refusals.verdict(node, test, self._ends.error_of(ast.Expr(last)))
+        yield from self._judged(node, verdict, (remove(self.facts, statement),) if alone else ())
+
+    def _branch_on_a_cpu(self, node: ast.If) -> list[ast.stmt]:
+        """Return the branch that an `if` takes wherever CUDA is not available, nothing if that depends on more."""
+        if self._guards.implies(node.test, False):
+            return node.body
+        return node.orelse if self._guards.implies(node.test) else []
+
+    def _parts(self, test: ast.expr) -> tuple[ast.expr, tuple[Edit, ...]] | None:
+        """Return the part of `available and a` that is always true with CUDA, and the edits that leave the rest.
+
+        None if there is no such part, or the rest is false without CUDA as well.
+        """
+        if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
+            return None
+        gone = [value for value in test.values if self._guards.settled(value)]
+        kept = [value for value in test.values if value not in gone]
+        if not gone or any(self._guards.implies(value) or self._counts(value) for value in kept):
+            return None
+        return gone[0], self._only(test, kept)
+
+    def _without(self, node: ast.If, refusal: list[ast.stmt]) -> tuple[Edit, ...]:
+        """Return the edits that take away the statements that refuse, and the test that is then needless."""
+        if refusal is node.body or refusal is node.orelse:
+            return without_branch(self.facts, node, refusal)
+        if not can_unwrap(self.context.source, node):
+            return ()
+        return unwrap(self.facts, node), *(remove(self.facts, statement) for statement in refusal)
+
+    def _needed(self, test: ast.expr) -> str:
+        """Return the message for a check that is false wherever CUDA is not available."""
+        if any(isinstance(part, ast.expr) and self._counts(part) for part in ast.walk(test)):
+            return f"{MESSAGE}, or with too few GPUs; check only if CUDA is available"
+        if any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for part in ast.walk(test)):
+            return "rejects CPU tensors; add a CPU path"
+        return f"{MESSAGE}; add a path for the CPU"
+
+    def _is_right(self, node: ast.stmt) -> bool:
+        """Return whether a check for CUDA is right: in a test, where CUDA was asked for, before a CUDA library."""
+        if self.facts.is_guarded(node) or self._refusals.in_test(node) or self._refusals.is_requested(node):
+            return True
+        return self._refusals.libraries.needed_by(self._refusals.function(node), node) is not None
+
+    def _before_kernel(self, node: ast.stmt) -> bool:
+        """Return whether the function of a check calls a compiled extension or starts a kernel."""
+        function = self._refusals.function(node)
+        if isinstance(function, ast.Module):
+            return False
+        calls = (each for each in ast.walk(function) if isinstance(each, ast.Call))
+        return any(isinstance(call.func, ast.Subscript) or _is_compiled(call.func) for call in calls)
 
     def _counts(self, test: ast.expr) -> bool:
         """Return whether a test compares with the number of GPUs."""
@@ -343,20 +889,24 @@ class CudaRequired(Rule):
         return f"({code})" if isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda)) else code
 
 
-def _asks_for_gpu(test: ast.expr) -> bool:
-    """Return whether a test is `not x.is_cuda`."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr="is_cuda")):
-            return True
-    return False
+def _is_wildcard(pattern: ast.pattern) -> bool:
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+
+
+def _is_compiled(function: ast.expr) -> bool:
+    """Return whether a function is that of a compiled extension, by its name: `_C.forward`, `nms_ext.nms`."""
+    return any(_EXTENSION.fullmatch(part) for part in (dotted(function) or "").split("."))
 
 
 def _lists_no_cpu(test: ast.expr) -> bool:
-    """Return whether a test is `device in ["cuda", "npu"]`, without the CPU."""
+    """Return whether a test is `device in ["cuda", "npu"]`, without the CPU and with nothing but devices."""
     match test:
         case ast.Compare(
             ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)]
         ):
-            names = {element.value for element in elts if isinstance(element, ast.Constant)}
-            return "cuda" in names and "cpu" not in names
-    return False
+            names = {element.value if isinstance(element, ast.Constant) else None for element in elts}
+        case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=str(text))]):
+            names = {text}
+        case _:
+            return False
+    return "cuda" in names and names <= _DEVICES

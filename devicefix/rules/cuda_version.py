@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts import VERSION
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -34,7 +35,7 @@ class CudaVersion(Rule):
     name = "cuda-version"
     summary = "`torch.version.cuda` is None without CUDA"
     words = (b"cuda",)
-    references = ("torch.version.cuda",)
+    references = (VERSION,)
     INVALID = (
         Example(
             "a number taken from the version",
@@ -75,6 +76,53 @@ class CudaVersion(Rule):
                 new = (torch.version.cuda or "0.0") >= "11"
             """,
         ),
+        Example(
+            "a variable",
+            before="""
+                import torch
+
+                q7 = torch.version.cuda
+                major = int(q7.split(".")[0])
+            """,
+            after="""
+                import torch
+
+                q7 = torch.version.cuda
+                major = int((q7 or "0.0").split(".")[0])
+            """,
+        ),
+        Example(
+            "the branch without a version",
+            before="""
+                import torch
+
+                if torch.version.cuda is None:
+                    print("no CUDA")
+                major = float(torch.version.cuda)
+            """,
+            after="""
+                import torch
+
+                if torch.version.cuda is None:
+                    print("no CUDA")
+                major = float(torch.version.cuda or "0.0")
+            """,
+        ),
+        Example(
+            "a test of something else",
+            before="""
+                import torch
+
+                if torch.version.cuda != "11.8":
+                    major = float(torch.version.cuda)
+            """,
+            after="""
+                import torch
+
+                if torch.version.cuda != "11.8":
+                    major = float(torch.version.cuda or "0.0")
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -103,17 +151,47 @@ class CudaVersion(Rule):
                     pass
             """,
         ),
+        Example(
+            "after a return for the None",
+            """
+                import torch
+
+
+                def major():
+                    if not torch.version.cuda:
+                        return 0
+                    return float(torch.version.cuda)
+            """,
+        ),
+        Example(
+            "a variable after a test for None",
+            """
+                import torch
+
+                q7 = torch.version.cuda
+                major = 0 if q7 is None else float(q7)
+            """,
+        ),
     )
 
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
-        if self._taken_apart(node) and not self.facts.is_guarded(node) and not self._asked(node):
-            text = self.context.source.quoted('{} or "0.0"')
-            roomy = isinstance(self.facts.tree.parents.get(node), ast.Call)
-            text = text if roomy else f"({text})"
-            fix = self.context.edit(node, text.format, self.devices.torch(node))
-            yield self.finding(
-                node, '`torch.version.cuda` is None in a build without CUDA; add `or "0.0"`', fix
-            )
+        for use in (node, *self._uses(node)):
+            if self._taken_apart(use) and not self.facts.built.is_guarded(use):
+                text = self.context.source.quoted('{} or "0.0"')
+                roomy = isinstance(self.facts.tree.parents.get(use), ast.Call)
+                text = text if roomy else f"({text})"
+                code = self.devices.torch(use)
+                fix = self.context.edit(use, text.format, code)
+                message = f'`{self.context.source.code(use)}` is None in a build without CUDA; add `or "0.0"`'
+                yield self.finding(use, message, fix)
+
+    def _uses(self, node: ast.expr) -> Iterator[ast.expr]:
+        """Yield the uses of a variable whose only value is the version."""
+        match self.facts.tree.parents.get(node):
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is node:
+                for use in self.facts.tree.reads(name):
+                    if self.facts.resolve(use) == VERSION:
+                        yield use
 
     def _taken_apart(self, node: ast.expr) -> bool:
         parent = self.facts.tree.parents.get(node)
@@ -129,26 +207,3 @@ class CudaVersion(Rule):
         if isinstance(parent, ast.Compare):
             return isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
         return isinstance(parent, (ast.Attribute, ast.Subscript))
-
-    def _asked(self, node: ast.expr) -> bool:
-        """Return whether a test around a node checks for the version first."""
-        for child, parent in self.facts.tree.ancestors(node):
-            if (
-                isinstance(parent, (ast.If, ast.IfExp))
-                and child is not parent.test
-                and self._holds(parent.test)
-            ):
-                return True
-            if (
-                isinstance(parent, ast.BoolOp)
-                and self._holds(parent.values[0])
-                and child is not parent.values[0]
-            ):
-                return True
-        return False
-
-    def _holds(self, test: ast.expr) -> bool:
-        return any(
-            isinstance(inner, (ast.Attribute, ast.Name)) and self.facts.resolve(inner) == "torch.version.cuda"
-            for inner in ast.walk(test)
-        )

@@ -8,6 +8,7 @@ from devicefix.facts.values import cuda_device, cuda_string, device_name, intege
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device
+from devicefix.rules.shared.taken_numbers import checked_for_number
 
 # These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (
@@ -135,29 +136,6 @@ class DeviceArgument(Rule):
             """,
         ),
         Example(
-            "a device parameter of a function in the module",
-            before="""
-                import torch
-
-
-                def loaders(device, size):
-                    pass
-
-
-                loaders('cuda:0', 3)
-            """,
-            after="""
-                import torch
-
-
-                def loaders(device, size):
-                    pass
-
-
-                loaders('cuda:0' if torch.cuda.is_available() else 'cpu', 3)
-            """,
-        ),
-        Example(
             "the default device",
             before="""
                 import torch
@@ -271,12 +249,13 @@ class DeviceArgument(Rule):
             if fix is None:
                 continue  # composed of parts, which the rule for torch.device checks
             self.context.mark_handled(value)
-            yield self.finding(
+            finding = self.finding(
                 value,
                 f"`{self.context.source.code(value)}` is a CUDA device, which may not exist;"
                 " select it by `torch.cuda.is_available()`",
                 fix,
             )
+            yield checked_for_number(self.context, value, finding)
 
     def _is_number(self, value: ast.expr) -> bool:
         if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:
@@ -285,40 +264,32 @@ class DeviceArgument(Rule):
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""
-        function = last_name(node.func)
         for keyword in node.keywords:
-            if self._is_device_keyword(keyword, function, of_torch=name.startswith("torch.")):
+            if self._is_device_keyword(keyword, node.func, of_torch=name.startswith("torch.")):
                 yield keyword.value
         if name in ("torch.Generator", "torch.set_default_device"):
             yield from node.args[:1]
-        elif (
-            function != "to"
-            and not name.startswith("torch.")
-            and not any(isinstance(arg, ast.Starred) for arg in node.args)
-        ):
-            for position, value in enumerate(node.args):
-                if self._may_be_device(value) and self.context.project.takes_device(function, position):
-                    yield value
 
-    def _is_device_keyword(self, keyword: ast.keyword, function: str, of_torch: bool) -> bool:
+    def _is_device_keyword(self, keyword: ast.keyword, function: ast.expr, of_torch: bool) -> bool:
         """Return whether a keyword argument is a device."""
         value = keyword.value
         if keyword.arg is None or not takes_device(keyword.arg):
             return False
         if of_torch or cuda_string(value):
             return True
-        if not (integer(value) or self._may_be_device(value)):
+        if not (integer(value) or self.facts.call(value, "torch.device")):
             return False
-        if self.context.project.has_function(function):
-            return self.context.project.takes_device_called(function, keyword.arg)
+        if self.context.project.receives_device(last_name(function), keyword.arg):
+            return True
         # For another library, `device_id=0` is also valid on a CPU.
-        return keyword.arg == "device"
+        return keyword.arg == "device" and not self._is_of_project(function)
 
-    def _may_be_device(self, value: ast.expr) -> bool:
-        """Return whether a value, taken as a device, is a CUDA device."""
-        if integer(value):
-            return False
-        return cuda_string(value) or self.facts.call(value, "torch.device")
+    def _is_of_project(self, function: ast.expr) -> bool:
+        """Return whether a function is defined in the module, or imported from the project."""
+        name = self.facts.resolve(function)
+        if name is not None:
+            return self.context.project.has_module(self.devices.path, name.rpartition(".")[0])
+        return isinstance(function, ast.Name) and bool(self.facts.tree.scope(function).lookup(function.id))
 
 
 def takes_device(keyword: str) -> bool:

@@ -111,6 +111,12 @@ class DeviceChoice(Rule):
             """,
         ),
         Example(
+            "a choice by the name of a type",
+            """
+                kind = "cuda" if x.type().startswith("torch.cuda.") else "cpu"
+            """,
+        ),
+        Example(
             "a choice between tensor types by availability",
             """
                 import torch
@@ -137,12 +143,16 @@ class DeviceChoice(Rule):
         if safety is None:
             return
         self.context.mark_handled(node.body, node.orelse)
-        if self.facts.guards.implies(test, cuda is node.body) or self.facts.is_guarded(node):
+        if (
+            self.facts.guards.implies(test, cuda is node.body)
+            or self.facts.is_guarded(node)
+            or _of_type(test)
+        ):
             return
         yield self.finding(
             node,
             "selects CUDA without checking that it is available; add `torch.cuda.is_available()`",
-            replace(self._fix(node, test, cuda), safety=safety),
+            self.context.unless_others(cuda, replace(self._fix(node, test, cuda), safety=safety)),
         )
 
     def _safety(self, cuda: ast.expr) -> Safety | None:
@@ -174,3 +184,13 @@ class DeviceChoice(Rule):
             return text + extra
 
         return Fix((Edit(*self.context.source.span(test), new),), needs=available.needs)
+
+
+def _of_type(test: ast.expr) -> bool:
+    """Return whether a test compares the name of a type, such as `x.type().startswith("torch.cuda.")`."""
+    return any(
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("torch.cuda.")
+        for node in ast.walk(test)
+    )

@@ -3,21 +3,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix
+from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
 _WRAPPERS = ("DistributedDataParallel", "DDP")
+# The functions with an argument `device_id`, and its position: torch.distributed.distributed_c10d, torch 2.13.
+_GROUPS = {"init_process_group": 8, "new_group": 6}
 
 
 class DeviceIds(Rule):
     """
     ## What it does
-    Finds `device_ids` and `output_device` of `DistributedDataParallel`, and `device_ids` of `barrier`.
+    Finds `device_ids` and `output_device` of `DistributedDataParallel`, `device_ids` of `barrier`, and `device_id`
+    of `init_process_group` and `new_group`.
 
     ## Why it matters
-    On a CPU both must be None: "DistributedDataParallel device_ids and output_device arguments only work with
-    single-device/multiple-device GPU modules".
+    On a CPU they must be None: "DistributedDataParallel device_ids and output_device arguments only work with
+    single-device/multiple-device GPU modules", "device_id parameter must be an accelerator with an index".
 
     ## Example
     ```python
@@ -34,13 +38,14 @@ class DeviceIds(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the arguments are the same. `DataParallel` is left alone: on a CPU it calls the model directly.
+    Safe: with CUDA the arguments are the same. Unsafe in a dictionary of options that is made before the program
+    sets `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible. `DataParallel` is left alone: on a CPU it calls the model directly.
     """
 
     code = "DF602"
     name = "device-ids"
     summary = "`DistributedDataParallel` gets device IDs"
-    words = (b"DistributedDataParallel",)
+    words = (b"DistributedDataParallel", b"init_process_group")
     common_words = (b"device",)
     INVALID = (
         Example(
@@ -64,13 +69,13 @@ class DeviceIds(Rule):
                 import torch
 
                 options = {'device_ids': [rank]}
-                cuda = 1
+                net = torch.nn.parallel.DistributedDataParallel(net, **options)
             """,
             after="""
                 import torch
 
                 options = {'device_ids': [rank] if torch.cuda.is_available() else None}
-                cuda = 1
+                net = torch.nn.parallel.DistributedDataParallel(net, **options)
             """,
         ),
         Example(
@@ -86,8 +91,88 @@ class DeviceIds(Rule):
                 net = torch.nn.parallel.DistributedDataParallel(net, [gpu] if torch.cuda.is_available() else None)
             """,
         ),
+        Example(
+            "the device of a process group",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                device = torch.device(f"cuda:{rank}")
+                dist.init_process_group(backend, device_id=device)
+                dist.init_process_group(backend, device_id=torch.device("cuda", rank))
+                group = dist.new_group([0], device_id=self.q7)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                device = torch.device(f"cuda:{rank}" if torch.cuda.is_available() else "cpu")
+                dist.init_process_group(backend, device_id=device if torch.cuda.is_available() else None)
+                dist.init_process_group(backend, device_id=torch.device("cuda", rank) if torch.cuda.is_available() else None)
+                group = dist.new_group([0], device_id=self.q7 if torch.cuda.is_available() else None)
+            """,
+        ),
+        Example(
+            "the device of a process group, in a dictionary of options",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+
+                def start(rank):
+                    options = {"device_id": torch.device("cuda", rank)}
+                    options["device_id"] = rank
+                    dist.init_process_group(**options)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+
+                def start(rank):
+                    options = {"device_id": torch.device("cuda", rank) if torch.cuda.is_available() else None}
+                    options["device_id"] = rank if torch.cuda.is_available() else None
+                    dist.init_process_group(**options)
+            """,
+        ),
+        Example(
+            "a device of a process group that is the CPU without CUDA",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
+                dist.init_process_group(device_id=device)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
+                dist.init_process_group(device_id=device if torch.cuda.is_available() else None)
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "a device that is None without CUDA",
+            """
+                import torch
+                import torch.distributed as dist
+
+                device = torch.device("cuda", rank) if torch.cuda.is_available() else None
+                dist.init_process_group(device_id=device)
+            """,
+        ),
+        Example(
+            "a dictionary with the number of another device",
+            """
+                import torch
+
+                camera = {"device_id": 0}
+                cuda = 1
+            """,
+        ),
         Example(
             "DataParallel",
             """
@@ -109,34 +194,77 @@ class DeviceIds(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
         wraps = name.endswith(_WRAPPERS) or last_name(node.func) in _WRAPPERS
-        if not (wraps or name == "torch.distributed.barrier") or self.facts.is_guarded(node):
-            return
-        values = [
-            keyword.value for keyword in node.keywords if keyword.arg in ("device_ids", "output_device")
-        ]
-        if wraps:
-            values += node.args[1:3]
-        values = [value for value in values if not self._settled(value)]
-        if values:
-            self.context.mark_handled(*values)
-            fixes = [self.context.when_cuda(value, "None") for value in values]
-            edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
-            needs = frozenset().union(*(fix.needs for fix in fixes))
-            message = "`device_ids` and `output_device` must be None on a CPU; pass them only with CUDA"
-            yield self.finding(node, message, Fix(edits, needs=needs))
+        if (wraps or name == "torch.distributed.barrier") and not self.facts.is_guarded(node):
+            values = [
+                keyword.value for keyword in node.keywords if keyword.arg in ("device_ids", "output_device")
+            ]
+            if wraps:
+                values += node.args[1:3]
+            yield from self._report(node, "`device_ids` and `output_device`", *values)
+        elif last_name(node.func) in _GROUPS and not self.facts.is_guarded(node):
+            position = _GROUPS[last_name(node.func)]
+            values = [keyword.value for keyword in node.keywords if keyword.arg == "device_id"]
+            yield from self._report(node, "`device_id`", *values, *node.args[position : position + 1])
+        elif isinstance(node.func, ast.Name) and node.func.id == "dict" and self._are_options(node):
+            for keyword in node.keywords:
+                if keyword.arg == "device_id" and not self.facts.is_guarded(node):
+                    yield from self._report(keyword.value, "`device_id`", keyword.value)
 
     def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
         """Check a dictionary of arguments, which may be passed as `**options`."""
         for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == "device_ids" and isinstance(value, ast.List):
-                if not self.facts.is_guarded(value):
-                    fix = self.context.when_cuda(value, "None")
-                    yield self.finding(
-                        value, "`device_ids` must be None on a CPU; pass it only with CUDA", fix
-                    )
+            name = key.value if isinstance(key, ast.Constant) else None
+            if self.facts.is_guarded(value):
+                continue
+            if name == "device_ids" and isinstance(value, ast.List):
+                yield from self._report(value, "`device_ids`", value)
+            elif name == "device_id" and self._are_options(node):
+                yield from self._report(value, "`device_id`", value)
+
+    def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
+        """Check `options["device_id"] = device`, where a function gets `**options`."""
+        match node.targets:
+            case [ast.Subscript(value=ast.Name() as options, slice=ast.Constant(value="device_id"))]:
+                reads = self.context.uses.variable(options).reads
+                if any(map(self._is_unpacked, reads)) and not self.facts.is_guarded(node):
+                    yield from self._report(node.value, "`device_id`", node.value)
+
+    def _report(self, node: ast.expr, names: str, *values: ast.expr) -> Iterator[Finding]:
+        """Yield the finding of arguments that must be None on a CPU."""
+        values = tuple(value for value in values if not self._settled(value))
+        if not values:
+            return
+        self.context.mark_handled(*values)
+        safety = Safety.SAFE if isinstance(node, ast.Call) else self.devices.safety(node)
+        fixes = [self.context.when_cuda(value, "None") for value in values]
+        edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
+        needs = frozenset().union(*(fix.needs for fix in fixes))
+        message = f"{names} must be None on a CPU; pass it only with CUDA"
+        yield self.finding(node, message, Fix(edits, safety, needs))
+
+    def _are_options(self, node: ast.expr) -> bool:
+        """Return whether a dictionary holds the arguments of a function that makes a process group."""
+        return any(map(self._is_unpacked, self.context.uses.of(node).uses))
+
+    def _is_unpacked(self, node: ast.expr) -> bool:
+        """Return whether a function that makes a process group gets `**node`."""
+        parent = self.facts.tree.parents.get(node)
+        if not isinstance(parent, ast.keyword) or parent.arg is not None:
+            return False
+        call = self.facts.tree.parents.get(parent)
+        return isinstance(call, ast.Call) and last_name(call.func) in _GROUPS
 
     def _settled(self, value: ast.expr) -> bool:
         """Return whether an argument is None, or None without CUDA."""
         if isinstance(value, ast.IfExp):
-            return self.facts.guards.implies(value.test) or self.facts.guards.implies(value.test, False)
-        return isinstance(value, (ast.Constant, ast.Starred)) and getattr(value, "value", 0) is None
+            if self.facts.guards.implies(value.test):
+                return _is_none(value.orelse)
+            return self.facts.guards.implies(value.test, False) and _is_none(value.body)
+        bound = self.facts.value(value) if dotted(value) is not None else None
+        if isinstance(bound, ast.IfExp):
+            return self._settled(bound)
+        return isinstance(value, ast.Starred) or _is_none(value)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

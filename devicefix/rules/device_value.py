@@ -1,20 +1,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 
 from devicefix.devices.context import Context
-from devicefix.facts import with_defaults
-from devicefix.facts.values import cuda_literal, cuda_string, device_name, devices_name, last_name
-from devicefix.model import Finding
+from devicefix.facts import Facts, with_defaults
+from devicefix.facts.destinations import Destinations, Use
+from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.taken_numbers import checked_for_number
+
+_OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
+_WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
+_OF_STRINGS = ("startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault")
 
 
 class DeviceValue(Rule):
     """
     ## What it does
-    Finds the name of a CUDA device as a value: assigned to a variable or attribute, as the default of a parameter
-    or command line option, in a dictionary, or returned by a function that selects a device.
+    Finds the name of a CUDA device as a value that becomes a device later: assigned to a variable or attribute, as
+    the default of a parameter or command line option, in a list or dictionary, as an argument, or returned by a
+    function.
 
     ## Why it matters
     The value is passed on, and moving anything to it fails without CUDA.
@@ -34,8 +42,18 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    Safe: a string stays a string, and a value given by the user still overrides the default. Unsafe if the program
-    sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible.
+    Safe where the value is shown to become a device, in the module or in another file of the project: a string
+    stays a string, and a value given by the user still overrides the default. With CUDA the value is the same, and
+    without it the program would have failed.
+
+    Unsafe if
+
+    - only the name of the variable, option or key says that the value is a device, or `"cpu"` beside it does,
+    - the value is an argument of another library,
+    - the value is beside the CPU in a list, or in a set: with equal devices these may mean something else,
+    - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none,
+    - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
+      are visible.
     """
 
     code = "DF203"
@@ -49,12 +67,14 @@ class DeviceValue(Rule):
             before="""
                 import torch
 
-                DEVICE = 'cuda'
+                DEVICE = "cuda"
+                net.to(DEVICE)
             """,
             after="""
                 import torch
 
-                DEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'
+                DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+                net.to(DEVICE)
             """,
         ),
         Example(
@@ -62,16 +82,81 @@ class DeviceValue(Rule):
             before="""
                 import torch
 
-
                 def f(x, device="cuda"):
                     return x.to(device)
             """,
             after="""
                 import torch
 
-
                 def f(x, device="cuda" if torch.cuda.is_available() else "cpu"):
                     return x.to(device)
+            """,
+        ),
+        Example(
+            "the default of a parameter of another name",
+            before="""
+                import torch
+
+                def f(n, where="cuda"):
+                    return torch.ones(n, device=where)
+            """,
+            after="""
+                import torch
+
+                def f(n, where="cuda" if torch.cuda.is_available() else "cpu"):
+                    return torch.ones(n, device=where)
+            """,
+        ),
+        Example(
+            "an argument of a function of the module",
+            before="""
+                import torch
+
+                def make(n, where=None):
+                    return torch.ones(n, device=where)
+
+
+                make(1, "cuda")
+                make(1, where="cuda")
+            """,
+            after="""
+                import torch
+
+                def make(n, where=None):
+                    return torch.ones(n, device=where)
+
+
+                make(1, "cuda" if torch.cuda.is_available() else "cpu")
+                make(1, where="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "an argument through two functions",
+            before="""
+                import torch
+
+                def outer(where):
+                    return inner(where)
+
+
+                def inner(place):
+                    return torch.ones(1).to(place)
+
+
+                outer("cuda")
+            """,
+            after="""
+                import torch
+
+                def outer(where):
+                    return inner(where)
+
+
+                def inner(place):
+                    return torch.ones(1).to(place)
+
+
+                outer("cuda" if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(
@@ -80,11 +165,46 @@ class DeviceValue(Rule):
                 import torch
 
                 parser.add_argument("--device", default="cuda:3", help="where")
+                args = parser.parse_args()
+                net.to(args.device)
             """,
             after="""
                 import torch
 
                 parser.add_argument("--device", default="cuda:3" if torch.cuda.is_available() else "cpu", help="where")
+                args = parser.parse_args()
+                net.to(args.device)
+            """,
+        ),
+        Example(
+            "the options of click and typer",
+            before="""
+                import torch
+
+                @click.option("--where", default="cuda")
+                def main(where):
+                    net.to(where)
+
+
+                main.callback(where="cpu")
+
+
+                def run(where: str = typer.Option("cuda")):
+                    net.to(where)
+            """,
+            after="""
+                import torch
+
+                @click.option("--where", default="cuda" if torch.cuda.is_available() else "cpu")
+                def main(where):
+                    net.to(where)
+
+
+                main.callback(where="cpu")
+
+
+                def run(where: str = typer.Option("cuda" if torch.cuda.is_available() else "cpu")):
+                    net.to(where)
             """,
         ),
         Example(
@@ -93,13 +213,116 @@ class DeviceValue(Rule):
                 import torch
 
                 hparams = {"device": "cuda", "dim": 3}
-                d = hparams.get("device", "cuda")
+                net.to(hparams.get("device", "cuda"))
             """,
             after="""
                 import torch
 
                 hparams = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dim": 3}
-                d = hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu")
+                net.to(hparams.get("device", "cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "a value in place of none",
+            before="""
+                import torch
+
+                def f(x, device=None):
+                    device = device or "cuda"
+                    return x.to(device if device else "cuda")
+            """,
+            after="""
+                import torch
+
+                def f(x, device=None):
+                    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+                    return x.to(device if device else ("cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "an attribute in place of none",
+            before="""
+                import torch
+
+                class Trainer:
+                    def __init__(self, device=None):
+                        self.device = device or "cuda"
+
+                    def step(self, x):
+                        return x.to(self.device)
+            """,
+            after="""
+                import torch
+
+                class Trainer:
+                    def __init__(self, device=None):
+                        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+                    def step(self, x):
+                        return x.to(self.device)
+            """,
+        ),
+        Example(
+            "a choice inside an argument",
+            before="""
+                import torch
+
+                x = x.to(args.place or "cuda")
+            """,
+            after="""
+                import torch
+
+                x = x.to(args.place or ("cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "a default of the environment, of an attribute and of an iterator",
+            before="""
+                import torch
+
+                import os
+
+                a = torch.ones(1, device=os.getenv("D") or "cuda")
+                b = torch.ones(1, device=os.environ.get("D", "cuda"))
+                c = torch.ones(1, device=getattr(args, "place", "cuda"))
+                d = torch.ones(1, device=next(iter(places), "cuda"))
+            """,
+            after="""
+                import torch
+
+                import os
+
+                a = torch.ones(1, device=os.getenv("D") or ("cuda" if torch.cuda.is_available() else "cpu"))
+                b = torch.ones(1, device=os.environ.get("D", "cuda" if torch.cuda.is_available() else "cpu"))
+                c = torch.ones(1, device=getattr(args, "place", "cuda" if torch.cuda.is_available() else "cpu"))
+                d = torch.ones(1, device=next(iter(places), "cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "keyword arguments",
+            before="""
+                import torch
+
+                def f(**kwargs):
+                    kwargs.setdefault("device", "cuda")
+                    return torch.ones(1, device=kwargs["device"])
+
+
+                def g(**kwargs):
+                    place = kwargs.pop("place", "cuda")
+                    return torch.ones(1, device=place)
+            """,
+            after="""
+                import torch
+
+                def f(**kwargs):
+                    kwargs.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
+                    return torch.ones(1, device=kwargs["device"])
+
+
+                def g(**kwargs):
+                    place = kwargs.pop("place", "cuda" if torch.cuda.is_available() else "cpu")
+                    return torch.ones(1, device=place)
             """,
         ),
         Example(
@@ -107,14 +330,202 @@ class DeviceValue(Rule):
             before="""
                 import torch
 
-                devices = ["cuda:0", "cpu"]
-                device_list.append("cuda:" + str(i))
+                devices = ["cuda:0", "cuda:1"]
+                places = [f"cuda:{i}" for i in range(2)]
+                nets = [net.to(device) for net, device in zip(nets, devices)]
+                net.to(places[0])
             """,
             after="""
                 import torch
 
-                devices = ["cuda:0" if torch.cuda.is_available() else "cpu", "cpu"]
-                device_list.append("cuda:" + str(i) if torch.cuda.is_available() else "cpu")
+                devices = ["cuda:0" if torch.cuda.is_available() else "cpu", "cuda:1" if torch.cuda.is_available() else "cpu"]
+                places = [f"cuda:{i}" if torch.cuda.is_available() else "cpu" for i in range(2)]
+                nets = [net.to(device) for net, device in zip(nets, devices)]
+                net.to(places[0])
+            """,
+        ),
+        Example(
+            "strings that are put together",
+            before="""
+                import torch
+
+                a = ["cuda:%d" % i for i in range(2)]
+                b = tuple("cuda:" + str(i) for i in range(2))
+                c = {i: "cuda:{}".format(i) for i in range(2)}
+                d = list(map(lambda i: f"cuda:{i}", range(2)))
+                e = "".join(["cuda:", str(i)])
+                f = "{}:{}".format("cuda", i)
+                g = "%s:%d" % ("cuda", i)
+                for place in (a[0], b[0], c[0], d[0], e, f, g):
+                    net.to(place)
+            """,
+            after="""
+                import torch
+
+                a = ["cuda:%d" % i if torch.cuda.is_available() else "cpu" for i in range(2)]
+                b = tuple("cuda:" + str(i) if torch.cuda.is_available() else "cpu" for i in range(2))
+                c = {i: "cuda:{}".format(i) if torch.cuda.is_available() else "cpu" for i in range(2)}
+                d = list(map(lambda i: f"cuda:{i}" if torch.cuda.is_available() else "cpu", range(2)))
+                e = "".join(["cuda:", str(i)]) if torch.cuda.is_available() else "cpu"
+                f = "{}:{}".format("cuda", i) if torch.cuda.is_available() else "cpu"
+                g = "%s:%d" % ("cuda", i) if torch.cuda.is_available() else "cpu"
+                for place in (a[0], b[0], c[0], d[0], e, f, g):
+                    net.to(place)
+            """,
+        ),
+        Example(
+            "devices by turns",
+            before="""
+                import torch
+
+                from itertools import cycle
+
+                places = cycle(["cuda:0", "cuda:1"])
+                net.to(next(places))
+            """,
+            after="""
+                import torch
+
+                from itertools import cycle
+
+                places = cycle(["cuda:0" if torch.cuda.is_available() else "cpu", "cuda:1" if torch.cuda.is_available() else "cpu"])
+                net.to(next(places))
+            """,
+        ),
+        Example(
+            "the fields of a data class",
+            before="""
+                import torch
+
+                from dataclasses import dataclass, field
+
+
+                @dataclass
+                class Options:
+                    compute: str = "cuda"
+                    storage: str = field(default="cuda")
+                    others: list = field(default_factory=lambda: ["cuda"])
+
+
+                options = Options("cuda")
+                a.to(options.compute)
+                b.to(options.storage)
+                c.to(options.others[0])
+            """,
+            after="""
+                import torch
+
+                from dataclasses import dataclass, field
+
+
+                @dataclass
+                class Options:
+                    compute: str = "cuda" if torch.cuda.is_available() else "cpu"
+                    storage: str = field(default="cuda" if torch.cuda.is_available() else "cpu")
+                    others: list = field(default_factory=lambda: ["cuda" if torch.cuda.is_available() else "cpu"])
+
+
+                options = Options("cuda" if torch.cuda.is_available() else "cpu")
+                a.to(options.compute)
+                b.to(options.storage)
+                c.to(options.others[0])
+            """,
+        ),
+        Example(
+            "a function that is called with its first arguments",
+            before="""
+                import torch
+
+                from functools import partial
+
+                make = partial(torch.device, "cuda")
+                x = torch.ones(1, device=make())
+            """,
+            after="""
+                import torch
+
+                from functools import partial
+
+                make = partial(torch.device, "cuda" if torch.cuda.is_available() else "cpu")
+                x = torch.ones(1, device=make())
+            """,
+        ),
+        Example(
+            "the method of a class, and unpacked arguments",
+            before="""
+                import torch
+
+                torch.Tensor.to(x, "cuda")
+                x.to(*["cuda"])
+                x.to(**{"device": "cuda"})
+            """,
+            after="""
+                import torch
+
+                torch.Tensor.to(x, "cuda" if torch.cuda.is_available() else "cpu")
+                x.to(*["cuda" if torch.cuda.is_available() else "cpu"])
+                x.to(**{"device": "cuda" if torch.cuda.is_available() else "cpu"})
+            """,
+        ),
+        Example(
+            "checkpoints",
+            before="""
+                import torch
+
+                from safetensors.torch import load_file
+
+                a = load_file(path, "cuda")
+                b = Net.load_from_checkpoint(path, "cuda")
+                c = load_state_dict(path, location="cuda")
+            """,
+            after="""
+                import torch
+
+                from safetensors.torch import load_file
+
+                a = load_file(path, "cuda" if torch.cuda.is_available() else "cpu")
+                b = Net.load_from_checkpoint(path, "cuda" if torch.cuda.is_available() else "cpu")
+                c = load_state_dict(path, location="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "a returned value",
+            before="""
+                import torch
+
+                def pick():
+                    return "cuda"
+
+
+                net.to(pick())
+            """,
+            after="""
+                import torch
+
+                def pick():
+                    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                net.to(pick())
+            """,
+        ),
+        Example(
+            "a choice of code that needs CUDA",
+            before="""
+                import torch
+
+                def run(x, device="cuda"):
+                    if device == "cuda":
+                        x = x.cuda()
+                    return x
+            """,
+            after="""
+                import torch
+
+                def run(x, device="cuda" if torch.cuda.is_available() else "cpu"):
+                    if device == "cuda":
+                        x = x.cuda()
+                    return x
             """,
         ),
         Example(
@@ -131,6 +542,132 @@ class DeviceValue(Rule):
 
                 target = "cuda" if torch.cuda.is_available() else "cpu"
                 net = nn.Linear(1, 1).to(target)
+            """,
+        ),
+        Example(
+            "a name alone",
+            before="""
+                import torch
+
+                device = "cuda"
+                launch(device)
+                launchers = {"device": "cuda"}
+            """,
+            after="""
+                import torch
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+                launch(device)
+                launchers = {"device": "cuda" if torch.cuda.is_available() else "cpu"}
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "what the user starts with",
+            before="""
+                import torch
+
+                menu = Dropdown(["cuda", "cpu"], value="cuda")
+                parser.add_argument("--kind", choices=["cpu", "cuda"], default="cuda")
+            """,
+            after="""
+                import torch
+
+                menu = Dropdown(["cuda", "cpu"], value="cuda" if torch.cuda.is_available() else "cpu")
+                parser.add_argument("--kind", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an argument of another library",
+            before="""
+                import clip
+                import torch
+
+                net, transform = clip.load("ViT-B/32", "cuda")
+            """,
+            after="""
+                import clip
+                import torch
+
+                net, transform = clip.load("ViT-B/32", "cuda" if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "both CUDA and the CPU",
+            before="""
+                import torch
+
+                for where in ["cuda", "cpu"]:
+                    net.to(where)
+            """,
+            after="""
+                import torch
+
+                for where in ["cuda" if torch.cuda.is_available() else "cpu", "cpu"]:
+                    net.to(where)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a set of devices",
+            before="""
+                import torch
+
+                for where in {f"cuda:{i}" for i in range(2)}:
+                    net.to(where)
+            """,
+            after="""
+                import torch
+
+                for where in {f"cuda:{i}" if torch.cuda.is_available() else "cpu" for i in range(2)}:
+                    net.to(where)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a number that may be no device",
+            before="""
+                import torch
+
+                launch(place="cuda:0")
+                start("cuda:1")
+            """,
+        ),
+        Example(
+            "a device whose number is used",
+            before="""
+                import torch
+
+                where = "cuda:1"
+                x = x.to(where)
+                q7 = int(where.split(":")[1])
+            """,
+            after="""
+                import torch
+
+                where = "cuda:1" if torch.cuda.is_available() else "cpu"
+                x = x.to(where)
+                q7 = int(where.split(":")[1])
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a device whose number is used only if it has one",
+            before="""
+                import torch
+
+                where = "cuda:1"
+                x = x.to(where)
+                q7 = int(where.split(":")[1]) if ":" in where else 0
+            """,
+            after="""
+                import torch
+
+                where = "cuda:1" if torch.cuda.is_available() else "cpu"
+                x = x.to(where)
+                q7 = int(where.split(":")[1]) if ":" in where else 0
             """,
         ),
     )
@@ -169,6 +706,31 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a name that chooses between implementations",
+            """
+                def run(device="cuda"):
+                    if device == "cuda":
+                        print("native")
+                    else:
+                        print("reference")
+            """,
+        ),
+        Example(
+            "a value that goes to another library",
+            """
+                launch(backend="cuda")
+                build(name="cuda")
+            """,
+        ),
+        Example(
+            "a value that is only printed",
+            """
+                def f():
+                    device = "cuda"
+                    print(f"on {device}")
+            """,
+        ),
+        Example(
             "a list of choices",
             """
                 choices = ["cuda", "cpu"]
@@ -184,129 +746,194 @@ class DeviceValue(Rule):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._used: dict[str, bool] = {}
-
-    def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
-        pairs = [(target, node.value) for target in node.targets]
-        for target in node.targets:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs += zip(target.elts, node.value.elts, strict=False)
-        for target, value in pairs:
-            if cuda_string(value) and self._holds_device(target):
-                yield from self._report(value)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
-        value = node.value
-        if isinstance(value, ast.Call) and device_name(
-            last_name(node.target)
-        ):  # dataclasses.field(default=...)
-            value = next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
-        if value is not None and cuda_string(value) and self._holds_device(node.target):
-            yield from self._report(value)
-
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> Iterator[Finding]:
-        if cuda_string(node.value) and self._holds_device(node.target):
-            yield from self._report(node.value)
-
-    def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
-        for arg, default in with_defaults(node):
-            if default is not None and cuda_string(default) and device_name(arg.arg):
-                yield from self._report(default)
-
-    def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value):
-                if cuda_string(value):
-                    yield from self._report(value)
-
-    def visit_Return(self, node: ast.Return) -> Iterator[Finding]:
-        if node.value is None or not cuda_string(node.value):
-            return
-        function = self.facts.tree.scope(node).node
-        if isinstance(function, ast.FunctionDef) and device_name(function.name):
-            yield from self._report(node.value)
-
-    def visit_List(self, node: ast.List | ast.Tuple) -> Iterator[Finding]:
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Assign) and devices_name(last_name(parent.targets[0])):
-            for value in filter(cuda_string, node.elts):
-                yield from self._report(value)
-
-    visit_Tuple = visit_List
-
-    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "append" and len(node.args) == 1:
-            if cuda_string(node.args[0]) and devices_name(last_name(node.func.value)):
-                yield from self._report(node.args[0])
-            return
-        strings = [
-            argument.value
-            for argument in node.args
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-        ]
-        if not any(device_name(string.lstrip("-")) for string in strings):
-            return
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault", "getattr"):
-            candidates = node.args[1:2]
-        elif isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
-            candidates = node.args[2:3]
-        else:
-            candidates = [keyword.value for keyword in node.keywords if keyword.arg == "default"]
-        for value in candidates:
-            if cuda_string(value):
-                yield from self._report(value)
+        project = context.project
+        self._destinations = Destinations(self.facts, project.is_device_place, project.receives_device)
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        """Check a name with a number, which can only be a device, in all other places."""
-        parent = self.facts.tree.parents.get(node)
-        if type(cuda_literal(node)) is not int or isinstance(parent, (ast.Compare, ast.Expr, ast.JoinedStr)):
-            return
-        if isinstance(parent, ast.Dict) and node in parent.keys:
-            return
-        if isinstance(parent, ast.Return):
-            yield from self._report(node)
-        elif isinstance(parent, (ast.Dict, ast.List, ast.Tuple, ast.keyword, ast.arguments, ast.Assign)):
-            if not self.facts.is_guarded(node) and not self._compared(parent):
-                message = f"`{self.context.source.code(node)}` is a CUDA device, which may not exist, if it is used as a device"
-                yield self.finding(node, f"{message}; select it by `torch.cuda.is_available()`")
+        if isinstance(node.value, str) and node.value.startswith("cuda"):
+            parent = self.facts.tree.parents.get(node)
+            if not isinstance(parent, ast.JoinedStr):
+                yield from self._check(composed(self.facts, node))
 
-    def _compared(self, node: ast.AST) -> bool:
-        return isinstance(self.facts.tree.parents.get(node), (ast.Compare, ast.Subscript))
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Iterator[Finding]:
+        yield from self._check(composed(self.facts, node))
 
-    def _report(self, value: ast.expr) -> Iterator[Finding]:
-        if self.facts.is_guarded(value):
+    def _check(self, value: ast.expr | None) -> Iterator[Finding]:
+        """Check an expression whose value is the name of a CUDA device."""
+        if value is None or value in self.context.handled or self.facts.is_guarded(value):
             return
+        if self._is_of_another_rule(value):
+            return
+        use = self._destinations.of(value)
+        if Use.DEVICE in use:
+            yield self._report(value, self.devices.safety(value))
+        elif Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value)):
+            yield self._report(value, Safety.UNSAFE)
+        elif type(cuda_literal(value)) is int and self._is_passed_on(value):
+            message = f"{self._is_device(value)}, if it is used as a device"
+            yield self.finding(value, f"{message}; select it by `torch.cuda.is_available()`")
+
+    def _is_of_another_rule(self, value: ast.expr) -> bool:
+        """Return whether a value is a direct argument of a call that another rule checks."""
+        parents = self.facts.tree.parents
+        parent = parents.get(value)
+        call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call):
+            return False
+        name = self.facts.resolve(call.func) or ""
+        if name == "torch.device" or name.startswith("torch.cuda."):
+            return True
+        if not cuda_string(value):
+            return False
+        if isinstance(parent, ast.keyword):
+            return parent.arg == "map_location" or device_name(parent.arg or "")
+        moves = last_name(call.func) in ("to", "to_empty", "cuda") and value is call.args[0]
+        return moves or name in _OF_OTHER_RULES
+
+    def _is_of_library(self, value: ast.expr) -> bool:
+        """Return whether a value is an argument of another library's function, such as `clip.load(name, "cuda")`.
+
+        The first argument is rather the name of something.
+        """
+        call = self.facts.tree.parents.get(value)
+        if not isinstance(call, ast.Call) or value not in call.args[1:]:
+            return False
+        module = (self.facts.resolve(call.func) or "").partition(".")[0]
+        if not module or module == "torch" or module in sys.stdlib_module_names:
+            return False
+        return not self.context.project.has_module(self.devices.path, module)
+
+    def _report(self, value: ast.expr, safety: Safety) -> Finding:
         self.context.mark_handled(value)
-        code = self.context.source.code(value)
-        fix = self.context.when_cuda(value, '"cpu"', self.devices.safety(value))
-        yield self.finding(
-            value,
-            f"`{code}` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
-            fix,
+        advice = "select it by `torch.cuda.is_available()`"
+        if (collapses := _collapses(self.facts, value)) is not None:
+            safety = Safety.UNSAFE
+            advice += f", and mind that {collapses}"
+        fix = self.context.when_cuda(value, '"cpu"', safety)
+        finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
+        return checked_for_number(self.context, value, finding)
+
+    def _is_device(self, value: ast.expr) -> str:
+        return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"
+
+    def _is_passed_on(self, node: ast.expr) -> bool:
+        """Return whether a name with a number, which can only be a device, is stored or passed on."""
+        parents = self.facts.tree.parents
+        parent = parents.get(node)
+        if isinstance(parent, ast.Dict):
+            return node not in parent.keys and not isinstance(parents.get(parent), ast.Subscript)
+        if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
+            return not isinstance(parents.get(parent), (ast.Compare, ast.Subscript))
+        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+            return node in parent.args and parent.func.attr not in _OF_STRINGS
+        return isinstance(
+            parent, (ast.keyword, ast.arguments, ast.Assign, ast.AnnAssign, ast.Return, ast.Call)
         )
 
-    def _holds_device(self, target: ast.expr) -> bool:
-        """Return whether a target holds a device, by its name or by its uses in the module."""
-        if isinstance(target, ast.Subscript):
-            key = target.slice
-            return isinstance(key, ast.Constant) and isinstance(key.value, str) and device_name(key.value)
-        if device_name(last_name(target)):
-            return True
-        if not isinstance(target, ast.Name):
-            return False
-        if target.id not in self._used:
-            self._used[target.id] = any(map(self._used_as_device, self.facts.tree.reads(target.id)))
-        return self._used[target.id]
 
-    def _used_as_device(self, node: ast.expr) -> bool:
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.keyword):
-            return parent.arg in ("device", "map_location")
-        if not isinstance(parent, ast.Call) or node not in parent.args:
-            return False
-        if self.facts.call(parent, "torch.load"):
-            return parent.args.index(node) == 1
-        if node is not parent.args[0]:
-            return False
-        to = isinstance(parent.func, ast.Attribute) and parent.func.attr == "to"
-        return to or self.facts.call(parent, "torch.device")
+def composed(facts: Facts, node: ast.expr) -> ast.expr | None:
+    """Return the whole string that a piece such as `"cuda:"` begins, None if that is no CUDA device.
+
+    Args:
+        facts: the facts of the module.
+        node: a string literal or an f-string: the whole, or its first piece.
+    """
+    parents = facts.tree.parents
+    parent = parents.get(node)
+    whole: ast.AST | None = node
+    match parent:
+        case ast.BinOp(left=left) if left is node:
+            whole = parent
+        case ast.Attribute(attr="format"):
+            whole = parents.get(parent)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(form)), attr="format")):
+            return parent if _starts_with(form, "{", node, parent.args) else None
+        case ast.List(elts=pieces) | ast.Tuple(elts=pieces):
+            outer = parents.get(parent)
+            if isinstance(outer, ast.Call) and last_name(outer.func) == "join":
+                return outer if _starts_with(_text(node), "cuda", node, pieces) else None
+            if isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Mod) and outer.right is parent:
+                return outer if _starts_with(_text(outer.left), "%s", node, pieces) else None
+    if whole is None or not cuda_string(whole):
+        return None
+    while isinstance(outer := parents.get(whole), ast.BinOp) and outer.left is whole:
+        whole = outer
+    return whole  # type: ignore[return-value]
+
+
+def _starts_with(form: str, beginning: str, node: ast.expr, pieces: Sequence[ast.expr]) -> bool:
+    """Return whether a string begins with the piece `"cuda"` or `"cuda:"`, the first of those it is made of."""
+    return pieces[0] is node and form.startswith(beginning) and _text(node) in ("cuda", "cuda:")
+
+
+def names_device(facts: Facts, value: ast.expr) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)
+    """Return whether a value gets the name of a device: as a variable, parameter, key or option."""
+    parent = facts.tree.parents.get(value)
+    match parent:
+        case ast.Assign(targets=targets):
+            return any(map(_is_named, targets))
+        case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+            return _is_named(target)
+        case ast.arguments():
+            return any(value is default and device_name(arg.arg) for arg, default in with_defaults(parent))
+        case ast.Dict(keys=keys, values=values) if value in values:
+            return device_name(_text(keys[values.index(value)]))
+        case ast.Return():
+            function = facts.tree.scope(parent).node
+            return isinstance(function, ast.FunctionDef) and device_name(function.name)
+        case ast.BoolOp() | ast.IfExp():
+            return names_device(facts, parent)
+        case ast.List() | ast.Tuple() | ast.ListComp() | ast.GeneratorExp():
+            return _in_list(facts, parent, value)
+        case ast.keyword(arg="default" | "value"):
+            call = facts.tree.parents[parent]
+            return isinstance(call, ast.Call) and (
+                _mentions_device(call) or _offers_both(call) or names_device(facts, call)
+            )
+        case ast.Call(func=ast.Attribute(value=container, attr="append")):
+            return devices_name(last_name(container))
+        case ast.Call() if value in parent.args[1:]:
+            return last_name(parent.func) in _WITH_DEFAULT and _mentions_device(parent)
+    return False
+
+
+def _in_list(facts: Facts, items: ast.AST, value: ast.expr) -> bool:
+    """Return whether an item of a list gets the name of a device, or the list a name of several."""
+    parent = facts.tree.parents.get(items)
+    if not isinstance(parent, ast.Assign):
+        return False
+    target = parent.targets[0]
+    if isinstance(items, ast.Tuple) and isinstance(target, ast.Tuple):
+        pairs = zip(target.elts, items.elts, strict=False)
+        return any(element is value and _is_named(name) for name, element in pairs)
+    return devices_name(last_name(target))
+
+
+def _is_named(target: ast.expr) -> bool:
+    return device_name(_text(target.slice) if isinstance(target, ast.Subscript) else last_name(target))
+
+
+def _mentions_device(call: ast.Call) -> bool:
+    """Return whether an argument of a call is the name of a device option, such as `"--device"`."""
+    return any(device_name(_text(argument).lstrip("-")) for argument in call.args)
+
+
+def _offers_both(call: ast.Call) -> bool:
+    """Return whether an argument of a call is a list of choices with `"cuda"` and `"cpu"`."""
+    arguments = (*call.args, *(keyword.value for keyword in call.keywords))
+    lists = (set(map(_text, node.elts)) for node in arguments if isinstance(node, (ast.List, ast.Tuple)))
+    return any(items >= {"cuda", "cpu"} for items in lists)
+
+
+def _collapses(facts: Facts, value: ast.expr) -> str | None:
+    """Return why a value beside others must not become the same as they are, None where it can."""
+    parent = facts.tree.parents.get(value)
+    if isinstance(parent, (ast.Set, ast.SetComp)):
+        return "a set keeps equal devices once"
+    if isinstance(parent, (ast.List, ast.Tuple)) and any(cpu(facts, item) for item in parent.elts):
+        return "the CPU is already beside it"
+    return None
+
+
+def _text(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

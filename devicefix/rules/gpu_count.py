@@ -1,24 +1,19 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts import dotted, of_any_count
-from devicefix.facts.values import last_name
-from devicefix.model import Edit, Finding, Fix
+from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-
-_PROCESSES = re.compile(
-    r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node)\Z"
-)
+from devicefix.rules.shared.counts import Counts, Harm, counts_processes
 
 
 class GpuCount(Rule):
     """
     ## What it does
-    Finds `torch.cuda.device_count()` as a number of processes, a factor or a divisor.
+    Finds `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a number of chunks or a size, and
+    as the length of a list whose elements are used. The number is followed through variables, arguments and options.
 
     ## Why it matters
     It is 0 without CUDA. A program that starts 0 processes does nothing and exits successfully, a batch becomes
@@ -38,7 +33,8 @@ class GpuCount(Rule):
 
     ## Fix safety
     Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
-    places that compute with it are fixed.
+    places that compute with it are fixed. Such a fix is unsafe if the number may be another one, such as a 0 that
+    the user of a machine with CUDA chose.
     """
 
     code = "DF402"
@@ -110,11 +106,13 @@ class GpuCount(Rule):
                 import torch
 
                 world_size = args.n or torch.cuda.device_count()
+                start(nprocs=world_size)
             """,
             after="""
                 import torch
 
                 world_size = args.n or max(torch.cuda.device_count(), 1)
+                start(nprocs=world_size)
             """,
         ),
         Example(
@@ -156,8 +154,334 @@ class GpuCount(Rule):
                 args.world_size = max(torch.cuda.device_count(), 1)
             """,
         ),
+        Example(
+            "chunks, a remainder and a size",
+            before="""
+                import torch
+
+                n = torch.cuda.device_count()
+                parts = x.chunk(n)
+                gpu = rank % n
+                totals = torch.zeros(n, 3)
+            """,
+            after="""
+                import torch
+
+                n = max(torch.cuda.device_count(), 1)
+                parts = x.chunk(n)
+                gpu = rank % n
+                totals = torch.zeros(n, 3)
+            """,
+        ),
+        Example(
+            "the first of all devices",
+            before="""
+                import torch
+
+                first = [torch.device("cuda", i) for i in range(torch.cuda.device_count())][0]
+            """,
+            after="""
+                import torch
+
+                first = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(max(torch.cuda.device_count(), 1))][0]
+            """,
+        ),
+        Example(
+            "the number of devices in a list",
+            before="""
+                import torch
+
+                ids = list(range(torch.cuda.device_count()))
+                share = batch // len(ids)
+            """,
+            after="""
+                import torch
+
+                ids = list(range(max(torch.cuda.device_count(), 1)))
+                share = batch // len(ids)
+            """,
+        ),
+        Example(
+            "a number of processes with the world size, and a check for 0",
+            before="""
+                import torch
+                import torch.multiprocessing as mp
+
+                gpus = torch.cuda.device_count()
+                if gpus == 0:
+                    print("no GPU")
+                mp.spawn(work, nprocs=gpus, args=(gpus, 3))
+            """,
+            after="""
+                import torch
+                import torch.multiprocessing as mp
+
+                gpus = torch.cuda.device_count()
+                if gpus == 0:
+                    print("no GPU")
+                mp.spawn(work, nprocs=max(gpus, 1), args=(max(gpus, 1), 3))
+            """,
+        ),
+        Example(
+            "the replicas of a sampler, the workers of a pool, and workers that persist",
+            before="""
+                import torch
+                from multiprocessing import Pool
+                from torch.utils.data import DataLoader, DistributedSampler
+
+                sampler = DistributedSampler(data, num_replicas=torch.cuda.device_count(), rank=0)
+                pool = Pool(torch.cuda.device_count())
+                loader = DataLoader(data, num_workers=torch.cuda.device_count(), persistent_workers=True)
+            """,
+            after="""
+                import torch
+                from multiprocessing import Pool
+                from torch.utils.data import DataLoader, DistributedSampler
+
+                sampler = DistributedSampler(data, num_replicas=max(torch.cuda.device_count(), 1), rank=0)
+                pool = Pool(max(torch.cuda.device_count(), 1))
+                loader = DataLoader(data, num_workers=max(torch.cuda.device_count(), 1), persistent_workers=True)
+            """,
+        ),
+        Example(
+            "a number in an attribute, an argument and an option",
+            before="""
+                import torch
+
+
+                class Trainer:
+                    def __init__(self):
+                        self.q7 = torch.cuda.device_count()
+
+                    def share(self, batch):
+                        return batch // self.q7
+
+
+                def share(batch, parts):
+                    return batch / parts
+
+
+                share(8, torch.cuda.device_count())
+                parser.add_argument("--parts", default=torch.cuda.device_count())
+                batch //= parser.parse_args().parts
+            """,
+            after="""
+                import torch
+
+
+                class Trainer:
+                    def __init__(self):
+                        self.q7 = max(torch.cuda.device_count(), 1)
+
+                    def share(self, batch):
+                        return batch // self.q7
+
+
+                def share(batch, parts):
+                    return batch / parts
+
+
+                share(8, max(torch.cuda.device_count(), 1))
+                parser.add_argument("--parts", default=max(torch.cuda.device_count(), 1))
+                batch //= parser.parse_args().parts
+            """,
+        ),
+        Example(
+            "the last index",
+            before="""
+                import torch, random
+
+                n = torch.cuda.device_count()
+                gpu = random.randint(0, n - 1)
+                if rank == n - 1:
+                    save(parts[n - 1])
+            """,
+            after="""
+                import torch, random
+
+                n = max(torch.cuda.device_count(), 1)
+                gpu = random.randint(0, n - 1)
+                if rank == n - 1:
+                    save(parts[n - 1])
+            """,
+        ),
+        Example(
+            "an argument of a library, for which 1 is a GPU",
+            before="""
+                import torch
+
+                gpus = torch.cuda.device_count()
+                trainer = Trainer(gpus=gpus)
+                share = batch // gpus
+            """,
+            after="""
+                import torch
+
+                gpus = torch.cuda.device_count()
+                trainer = Trainer(gpus=gpus)
+                share = batch // max(gpus, 1)
+            """,
+        ),
+        Example(
+            "a loop that asks each GPU",
+            before="""
+                import torch
+
+                gpus = torch.cuda.device_count()
+                for i in range(gpus):
+                    print(torch.cuda.get_device_properties(i))
+                share = batch // gpus
+            """,
+            after="""
+                import torch
+
+                gpus = torch.cuda.device_count()
+                for i in range(gpus):
+                    if torch.cuda.is_available():
+                        print(torch.cuda.get_device_properties(i))
+                share = batch // max(gpus, 1)
+            """,
+        ),
+        Example(
+            "a number that is 0 by choice, too",
+            before="""
+                import torch
+
+                gpus = 0 if args.cpu else torch.cuda.device_count()
+                if gpus > 0:
+                    print("GPUs")
+                batch = 8 * gpus
+            """,
+            after="""
+                import torch
+
+                gpus = 0 if args.cpu else torch.cuda.device_count()
+                if gpus > 0:
+                    print("GPUs")
+                batch = 8 * max(gpus, 1)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a minimum that may be 0 on purpose",
+            before="""
+                import torch
+
+                gpus = min(torch.cuda.device_count(), args.gpus)
+                if gpus > 0:
+                    print("GPUs")
+                share = batch // gpus
+            """,
+            after="""
+                import torch
+
+                gpus = min(torch.cuda.device_count(), args.gpus)
+                if gpus > 0:
+                    print("GPUs")
+                share = batch // max(gpus, 1)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a default of an environment variable",
+            before="""
+                import os
+                import torch
+
+                n = int(os.environ.get("PARTS", torch.cuda.device_count()))
+                share = batch // n
+            """,
+            after="""
+                import os
+                import torch
+
+                n = int(os.environ.get("PARTS", max(torch.cuda.device_count(), 1)))
+                share = batch // n
+            """,
+        ),
+        Example(
+            "a list that is filled in a loop",
+            before="""
+                import torch
+
+                devices = []
+                for i in range(torch.cuda.device_count()):
+                    devices.append(torch.device("cuda", i))
+                net.to(devices[0])
+            """,
+            after="""
+                import torch
+
+                devices = []
+                for i in range(max(torch.cuda.device_count(), 1)):
+                    devices.append(torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu"))
+                net.to(devices[0])
+            """,
+        ),
+        Example(
+            "0 without CUDA, by a statement",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    gpus = torch.cuda.device_count()
+                else:
+                    gpus = 0
+                share = batch // gpus
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    gpus = torch.cuda.device_count()
+                else:
+                    gpus = 0
+                share = batch // max(gpus, 1)
+            """,
+        ),
+        Example(
+            "0 without CUDA, by a choice",
+            before="""
+                import torch
+
+                n = torch.cuda.device_count() if torch.cuda.is_available() else 0
+                share = batch // n
+            """,
+            after="""
+                import torch
+
+                n = max(torch.cuda.device_count() if torch.cuda.is_available() else 0, 1)
+                share = batch // n
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "at least one by `or`",
+            """
+                import torch
+
+                n = torch.cuda.device_count() or 1
+                share = batch // n
+            """,
+        ),
+        Example(
+            "a list of names, which may be empty",
+            """
+                import torch
+
+                names = [str(i) for i in range(torch.cuda.device_count())]
+                print(names)
+            """,
+        ),
+        Example(
+            "a format",
+            """
+                import torch
+
+                print("%d GPUs" % torch.cuda.device_count())
+            """,
+        ),
         Example(
             "a comparison",
             """
@@ -197,78 +521,49 @@ class GpuCount(Rule):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._known: dict[str, tuple[bool, list[ast.expr]]] = {}
+        self._counts = Counts(context.facts)
+        self._reported: set[ast.expr] = set()
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not self.facts.call(node, "torch.cuda.device_count") or self.facts.is_guarded(node):
-            return
-        if self._counts(node):
-            yield self._found(node)
-            return
-        parent = self.facts.tree.parents.get(node)
-        if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
-            return
-        path = dotted(parent.targets[0])
-        if path is None:
-            return
-        known = path in self._known
-        if not known:
-            self._known[path] = self._counted(path)
-        asked, counting = self._known[path]
-        if not asked and counting:
-            yield self._found(node)
-        elif not known:
-            yield from map(self._found, counting)
+        if self.facts.call(node, "torch.cuda.device_count"):
+            for count in self._zeros(node) if self.facts.is_guarded(node) else (node,):
+                yield from self._check(count)
 
-    def _found(self, node: ast.expr) -> Finding:
+    def _check(self, count: ast.expr) -> Iterator[Finding]:
+        """Check where a number goes that is 0 without CUDA."""
+        found = self._counts.follow(count)
+        harmed = {use: harm for use in found.uses if (harm := self._counts.harm(use)) is not None}
+        differs = any(map(self._counts.differs, found.uses))
+        named = counts_processes(found)
+        if count in harmed or (not isinstance(count, ast.Constant) and (harmed or named) and not differs):
+            yield self._found(count)
+            return
+        for use, harm in harmed.items():
+            if use not in self._reported:
+                self._reported.add(use)
+                known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
+                yield self._found(use, Safety.SAFE if known(use) else Safety.UNSAFE)
+
+    def _found(self, node: ast.expr, safety: Safety = Safety.SAFE) -> Finding:
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
-        return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", Fix((edit,)))
+        return self.finding(
+            node, "the number of GPUs is 0 without CUDA; use at least 1", Fix((edit,), safety)
+        )
 
-    def _counted(self, path: str) -> tuple[bool, list[ast.expr]]:
-        """Return whether the module checks that a number is 0, and where it uses the number as a count.
+    def _zeros(self, node: ast.Call) -> Iterator[ast.expr]:
+        """Yield what is 0 without CUDA, where a call is evaluated only with it.
 
-        A parameter of the same name counts as the same number.
+        That is `torch.cuda.device_count() if … else 0` around the call, or the 0 that its variable is bound to.
         """
-        uses = self.facts.tree.reads(path)
-        counting = [use for use in uses if self._counts(use) and not self.facts.is_guarded(use)]
-        return any(map(self._asks, uses)), counting
-
-    def _counts(self, node: ast.expr) -> bool:
-        """Return whether a node is used as a number of processes, a factor or a divisor."""
         parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Call) and last_name(parent.func) == "min":
-            return self._counts(parent)
-        if isinstance(parent, ast.Call) and last_name(parent.func) == "range":
-            return self._starts_processes(self.facts.tree.parents.get(parent))
-        if isinstance(parent, (ast.BoolOp, ast.IfExp)):
-            return self._counts(parent)
-        if isinstance(parent, ast.Assign):
-            return bool(_PROCESSES.search(last_name(parent.targets[0])))
-        if isinstance(parent, ast.keyword):
-            return parent.arg is not None and bool(_PROCESSES.search(parent.arg))
-        if isinstance(parent, ast.BinOp):
-            divides = isinstance(parent.op, (ast.Div, ast.FloorDiv, ast.Mod)) and parent.right is node
-            return divides or (isinstance(parent.op, ast.Mult) and not isinstance(parent.left, ast.List))
-        return False
+        match parent:
+            case ast.IfExp(body=body, orelse=orelse) if not self.facts.is_guarded(parent):
+                if _is_zero(orelse if node is body else body):
+                    yield parent
+            case ast.Assign(targets=[target]):
+                values = [binding.value for binding in self.facts.bindings(target)]
+                yield from (value for value in values if value is not None and _is_zero(value))
 
-    def _starts_processes(self, node: ast.AST | None) -> bool:
-        """Return whether a loop starts a process in every iteration."""
-        return isinstance(node, ast.For) and any(
-            isinstance(inner, ast.Call) and last_name(inner.func) in ("Popen", "Process")
-            for statement in node.body
-            for inner in ast.walk(statement)
-        )
 
-    def _asks(self, node: ast.expr) -> bool:
-        """Return whether a node is used to check that a number is 0."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Compare):
-            other = parent.comparators[0]
-            return (
-                isinstance(other, ast.Constant)
-                and isinstance(other.value, int)
-                and of_any_count(parent.ops[0], other.value) is not None
-            )
-        return isinstance(parent, (ast.If, ast.IfExp, ast.BoolOp, ast.While)) or (
-            isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
-        )
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value == 0

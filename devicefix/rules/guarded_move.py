@@ -33,7 +33,8 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    Safe: on a CPU the move does nothing. A guard around anything else stays.
+    Safe: on a CPU the move does nothing. The guard may define names that the code needs without it, as in
+    `if cuda: x = batch[0].cuda()`. A guard around anything else stays.
     """
 
     code = "DF702"
@@ -98,6 +99,27 @@ class GuardedMove(Rule):
                 y = x.to(device)
             """,
         ),
+        Example(
+            "names that are not defined without the guard",
+            before="""
+                import torch
+
+                cuda = torch.cuda.is_available()
+                for batch in loader:
+                    if cuda:
+                        x, y = batch[1].cuda(), batch[0].cuda()
+                    step(x, y)
+            """,
+            after="""
+                import torch
+
+                cuda = torch.cuda.is_available()
+                device = torch.device("cuda" if cuda else "cpu")
+                for batch in loader:
+                    x, y = batch[1].to(device), batch[0].to(device)
+                    step(x, y)
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -128,6 +150,41 @@ class GuardedMove(Rule):
 
                 if torch.cuda.is_available():
                     model = torch.nn.DataParallel(model).cuda()
+            """,
+        ),
+        Example(
+            "a name that is defined before the guard",
+            """
+                import torch
+
+                y = None
+                if torch.cuda.is_available():
+                    y = x.cuda()
+                step(y)
+            """,
+        ),
+        Example(
+            "a name that is only used with CUDA",
+            """
+                import torch
+
+                cuda = torch.cuda.is_available()
+                if cuda:
+                    y = x.cuda()
+                if cuda:
+                    step(y)
+            """,
+        ),
+        Example(
+            "something that is only there with CUDA",
+            """
+                import torch
+
+                cuda = torch.cuda.is_available()
+                if cuda:
+                    x = make()
+                if cuda:
+                    x = x.cuda()
             """,
         ),
     )

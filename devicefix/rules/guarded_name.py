@@ -3,15 +3,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts import Binding
+from devicefix.devices.context import Context
+from devicefix.facts import dotted
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.guarded_moves import GuardedMoves
+from devicefix.rules.shared.guarded_names import GuardedNames
 
 
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are only defined if CUDA is available, and used where it may not be.
+    Finds names that are only defined if CUDA is available, and used where it may not be: by assignments, imports,
+    loops and functions, and also under a flag of the user's if the body moves something to CUDA.
 
     ## Why it matters
     On a CPU the use raises a NameError or an UnboundLocalError.
@@ -30,7 +34,8 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix: define the name for the CPU, before the guard or in an `else`.
+    There is no fix: define the name for the CPU, before the guard or in an `else`. Where the guard only moves
+    something, `guarded-move` removes it.
     """
 
     code = "DF703"
@@ -47,6 +52,96 @@ class GuardedName(Rule):
                 if torch.cuda.is_available():
                     device = torch.device('cuda:0')
                 net.to(device)
+            """,
+        ),
+        Example(
+            "a name that a function uses",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    q7 = torch.device("cuda")
+
+
+                def move(x):
+                    return x.to(q7)
+            """,
+        ),
+        Example(
+            "an import",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    import cupy as cp
+                x = cp.zeros(3)
+            """,
+        ),
+        Example(
+            "names of with, for and try",
+            before="""
+                import torch
+
+                q7 = torch.cuda.is_available()
+                if q7:
+                    with open(name) as file:
+                        for line in file:
+                            try:
+                                number = int(line)
+                            except ValueError as error:
+                                print(error)
+                print(file, line, number)
+            """,
+        ),
+        Example(
+            "a branch for another accelerator",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    d = torch.device("cuda")
+                elif torch.backends.mps.is_available():
+                    d = torch.device("mps")
+                net.to(d)
+            """,
+        ),
+        Example(
+            "a global name",
+            before="""
+                import torch
+
+
+                def init():
+                    global name
+                    if torch.cuda.is_available():
+                        name = torch.cuda.get_device_name()
+
+
+                def run(x):
+                    return name, x
+            """,
+        ),
+        Example(
+            "a flag of the user",
+            before="""
+                import torch
+
+
+                def step(batch, q7):
+                    if q7:
+                        x, y = batch[1].cuda(), batch[0].cuda()
+                    return x + y
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def step(batch, q7):
+                    if q7:
+                        x, y = batch[1].to(device), batch[0].to(device)
+                    return x + y
             """,
         ),
     )
@@ -96,46 +191,73 @@ class GuardedName(Rule):
                     net.to(d)
             """,
         ),
+        Example(
+            "used under the same flag of the user",
+            """
+                import torch
+
+
+                def step(batch, q7):
+                    if q7:
+                        x = batch[1].cuda()
+                    if q7 and batch:
+                        return x
+            """,
+        ),
+        Example(
+            "an error that is caught",
+            """
+                import torch
+
+                if torch.cuda.is_available():
+                    stream = torch.cuda.Stream()
+                try:
+                    stream.wait()
+                except NameError:
+                    n = 1
+            """,
+        ),
     )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._names = GuardedNames(self.facts)
+        self._moves = GuardedMoves(context)
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         guards = self.facts.guards
         if not guards.implies(node.test) or guards.refusal(node) is not None or guards.is_guarded(node):
             return
-        uses: dict[str, ast.expr | None] = {}
-        for statement in node.body:
-            if not isinstance(statement, ast.Assign):
-                continue
-            for target in statement.targets:
-                if isinstance(target, ast.Name):
-                    if target.id not in uses:
-                        uses[target.id] = self._used(target, node)
-                    use = uses[target.id]
-                    if use is not None:
-                        message = f"`{target.id}` is only defined with CUDA, but used in line {use.lineno}"
-                        yield self.finding(target, f"{message}; define it for the CPU too")
+        if self._moves.of_guard(node) is not None:
+            return  # the guard goes
+        assigned = [statement for statement in node.body if isinstance(statement, ast.Assign)]
+        for name, place in self._names.bound(node.body):
+            use = self._names.use(name, node)
+            if use is not None:
+                message = f"`{name}` is only defined with CUDA, but used in line {use.lineno}"
+                where = place if self.facts.tree.statement(place) in assigned else node.test
+                yield self.finding(where, f"{message}; define it for the CPU too")
 
-    def _only_here(self, bindings: list[Binding], node: ast.If) -> bool:
-        """Return whether every binding of a name is in the body of the `if`."""
-        lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1)
-        return bool(bindings) and all(
-            isinstance(binding.node, ast.stmt) and binding.node.lineno in lines for binding in bindings
-        )
+    def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
+        """Check a name that is moved to CUDA under a flag of the user's."""
+        guard = self.facts.tree.parents.get(node)
+        if not isinstance(guard, ast.If) or node not in guard.body or dotted(guard.test) is None:
+            return
+        if self.facts.guards.implies(guard.test) or not any(map(_moves, ast.walk(node.value))):
+            return
+        for name, place in self._names.bound([node]):
+            use = self._names.use(name, guard)
+            if use is not None:
+                flag = self.context.source.code(guard.test)
+                message = f"`{name}` is only defined if `{flag}` is true, but used in line {use.lineno}"
+                yield self.finding(place, f"{message}; define it for the CPU too")
 
-    def _used(self, target: ast.Name, node: ast.If) -> ast.expr | None:
-        """Return the first use of a name after the only `if` that defines it, or None.
 
-        The use is in the same scope, and not under a guard.
-        """
-        tree = self.facts.tree
-        scope = tree.scope(node)
-        if not self._only_here(scope.bindings.get(target.id, []), node):
-            return None
-        uses = [
-            use
-            for use in tree.reads(target.id)
-            if use.lineno > (node.end_lineno or 0)
-            and tree.scope(use) is scope
-            and not self.facts.is_guarded(use)
-        ]
-        return min(uses, key=lambda each: each.lineno, default=None)
+def _moves(node: ast.AST) -> bool:
+    """Return whether a node is a call of `cuda`, or of `to` as fixes write it."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="cuda")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name()]):
+            return True
+    return False

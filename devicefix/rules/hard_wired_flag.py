@@ -35,13 +35,14 @@ class HardWiredFlag(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the meaning of the option depends on the library.
+    There is no fix: the meaning of the option depends on the library. Beside `devices=[0]`, Lightning's
+    `accelerator="auto"` raises a `TypeError` on a CPU, which takes only a number of devices.
     """
 
     code = "DF904"
     name = "hard-wired-flag"
     summary = "Another library is set to use CUDA on every machine"
-    words = (b"cuda",)
+    words = (b"cuda", b"accelerator=")
     common_words = (b"accelerator", b"device", b"gpu")
     INVALID = (
         Example(
@@ -63,9 +64,17 @@ class HardWiredFlag(Rule):
         Example(
             "an accelerator by name",
             before="""
-                import pytorch_lightning as pl  # cuda
+                import pytorch_lightning as pl
 
                 trainer = pl.Trainer(accelerator='gpu', devices=1)
+            """,
+        ),
+        Example(
+            "an accelerator by name, with a list of devices",
+            before="""
+                from lightning.fabric import Fabric
+
+                fabric = Fabric(accelerator="cuda", devices=[0])
             """,
         ),
     )
@@ -128,7 +137,7 @@ class HardWiredFlag(Rule):
         if not (isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) and _true(node.value)):
             return
         if self._foreign(target.value) and not self._asked(node):
-            yield self.finding(node, self._message(dotted(target) or target.attr))
+            yield self.finding(node, self._message(f"{dotted(target) or target.attr} = True"))
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func)
@@ -136,26 +145,32 @@ class HardWiredFlag(Rule):
             return
         for keyword in node.keywords:
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
-            if (flag and self._foreign(node.func) and not self._asked(node)) or self._lightning(
-                name, keyword
-            ):
-                yield self.finding(node, self._message(self.context.source.code(keyword.value), keyword.arg))
+            code = self.context.source.code(keyword.value)
+            if self._lightning(name, keyword):
+                message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
+                yield self.finding(node, message)
+            elif flag and self._foreign(node.func) and not self._asked(node):
+                yield self.finding(node, self._message(f"{keyword.arg}={code}"))
 
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
         return (
             name.startswith(_LIGHTNING)
-            and name.endswith("Trainer")
+            and name.endswith(("Trainer", "Fabric"))
             and keyword.arg == "accelerator"
             and isinstance(keyword.value, ast.Constant)
             and keyword.value.value in ("gpu", "cuda")
         )
 
-    def _message(self, what: str, keyword: str | None = None) -> str:
-        if keyword == "accelerator":
-            return (
-                f'`accelerator={what}` needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
-            )
-        setting = f"{keyword}={what}" if keyword else f"{what} = True"
+    def _devices(self, node: ast.Call) -> str:
+        """Return the advice for the argument `devices` of a trainer: a CPU takes only how many."""
+        devices = next((keyword.value for keyword in node.keywords if keyword.arg == "devices"), None)
+        count = isinstance(devices, ast.Constant) and (devices.value == "auto" or type(devices.value) is int)
+        if devices is None or count:
+            return ", which uses a GPU if there is one"
+        code = self.context.source.code(devices)
+        return f" and `devices={code} if torch.cuda.is_available() else 1`, since a CPU takes only a number"
+
+    def _message(self, setting: str) -> str:
         return f"`{setting}` makes the library need CUDA; use `torch.cuda.is_available()`"
 
     def _foreign(self, node: ast.expr) -> bool:

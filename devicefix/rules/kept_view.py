@@ -135,6 +135,48 @@ class KeptView(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a copy that an augmented assignment changes",
+            before="""
+                def attack(images, device):  # on cuda
+                    adversarial = images.to(device)
+                    adversarial += 0.1
+                    return adversarial - images.to(device)
+            """,
+            after="""
+                def attack(images, device):  # on cuda
+                    adversarial = images.to(device).clone()
+                    adversarial += 0.1
+                    return adversarial - images.to(device)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an argument that is used after the call",
+            before="""
+                def brighten(image, device):  # on cuda
+                    image = image.to(device)
+                    image += 1
+                    return image
+
+
+                def run(image, device):
+                    first = brighten(image, device)
+                    return first, image
+            """,
+            after="""
+                def brighten(image, device):  # on cuda
+                    image = image.to(device).clone()
+                    image += 1
+                    return image
+
+
+                def run(image, device):
+                    first = brighten(image, device)
+                    return first, image
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -233,9 +275,10 @@ class KeptView(Rule):
         code = self.context.source.code(held.call)
         if held.reverse:
             line = getattr(held.change, "lineno", None)
-            used = f"is used after that (line {held.use})" if held.use else "the caller may use afterwards"
+            used = f"is used after that (line {held.use})" if held.use else "may be used again"
+            change = f"line {line} changes" if line else "training changes"
             return (
-                f"`{code}` only copies on a GPU: on a CPU line {line} changes `{held.source.path}` itself,"
+                f"`{code}` only copies on a GPU: on a CPU {change} `{held.source.path}` itself,"
                 f" which {used}; add {remedy(held)}"
             )
         return (

@@ -3,8 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.copies.dtypes import may_be_device
 from devicefix.facts.flow import path_of
-from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, last_name
+from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
@@ -73,6 +74,28 @@ class MovedParameter(Rule):
                     def __init__(self):
                         self.gamma = nn.Parameter(torch.zeros(1).to(device))
                         self.beta = nn.Parameter((a + b).to(device), requires_grad=True)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a device of any name",
+            before="""
+                import torch
+                from torch import nn
+
+
+                class Attention(nn.Module):  # cuda
+                    def __init__(self, q7):
+                        self.gamma = nn.Parameter(torch.zeros(1)).to(q7)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+
+                class Attention(nn.Module):  # cuda
+                    def __init__(self, q7):
+                        self.gamma = nn.Parameter(torch.zeros(1).to(q7))
             """,
             unsafe=True,
         ),
@@ -189,10 +212,7 @@ class MovedParameter(Rule):
         target = (
             node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "device"), None)
         )
-        if target is None:
-            return False
-        name = last_name(target)
-        return cuda_string(target) or cuda_device(self.facts, target) or device_name(name) or index_name(name)
+        return target is not None and may_be_device(self.facts, target)
 
     def _leaf(self, made: ast.Call) -> bool:
         asked = any(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.context import Context
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device
@@ -40,7 +41,7 @@ class NumberAsDevice(Rule):
     name = "number-as-device"
     summary = "A variable with the number of a GPU is used as a device"
     words = (b"cuda", b"get_rank(", b"LOCAL_RANK")
-    common_words = (b"device", b"gpu", b"rank")
+    common_words = (b".to", b"device", b"gpu", b"rank")
     before = ("DF402", "DF401")
     INVALID = (
         Example(
@@ -118,10 +119,24 @@ class NumberAsDevice(Rule):
         ),
     )
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._found: set[ast.expr] = set()
+
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
-        if defined_as_device(self.context, node.targets[0]) is None:
+        yield from self._check(node.targets[0])
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        # The line of the assignment may hold no word that it is visited for.
+        for argument in (*node.args[:1], *(keyword.value for keyword in node.keywords)):
+            yield from self._check(argument)
+
+    def _check(self, name: ast.expr) -> Iterator[Finding]:
+        value = defined_as_device(self.context, name)
+        if value is None or value in self._found:
             return
-        self.context.mark_handled(node.value)
-        name = self.context.source.code(node.targets[0])
-        message = f"`{name}` is the number of a GPU and is used as a device; use the CPU without CUDA"
-        yield self.finding(node.value, message, self.context.when_cuda(node.value, '"cpu"'))
+        self._found.add(value)
+        self.context.mark_handled(value)
+        code = self.context.source.code(name)
+        message = f"`{code}` is the number of a GPU and is used as a device; use the CPU without CUDA"
+        yield self.finding(value, message, self.context.when_cuda(value, '"cpu"'))

@@ -129,6 +129,29 @@ class PreferredLibrary(Rule):
             unsafe=True,
         ),
         Example(
+            "in a function that selects its GPUs later",
+            before="""
+                import os
+                import torch
+
+
+                def main():
+                    torch.backends.cuda.preferred_linalg_library("magma")
+                    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+            """,
+            after="""
+                import os
+                import torch
+
+
+                def main():
+                    if torch.cuda.is_available():
+                        torch.backends.cuda.preferred_linalg_library("magma")
+                    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a result that is used",
             before="""
                 import torch

@@ -39,15 +39,16 @@ class CudaStream(Rule):
 
     ## Fix safety
     Safe: entering the stream None does nothing, and without a GPU there is no work to synchronize. A time measured
-    with events becomes `nan` on a CPU. All uses of a stream or event are fixed together: one that is passed to a
-    function or stored in a list is reported without a fix.
+    with events becomes `nan` on a CPU. All uses of a stream or event are fixed together, and so are two that are
+    used together. If one of the uses is not known (the stream is passed to a function, stored in a list, or shares
+    its name with something else), or `nan` would be converted to an int, it is reported without a fix.
     """
 
     code = "DF404"
     name = "cuda-stream"
     summary = "A CUDA stream or event, or a use of one"
     words = (b"cuda",)
-    common_words = (b"stream", b"event", b".record", b"elapsed", b"synchronize")
+    common_words = (b"stream", b"event", b".record", b"elapsed", b"synchronize", b".query", b".wait")
     INVALID = (
         Example(
             "a stream in an attribute",
@@ -139,6 +140,198 @@ class CudaStream(Rule):
                 launch(side)
             """,
         ),
+        Example(
+            "a current stream that is recorded",
+            before="""
+                import torch
+
+                s = torch.cuda.current_stream()
+                out.record_stream(s); done = True
+            """,
+            after="""
+                import torch
+
+                s = torch.cuda.current_stream() if torch.cuda.is_available() else None
+                out.record_stream(s) if torch.cuda.is_available() else None; done = True
+            """,
+        ),
+        Example(
+            "two events, and a loop variable with the name of one",
+            before="""
+                import torch
+
+
+                def measure():
+                    start = torch.cuda.Event(enable_timing=True)
+                    end = torch.cuda.Event(enable_timing=True)
+                    start.record(), end.record()
+                    return start.elapsed_time(end)
+
+
+                def every_other(xs):
+                    for start in range(0, len(xs), 2):
+                        yield xs[start]
+            """,
+            after="""
+                import torch
+
+
+                def measure():
+                    start = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
+                    end = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
+                    start.record() if torch.cuda.is_available() else None, end.record() if torch.cuda.is_available() else None
+                    return start.elapsed_time(end) if torch.cuda.is_available() else float("nan")
+
+
+                def every_other(xs):
+                    for start in range(0, len(xs), 2):
+                        yield xs[start]
+            """,
+        ),
+        Example(
+            "two events of which one is stored, so that neither changes",
+            before="""
+                import torch
+
+                start, end = torch.cuda.Event(True), torch.cuda.Event(True)
+                events = {"start": start}
+                end.record()
+                print(start.elapsed_time(end))
+            """,
+        ),
+        Example(
+            "a time that is converted to an int, which fails for nan",
+            before="""
+                import torch
+
+                start, end = torch.cuda.Event(True), torch.cuda.Event(True)
+                start.record()
+                end.record()
+                seconds = start.elapsed_time(end) / 1000
+                print(int(seconds))
+            """,
+        ),
+        Example(
+            "an event of a stream, and its query",
+            before="""
+                import torch
+
+                stream = torch.cuda.Stream()
+                event = stream.record_event()
+                while not event.query():
+                    wait()
+            """,
+            after="""
+                import torch
+
+                stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+                event = stream.record_event() if torch.cuda.is_available() else None
+                while not (event.query() if torch.cuda.is_available() else True):
+                    wait()
+            """,
+        ),
+        Example(
+            "a stream that another class does not share, and a check for None",
+            before="""
+                import torch
+
+
+                class Prefetcher:
+                    def __init__(self, ahead):
+                        self.stream = torch.cuda.Stream() if ahead else None
+
+                    def wait(self):
+                        if self.stream is not None:
+                            self.stream.synchronize()
+
+
+                class Reader:
+                    def __init__(self, path):
+                        self.stream = open(path)
+
+                    def read(self):
+                        return parse(self.stream)
+            """,
+            after="""
+                import torch
+
+
+                class Prefetcher:
+                    def __init__(self, ahead):
+                        self.stream = (torch.cuda.Stream() if torch.cuda.is_available() else None) if ahead else None
+
+                    def wait(self):
+                        if self.stream is not None:
+                            self.stream.synchronize()
+
+
+                class Reader:
+                    def __init__(self, path):
+                        self.stream = open(path)
+
+                    def read(self):
+                        return parse(self.stream)
+            """,
+        ),
+        Example(
+            "a stream that exists only with CUDA, but is used without it",
+            before="""
+                import torch
+
+                stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+                stream.synchronize()
+            """,
+            after="""
+                import torch
+
+                stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+                if torch.cuda.is_available():
+                    stream.synchronize()
+            """,
+        ),
+        Example(
+            "an event of CUDA or of threads under one name",
+            before="""
+                import threading
+                import torch
+
+                done = torch.cuda.Event()
+                if threads:
+                    done = threading.Event()
+                done.wait()
+            """,
+        ),
+        Example(
+            "a stream that must exist",
+            before="""
+                import torch
+
+                stream = torch.cuda.Stream()
+                assert stream is not None
+            """,
+        ),
+        Example(
+            "a stream that something else records",
+            before="""
+                import torch
+
+                stream = torch.cuda.Stream()
+                history.record(stream)
+            """,
+        ),
+        Example(
+            "a stream that a function returns",
+            before="""
+                import torch
+
+
+                def make():
+                    return torch.cuda.Stream()
+
+
+                make().synchronize()
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -174,11 +367,7 @@ class CudaStream(Rule):
             name = self.facts.resolve(node.func)
             advice = "; create it only with CUDA" if fix else f", and {_ADVICE}"
             yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
-        elif (
-            isinstance(node.func, ast.Attribute)
-            and self._streams.is_followed(node.func.value)
-            and not self.facts.is_guarded(node)
-        ):
+        elif isinstance(node.func, ast.Attribute) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:
                 yield self.finding(

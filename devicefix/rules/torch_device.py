@@ -7,6 +7,7 @@ from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_literal, cuda_string
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.taken_numbers import checked_for_number
 
 
 class TorchDevice(Rule):
@@ -32,8 +33,9 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. A device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also
-    right on a CPU.
+    Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none. A
+    device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also right on
+    a CPU.
     """
 
     code = "DF201"
@@ -107,6 +109,22 @@ class TorchDevice(Rule):
                 x = torch.ones(2, device=torch.device(0 if torch.cuda.is_available() else "cpu"))
             """,
         ),
+        Example(
+            "a device whose number is used",
+            before="""
+                import torch
+
+                where = torch.device("cuda:1")
+                q7 = where.index + 1
+            """,
+            after="""
+                import torch
+
+                where = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")
+                q7 = where.index + 1
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -161,7 +179,8 @@ class TorchDevice(Rule):
         if fix is not None:
             self.context.mark_handled(*node.args, *node.keywords)
             code = self.context.source.code(node)
-            yield self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
+            finding = self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
+            yield checked_for_number(self.context, node, finding)
 
     def _fix(self, node: ast.Call) -> Fix | None:
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]

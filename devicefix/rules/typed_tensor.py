@@ -124,6 +124,56 @@ class TypedTensor(Rule):
                 dtype = tc.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
             """,
         ),
+        Example(
+            "a type imported under another name",
+            before="""
+                from torch.cuda import FloatTensor as FT
+
+                FT([1.0])
+            """,
+            after="""
+                import torch
+                from torch.cuda import FloatTensor as FT
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                torch.tensor([1.0], dtype=torch.float32, device=device)
+            """,
+        ),
+        Example(
+            "a variable for torch.cuda",
+            before="""
+                import torch
+
+                T = torch.cuda
+                T.FloatTensor(2)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                T = torch.cuda
+                torch.empty(2, dtype=torch.float32, device=device)
+            """,
+        ),
+        Example(
+            "a type by getattr",
+            before="""
+                import torch
+
+                x = getattr(torch.cuda, "FloatTensor")(2)
+                y = getattr(torch, "cuda").LongTensor([1])
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = torch.empty(2, dtype=torch.float32, device=device)
+                y = torch.tensor([1], dtype=torch.int64, device=device)
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -188,8 +238,20 @@ class TypedTensor(Rule):
     )
 
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
+        if isinstance(node.ctx, ast.Load):
+            yield from self._check(node, name)
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        """Check `getattr(torch.cuda, "FloatTensor")`."""
+        if isinstance(node.func, ast.Name) and node.func.id == "getattr":
+            name = self.facts.resolve(node)
+            if name in self.references:
+                yield from self._check(node, name)
+
+    def _check(self, node: ast.expr, name: str) -> Iterator[Finding]:
+        """Check an expression that resolves to a tensor type of CUDA."""
         kind = name.removeprefix("torch.cuda.")
-        if not isinstance(node.ctx, ast.Load) or self.facts.is_guarded(node) or self._asked_for(node, kind):
+        if self.facts.is_guarded(node) or self._asked_for(node, kind):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
+from devicefix.facts import dotted
+from devicefix.facts.kinds import Kind
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -113,6 +115,30 @@ class UncalledCuda(Rule):
                 y = move()
             """,
         ),
+        Example(
+            "a bound method in an attribute",
+            before="""
+                import torch
+
+
+                class Mover:
+                    def __init__(self, x):
+                        self.move = x.cuda
+
+                    def run(self):
+                        return self.move()
+            """,
+        ),
+        Example(
+            "a method of a tensor that is passed on",
+            before="""
+                import torch
+
+                x = torch.ones(2)
+                later(x.cuda)
+                moves = [getattr(x, "cuda")]
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -132,9 +158,10 @@ class UncalledCuda(Rule):
             """,
         ),
         Example(
-            "getattr of options",
+            "options that are passed on",
             """
                 flag = getattr(args, "cuda")
+                run(args.cuda, use_cuda=args.cuda)
             """,
         ),
     )
@@ -142,9 +169,11 @@ class UncalledCuda(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         called = self.facts.resolve(node.func) in _METHODS
         getattr_called = isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1)
-        if not (called or getattr_called or _names_cuda(node, "methodcaller", 0)) or self.facts.is_guarded(
-            node
-        ):
+        getattr_stored = _names_cuda(node, "getattr", 1) and self._is_method(
+            node, node.args[0], self.facts.tree.parents.get(node)
+        )
+        found = called or getattr_called or getattr_stored or _names_cuda(node, "methodcaller", 0)
+        if not found or self.facts.is_guarded(node):
             return
         if called:
             fix = self._moved(node, node.args)
@@ -156,6 +185,8 @@ class UncalledCuda(Rule):
             assert isinstance(node.func, ast.Call)
             fix = None if node.args or node.keywords else self._moved(node, node.func.args[:1])
             yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix)
+        elif getattr_stored:
+            yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
         else:
             device = self.devices.current(node)
             text = self.context.source.quoted(f'"to", {device.text}')
@@ -174,13 +205,25 @@ class UncalledCuda(Rule):
             if isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap"):
                 fix = self.context.replace(node, DeviceExpr(f"lambda x: x.to({device.text})", device.needs))
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
-        elif isinstance(parent, ast.Assign) and self._called_later(parent.targets[0]):
+        elif self._is_method(node, node.value, parent):
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
 
-    def _called_later(self, target: ast.expr) -> bool:
-        if not isinstance(target, ast.Name):
+    def _is_method(self, node: ast.expr, owner: ast.expr, parent: ast.AST | None) -> bool:
+        """Return whether `owner.cuda` is a method that is stored, and not an option of that name."""
+        if isinstance(parent, ast.Assign) and any(map(self._called_later, parent.targets)):
+            return True
+        if not isinstance(
+            parent, (ast.Assign, ast.Call, ast.keyword, ast.arguments, ast.List, ast.Dict, ast.Return)
+        ):
             return False
-        parents = ((use, self.facts.tree.parents[use]) for use in self.facts.tree.reads(target.id))
+        return self.facts.kinds.of(owner).shown({Kind.TENSOR, Kind.MODULE})
+
+    def _called_later(self, target: ast.expr) -> bool:
+        """Return whether a variable, or an attribute of its name, is called in the module."""
+        path = dotted(target)
+        if path is None or last_name(target) == "cuda":
+            return False
+        parents = ((use, self.facts.tree.parents[use]) for use in self.facts.tree.reads(path))
         return any(isinstance(parent, ast.Call) and parent.func is use for use, parent in parents)
 
     def _moved(self, node: ast.Call, arguments: list[ast.expr]) -> Fix | None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import io
-import tokenize
+import re
 
 from devicefix.files.documents import NotANotebook
-from devicefix.files.text import DecodeError
+from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding
 from devicefix.rules.base import Rule
 
@@ -15,24 +15,22 @@ class Unparsable(Rule):
     Reports files that are not valid Python 3, with the line and the cause.
 
     ## Why it matters
-    Such a file is neither checked nor rewritten. Old PyTorch programs are often written in Python 2, or contain
-    `.cuda(async=True)`: `async` is a keyword since Python 3.7, and PyTorch 0.4 renamed the argument to
-    `non_blocking`.
+    Such a file is neither checked nor rewritten. Old PyTorch programs are often written in Python 2; then the message
+    says so. A file is checked in spite of `x.cuda(async=True)`, see `async-name`.
 
     ## Example
     ```python
     print "loss", loss
-    x = x.cuda(async=True)
     ```
 
     ## Use instead
     ```python
     print("loss", loss)
-    x = x.cuda(non_blocking=True)
     ```
 
     ## Fix safety
-    There is no fix: convert the file to Python 3 first, for example with `2to3`.
+    There is no fix: convert the file to Python 3 first, for example with `2to3`. It is part of Python up to 3.12:
+    `python3.12 -m lib2to3 --write train.py`.
     """
 
     code = "DF901"
@@ -49,30 +47,51 @@ def explain(data: bytes, problem: Exception) -> Finding:
     """
     line, column = 1, 1
     if isinstance(problem, NotANotebook):
-        (line, column), data = problem.position, b""
-        cause = str(problem)
+        (line, column), cause = problem.position, str(problem)
     elif isinstance(problem, SyntaxError):
         line, column = problem.lineno or 1, max(problem.offset or 1, 1)
-        cause = problem.msg
+        cause = _of_python_2(data, problem) or problem.msg
     elif isinstance(problem, DecodeError):
         cause = str(problem)
     elif isinstance(problem, ValueError):
         cause = str(problem) or "not Python source"
     else:
         cause = "nested too deeply"
-    message = f"can't be parsed, so nothing in it is checked: {cause}{_hint(data, line)}"
+    message = f"can't be parsed, so nothing in it is checked: {cause}"
     return Finding(Unparsable.code, message, line, column, line, column)
 
 
-def _hint(data: bytes, line: int) -> str:
-    """Return a hint for the two most common problems of old PyTorch programs."""
+# What Python 3 refuses, by the line of the error, with nothing in its strings.
+_STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote)).)*(?P=quote)""")
+_PYTHON_2 = (
+    (re.compile(r"(?:^|[;:])\s*print\s+[^\s(=]"), "`print` without parentheses"),
+    (re.compile(r"(?:^|[;:])\s*exec\s+[^\s(=]"), "`exec` without parentheses"),
+    (re.compile(r"\bexcept\b.*,\s*\w+\s*:"), "`except E, e:`"),
+    (re.compile(r"\braise\s+[\w.]+\s*,"), "`raise E, text`"),
+    (re.compile(r"`"), "backticks"),
+    (re.compile(r"<>"), "`<>`"),
+    (re.compile(r"\b(?:0\d+|\d+[lL]|0[xX][\da-fA-F]+[lL])\b"), "an old form of number"),
+    (re.compile(r"\b[uU][rR]['\"]"), "a `ur` string"),
+    (re.compile(r"\blambda\s*\(|\bdef\s+\w+\s*\(([^()]*,)?\s*\("), "a tuple as a parameter"),
+)
+
+
+def _of_python_2(data: bytes, problem: SyntaxError) -> str | None:
+    """Return what to do about a file that is Python 2 by the line of its first error, None for any other."""
+    if isinstance(problem, TabError):
+        form: str | None = "tabs mixed with spaces"
+    else:
+        code = _STRING.sub(r"\g<quote>\g<quote>", _line(data, problem.lineno or 1))
+        form = next((name for pattern, name in _PYTHON_2 if pattern.search(code)), None)
+    if form is None:
+        return None
+    return f"this is Python 2 ({form}); convert it to Python 3 first, for example with `2to3` of Python 3.12 or older"
+
+
+def _line(data: bytes, number: int) -> str:
+    """Return a line of a file, empty if the file can't be decoded."""
     try:
-        encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
-        text = data.decode(encoding, errors="replace").splitlines()[line - 1]
-    except (SyntaxError, UnicodeError, LookupError):
+        lines = io.StringIO(Source(data).text, newline=None).read().split("\n")
+    except DecodeError:
         return ""
-    if "async" in text:
-        return " (`async` is a keyword since Python 3.7; use `non_blocking`)"
-    if text.lstrip().startswith(("print ", "print\t", "exec ")) or ", e:" in text or "raise " in text:
-        return " (this is Python 2; convert it, for example with 2to3)"
-    return ""
+    return lines[number - 1] if number <= len(lines) else ""

@@ -254,5 +254,7 @@ _READERS: dict[str, Any] = {
     "forks": bool,
     "options": _pairs,
     "flags": dict,
-    "functions": _pairs,
+    "low_precision": bool,
+    "device_places": frozenset,
+    "receivers": _pairs,
 }

@@ -4,10 +4,14 @@
 return `x` itself, and `x.cpu().numpy()` is a view of it. That matters where the result is kept, `x` is then
 changed in place, and the result is used after that.
 
-In the order in which they need one another: `expressions` and `bodies` are about syntax; `moves` finds what
-copies on a GPU, `places` what it copies, `copying` puts these together; `keeping` finds what keeps a copy and
-how long, `uses` where it is used; `training` and `changes` what is changed in place; `clashes` finds what is
-changed and used while it is kept, and `search` goes through the module.
+On a CPU, what is changed in place may be the copy as well as its source, by any of their names.
+
+In the order in which they need one another: `expressions` and `bodies` are about syntax; `dtypes` and
+`moves` find what copies on a GPU, `places` what it copies, `leaves` which tensors an optimizer changes;
+`copying` puts these together. `keeping` finds what keeps a copy and how long, `uses` where it is used,
+`aliases` its other names. `training` and `changes` find what is changed in place, `clashes` what is
+changed and used while it is kept. `calls` follows parameters to their arguments, and `search` goes
+through the module.
 """
 
 from devicefix.facts.copies.places import Place

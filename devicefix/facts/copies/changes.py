@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from devicefix.facts.copies.bodies import Bodies, Function, positional_names
-from devicefix.facts.copies.expressions import constant_key, in_place, keyword
-from devicefix.facts.copies.places import Place, place_of
+from devicefix.facts.copies.copying import move_inside
+from devicefix.facts.copies.expressions import constant_key, in_place, keyword, root
+from devicefix.facts.copies.places import Place, place_of, places_of
 from devicefix.facts.copies.training import Training
 from devicefix.facts.flow import Flow, Point, without_index
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name
 
 # Methods that end in an underscore and change no number.
@@ -26,16 +26,27 @@ _HARMLESS = {
 _NUMPY_CHANGES = {"fill", "sort", "itemset", "setfield", "byteswap"}
 _CHANGING = (ast.AugAssign, ast.Call, ast.Subscript)  # the nodes that may change something
 _FIRST_ARGUMENT = re.compile(
-    r"(numpy|np)\.(copyto|put|place|putmask|fill_diagonal)|(numpy\.|np\.)?random\.shuffle"
-    r"|(torch\.distributed|dist)\.(all_reduce|broadcast|recv|irecv)|(torch\.nn\.init|nn\.init|init)\.\w+_"
+    r"numpy\.(copyto|put|place|putmask|fill_diagonal)|(numpy\.)?random\.shuffle"
+    r"|torch\.distributed\.(all_reduce|broadcast|recv|irecv|reduce|all_gather_into_tensor|reduce_scatter_tensor)"
+    r"|torch\.(?!nn\.utils\.clip_grad)(\w+\.)*[a-z]\w*_"
 )
+_TENSORS = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
 class Change(NamedTuple):
-    """What is changed in place; `item` where one item of it is set, which may be one of a list."""
+    """What is changed in place.
+
+    Attributes:
+        place: the place.
+        item: whether only an item is set or moved, which may be one of a list.
+        node: the expression that is changed.
+        received: whether it is received from another process; the process that sends it keeps it as it is.
+    """
 
     place: Place
     item: bool
+    node: ast.expr
+    received: bool = False
 
 
 class Changes:
@@ -49,9 +60,10 @@ class Changes:
         self._facts = bodies.facts
         self._training = Training(bodies)
         self._effects = _Effects(bodies)
-        self._changing: dict[Point, dict[str, list[tuple[ast.AST, bool]]]] = {}
+        self._changing: dict[Point, list[tuple[ast.AST, Change]]] = {}
+        self._paths: dict[Point, dict[str, list[tuple[ast.AST, bool]]]] = {}
         self._training_at: dict[tuple[Point, str], ast.AST | None] = {}
-        self._within: dict[Flow, set[str]] = {}
+        self._within: dict[Flow, frozenset[str]] = {}
 
     def at(self, point: Point, place: Place, but: ast.AST | None = None) -> ast.AST | None:
         """Return what changes a place at a point, other than the node `but`."""
@@ -60,33 +72,62 @@ class Changes:
         for node, item in self._by_path(point).get(place.path, ()):
             if node is not but and not (item and place.indexed) and not self._facts.is_guarded(node):
                 return node
-        return None
+        return self._stepped(point) if place.trained else None
 
     def within(self, flow: Flow, place: Place) -> bool:
         """Return whether a place may be changed anywhere in a flow."""
-        if place.parameters:
+        if place.parameters or place.trained:
             return any(self.at(point, place) for point in flow.points)
+        return place.path in self.paths(flow)
+
+    def paths(self, flow: Flow) -> frozenset[str]:
+        """Return the paths of the places that are changed anywhere in a flow."""
         if flow not in self._within:
-            self._within[flow] = {path for point in flow.points for path in self._by_path(point)}
-        return place.path in self._within[flow]
+            self._within[flow] = frozenset(path for point in flow.points for path in self._by_path(point))
+        return self._within[flow]
+
+    def changed(self, point: Point) -> list[tuple[ast.AST, Change]]:
+        """Return what is changed at a point, each with the node that changes it."""
+        if point not in self._changing:
+            self._changing[point] = [
+                (node, change)
+                for node in point.nodes
+                if isinstance(node, _CHANGING)
+                for change in self._effects.of(node)
+                # What is received into a copy is lost: it is sent.
+                if not (change.received and move_inside(self._facts, change.node))
+            ]
+        return self._changing[point]
 
     def _by_path(self, point: Point) -> dict[str, list[tuple[ast.AST, bool]]]:
         """Return what changes a place at a point, by the path of that place."""
-        if point not in self._changing:
-            found = self._changing[point] = {}
-            for node in point.nodes:
-                if isinstance(node, _CHANGING):
-                    for changed, item in self._effects.of(node):
-                        found.setdefault(changed.path, []).append((node, item))
-        return self._changing[point]
+        if point not in self._paths:
+            found = self._paths[point] = {}
+            for node, change in self.changed(point):
+                if not change.place.parameters:
+                    found.setdefault(change.place.path, []).append((node, change.item))
+        return self._paths[point]
 
     def _trained(self, point: Point, model: str) -> ast.AST | None:
         """Return what changes the parameters of a model at a point."""
         key = point, model
         if key not in self._training_at:
             found = (node for node in point.nodes if self._training.changes(node, model))
-            self._training_at[key] = next(found, None)
+            by_hand = (node for node, change in self.changed(point) if _of_model(change, model))
+            self._training_at[key] = next(found, None) or next(by_hand, None)
         return self._training_at[key]
+
+    def _stepped(self, point: Point) -> ast.AST | None:
+        """Return what takes an optimizer's step at a point."""
+        return next(filter(self._training.trains, point.nodes), None)
+
+
+def _of_model(change: Change, model: str) -> bool:
+    """Return whether a change is one of a model's parameters."""
+    place = change.place
+    if place.parameters:
+        return f"{place.path}.".startswith(f"{model}.")
+    return place.path.startswith(f"{model}.") and place.path.endswith((".weight", ".bias"))
 
 
 def changes_numbers(method: str) -> bool:
@@ -114,56 +155,89 @@ class _Effects:
         yield from self._by_function(node)
 
     def _by_function(self, node: ast.AST) -> Iterator[Change]:
-        """Return the arguments that are changed by the function of the module that a call calls."""
-        if isinstance(node, ast.Call):
-            for index in self._changed_parameters.get(last_name(node.func), ()):
-                if index < len(node.args):
-                    yield from _whole(self._facts, node.args[index], False)
+        """Return what is changed by the function of the module that a call calls."""
+        match node:
+            case ast.Call(func=ast.Name(id=name) as function) if name in self._by_functions:
+                indexes, outside = self._by_functions[name]
+                for index, received in indexes:
+                    if index < len(node.args):
+                        for change in _whole(self._facts, node.args[index], False):
+                            yield change._replace(received=received)
+                for path in outside:
+                    yield Change(Place(path), False, function)
 
     def _by_method(self, node: ast.AST) -> Iterator[Change]:
-        """Return what is changed by a method that is called on `self`."""
+        """Return what is changed by a method of a class of the module."""
         match node:
-            case ast.Call(func=ast.Attribute(attr=name, value=ast.Name(id="self"))):
-                for path in self._changed_attributes.get(name, ()):
-                    yield Change(Place(path), False)
+            case ast.Call(func=ast.Attribute(attr=name, value=receiver)) if name in self._by_methods:
+                whole = place_of(self._facts, receiver)
+                if whole is not None:
+                    for rest in self._by_methods[name]:
+                        yield Change(Place(whole.path + rest), False, receiver)
 
     @cached_property
-    def _changed_parameters(self) -> dict[str, tuple[int, ...]]:
-        """Return which of its parameters a function of the module changes, by the function's name."""
-        found: dict[str, tuple[int, ...]] = {}
+    def _by_functions(self) -> dict[str, tuple[tuple[tuple[int, bool], ...], frozenset[str]]]:
+        """Return what a function changes: its parameters, and paths of the module.
+
+        A parameter is a number, and whether it is received from another process.
+        """
+        found: dict[str, tuple[tuple[tuple[int, bool], ...], frozenset[str]]] = {}
         for function in self._bodies.functions:
             if not self._bodies.is_method(function):
                 names = positional_names(function)
                 changed = self._changed_in(function, lambda node: _direct(self._facts, node))
-                indexes = tuple(index for index, name in enumerate(names) if name in changed)
-                if indexes:
-                    found[function.name] = indexes
+                indexes = tuple((index, changed[name]) for index, name in enumerate(names) if name in changed)
+                local = self._facts.tree.scopes[function].bindings
+                outside = frozenset(path for path in changed if root(path) not in local)
+                if indexes or outside:
+                    found[function.name] = indexes, outside
         return found
 
     @cached_property
-    def _changed_attributes(self) -> dict[str, frozenset[str]]:
-        """Return which attributes of `self` a method changes, by the method's name."""
+    def _by_methods(self) -> dict[str, frozenset[str]]:
+        """Return what a method changes of the object that it is called on, by the method's name.
+
+        The empty string is the object itself, for the methods of a class of tensors.
+        """
         found: dict[str, frozenset[str]] = {}
         for function in self._bodies.functions:
-            if self._bodies.is_method(function):
+            receiver = self._bodies.receiver(function)
+            if receiver is not None:
                 changed = self._changed_in(function, self._with_functions)
-                paths = frozenset(path for path in changed if path.startswith("self."))
+                paths = {path.removeprefix(receiver) for path in changed if path.startswith(f"{receiver}.")}
+                if receiver in changed and self._is_tensor(self._facts.tree.parents.get(function)):
+                    paths.add("")
                 if paths:
                     found[function.name] = found.get(function.name, frozenset()) | paths
         return found
 
-    def _changed_in(self, function: Function, changes: Callable[[ast.AST], Iterator[Change]]) -> set[str]:
-        """Return the paths that a function changes and does not bind."""
+    def _is_tensor(self, owner: ast.AST | None) -> bool:
+        """Return whether a class is one of tensors."""
+        return isinstance(owner, ast.ClassDef) and any(
+            self._facts.resolve(base) in _TENSORS or self._is_tensor(self._class(base))
+            for base in owner.bases
+        )
+
+    def _class(self, base: ast.expr) -> ast.AST | None:
+        found = self._facts.tree.scope(base).lookup(base.id) if isinstance(base, ast.Name) else None
+        return found[1][0].node if found is not None and len(found[1]) == 1 else None
+
+    def _changed_in(
+        self, function: Function, changes: Callable[[ast.AST], Iterator[Change]]
+    ) -> dict[str, bool]:
+        """Return the paths that a function changes and does not bind, with whether they are received."""
         points = self._bodies.flow(function).points
-        found = {
-            place.path
-            for point in points
-            for node in point.nodes
-            if isinstance(node, _CHANGING)
-            for place, item in changes(node)
-            if not item
-        }
-        return found.difference(*(point.bound for point in points)) if found else found
+        of_tensors = self._is_tensor(self._facts.tree.parents.get(function))
+        found: dict[str, bool] = {}
+        for point in points:
+            for node in point.nodes:
+                if isinstance(node, _CHANGING):
+                    for change in changes(node):
+                        if (of_tensors or not change.item) and not change.place.parameters:
+                            path = change.place.path
+                            found[path] = found.get(path, False) or change.received
+        bound = frozenset().union(*(point.bound for point in points)) if found else frozenset()
+        return {path: received for path, received in found.items() if path not in bound}
 
 
 def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
@@ -171,13 +245,15 @@ def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
     match node:
         case ast.AugAssign(target=target, value=value):
             if not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)):
-                yield from _whole(facts, target, isinstance(target, ast.Subscript))
+                yield from _whole(facts, target, False)
         case ast.Subscript(ctx=ast.Store(), value=value) if not constant_key(node):
             yield from _whole(facts, value, not isinstance(node.slice, (ast.Slice, ast.Tuple)))
         case ast.Call(func=function):
             if isinstance(function, ast.Attribute):
-                if changes_numbers(function.attr) or function.attr in _NUMPY_CHANGES:
+                if changes_numbers(function.attr):
                     yield from _whole(facts, function.value, False)
+                elif function.attr in _NUMPY_CHANGES:
+                    yield from _whole(facts, function.value, True)
             yield from _arguments(facts, node)
 
 
@@ -185,19 +261,34 @@ def _arguments(facts: Facts, node: ast.Call) -> Iterator[Change]:
     """Return what a call changes of its arguments, if it is one of a library."""
     out = keyword(node, "out")
     if out is not None:
-        yield from _whole(facts, out, False)
+        for each in out.elts if isinstance(out, ast.Tuple) else (out,):
+            yield from _whole(facts, each, False)
     if node.args:
-        name = facts.resolve(node.func) or dotted(node.func) or ""
-        inplace = keyword(node, "inplace")
-        if _FIRST_ARGUMENT.fullmatch(name) or (
-            isinstance(inplace, ast.Constant) and inplace.value is True and name.startswith("torch.")
-        ):
+        name = facts.resolve(node.func) or ""
+        if _FIRST_ARGUMENT.fullmatch(name) or (name.startswith("torch.") and _in_place(node)):
+            received = name.startswith("torch.distributed.")
+            yield from (change._replace(received=received) for change in _whole(facts, node.args[0], False))
+        elif not name and _is_layer(facts, node.func):
             yield from _whole(facts, node.args[0], False)
+
+
+def _in_place(node: ast.Call) -> bool:
+    inplace = keyword(node, "inplace")
+    return isinstance(inplace, ast.Constant) and inplace.value is True
+
+
+def _is_layer(facts: Facts, node: ast.expr) -> bool:
+    """Return whether an expression is a layer that works in place, such as `nn.ReLU(inplace=True)`."""
+    value = node if isinstance(node, ast.Call) else facts.value(node)
+    if not isinstance(value, ast.Call) or not (facts.resolve(value.func) or "").startswith("torch.nn."):
+        return False
+    if last_name(value.func) == "Sequential" and value.args:
+        return _is_layer(facts, value.args[0])
+    return _in_place(value)
 
 
 def _whole(facts: Facts, node: ast.expr, item: bool) -> Iterator[Change]:
     if isinstance(node, ast.Subscript) and not constant_key(node):
         node = without_index(node)
-    place = place_of(facts, node)
-    if place is not None:
-        yield Change(place, item)
+    for place in places_of(facts, node):
+        yield Change(place, item, node)

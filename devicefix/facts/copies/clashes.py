@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
+from devicefix.facts.copies.aliases import EVERYTHING, Aliases, Member
 from devicefix.facts.copies.bodies import Bodies, Function
 from devicefix.facts.copies.changes import Changes
-from devicefix.facts.copies.expressions import contents, root
-from devicefix.facts.copies.keeping import Holder, only_given, parts, rebinding, stores
-from devicefix.facts.copies.places import Place, place_of
+from devicefix.facts.copies.expressions import root
+from devicefix.facts.copies.keeping import Holder, only_given, parts, rebinding
+from devicefix.facts.copies.places import Place
 from devicefix.facts.copies.uses import FAR, OUT_OF_SIGHT, Uses
 from devicefix.facts.flow import Flow, Point
 
@@ -35,42 +38,62 @@ class Clashes:
     Args:
         bodies: the bodies of the module.
         changes: what its statements change in place.
+        aliases: the names of its tensors.
     """
 
-    def __init__(self, bodies: Bodies, changes: Changes) -> None:
+    def __init__(self, bodies: Bodies, changes: Changes, aliases: Aliases) -> None:
         self._bodies = bodies
         self._facts = bodies.facts
         self._changes = changes
+        self._aliases = aliases
         self._uses: dict[tuple[Flow, Holder], Uses] = {}
-        self._rebound: dict[tuple[Flow, str], set[Point]] = {}
-        self._stored: dict[Point, list[tuple[Holder, set[str]]]] = {}
-        self._read: dict[ast.ClassDef, set[str]] = {}
-        self._bound: dict[ast.ClassDef, set[str]] = {}
+        self._changed_groups: dict[Flow, frozenset[str]] = {}
+        self._read: dict[ast.ClassDef, dict[str, set[Function]]] = {}
+        self._bound: dict[ast.ClassDef, dict[str, set[Function]]] = {}
         self._changed: dict[tuple[ast.ClassDef, Place], list[tuple[Function, ast.AST]]] = {}
 
-    def find(self, flow: Flow, made: Point, place: Place, holder: Holder) -> Clash | None:
-        """Return the clash of a place with the holder that keeps a copy of it, which is made at a point."""
-        if not self._changes.within(flow, place) and self._elsewhere(flow, place, holder) is None:
-            return None
-        rebound = self._rebound_at(flow, place.path)
-        todo, seen = [(made, holder)], {holder.path}
-        while todo:
-            start, keeper = todo.pop()
-            if start in rebound:
-                return None
-            uses = self.uses(flow, keeper)
-            # What is kept and not used any more does not matter.
-            for point in islice(flow.reachable([start], uses.leading, uses.emptied, rebound), FAR):
-                change = self._changes.at(point, place)
-                if change is not None:
-                    use = uses.behind(point)
-                    if use is not None:
-                        return Clash(change, use if use != OUT_OF_SIGHT else None)
-                for other, paths in self._stored_at(point):
-                    if other.path not in seen and keeper.path in paths:
-                        seen.add(other.path)
-                        todo.append((point, other))
-        return self._elsewhere(flow, place, holder)
+    def may_clash(self, flow: Flow, place: Place) -> bool:
+        """Return whether a tensor that a place ever names may be changed in a body."""
+        if place.parameters or place.trained:
+            return True
+        if flow not in self._changed_groups:
+            paths = self._changes.paths(flow)
+            self._changed_groups[flow] = frozenset(self._aliases.group(flow, path) for path in paths)
+        return self._aliases.group(flow, place.path) in self._changed_groups[flow]
+
+    def find(self, flow: Flow, changed: Iterable[Member], used: Iterable[Member]) -> Clash | None:
+        """Return a change of one of some names of a tensor, before a use of one of those of its copy."""
+        among = [member for member in changed if self._changes.within(flow, member.place)]
+        if among:
+            for other in used:
+                for member in among:
+                    clash = self._find(flow, member, other)
+                    if clash is not None:
+                        return clash
+        return None
+
+    def _find(self, flow: Flow, changed: Member, used: Member) -> Clash | None:
+        uses = self.uses(flow, used.holder)
+        together = changed.start is used.start
+        ends = rebinding(flow, changed.place.path)
+        # What is kept and not used any more does not matter.
+        paths = flow.reachable([used.start], uses.leading, uses.emptied, ends if together else ())
+        for point in islice(paths, FAR):
+            change = self._changes.at(point, changed.place)
+            use = uses.behind(point) if change is not None else None
+            if use is not None and (together or point in flow.reachable([changed.start], EVERYTHING, ends)):
+                return Clash(change, use if use != OUT_OF_SIGHT else None)
+        return None
+
+    def changes(self, flow: Flow, changed: Iterable[Member]) -> Iterator[tuple[Point, ast.AST]]:
+        """Return the changes of some names of a tensor, each with its point."""
+        for member in changed:
+            if self._changes.within(flow, member.place):
+                ends = rebinding(flow, member.place.path)
+                for point in islice(flow.reachable([member.start], EVERYTHING, ends), FAR):
+                    change = self._changes.at(point, member.place)
+                    if change is not None:
+                        yield point, change
 
     def uses(self, flow: Flow, keeper: Holder) -> Uses:
         """Return the uses of what is kept."""
@@ -78,56 +101,77 @@ class Clashes:
         if key not in self._uses:
             if len(self._uses) >= _KEPT:
                 self._uses.clear()
-            self._uses[key] = Uses(self._facts, flow, keeper)
+            self._uses[key] = Uses(self._facts, flow, keeper, self._used_by_functions(flow, keeper.path))
         return self._uses[key]
 
-    def _rebound_at(self, flow: Flow, path: str) -> set[Point]:
-        """Return the points at which a place is bound anew."""
-        key = flow, path
-        if key not in self._rebound:
-            self._rebound[key] = rebinding(flow, path)
-        return self._rebound[key]
+    def _used_by_functions(self, flow: Flow, path: str) -> Iterator[Point]:
+        """Return the points that use a function which reads a variable of this body."""
+        for name in self._reading.get(flow.owner, {}).get(path, ()):
+            yield from flow.readers.get(name, ())
 
-    def _stored_at(self, point: Point) -> list[tuple[Holder, set[str]]]:
-        """Return what keeps something at a point, and the paths of what it keeps."""
-        if point not in self._stored:
-            self._stored[point] = [
-                (
-                    holder,
-                    {
-                        place.path
-                        for expression in contents(value)
-                        if (place := place_of(self._facts, expression))
-                    },
-                )
-                for holder, value in stores(self._facts, point)
-            ]
-        return self._stored[point]
+    @cached_property
+    def _reading(self) -> dict[ast.AST, dict[str, set[str]]]:
+        """Return the functions that read variables of a body around them, by body and path."""
+        reading: dict[ast.AST, dict[str, set[str]]] = {}
+        for function in self._bodies.functions:
+            scope = self._facts.tree.scopes[function]
+            for path in self._bodies.flow(function).readers:
+                found = None if root(path) in scope.bindings else scope.lookup(root(path))
+                if found is not None:
+                    reading.setdefault(found[0].node, {}).setdefault(path, set()).add(function.name)
+        return reading
 
-    def _elsewhere(self, flow: Flow, place: Place, holder: Holder) -> Clash | None:
+    def elsewhere(self, flow: Flow, changed: Place, used: Holder) -> Clash | None:
         """Return a change in another method of the class, or of a model's parameters by the caller."""
-        if isinstance(flow.owner, ast.Module) or not holder.path.startswith("self."):
+        if isinstance(flow.owner, ast.Module) or (flow.owner.name == "__init__" and not changed.trained):
             return None
-        if flow.owner.name == "__init__":
+        receiver = self._bodies.receiver(flow.owner)
+        if not used.path.startswith(f"{receiver}."):
             return None
-        if place.parameters and only_given(self._facts, flow, root(place.path)):
+        if changed.parameters and only_given(self._facts, flow, root(changed.path)):
             return Clash(None, None)
         owner = self._facts.tree.parents.get(flow.owner)
-        if not isinstance(owner, ast.ClassDef) or not place.path.startswith("self."):
+        if not isinstance(owner, ast.ClassDef) or not changed.path.startswith(f"{receiver}."):
             return None
-        if owner not in self._read:
-            flows = map(self._bodies.flow, _methods(owner))
-            self._read[owner] = {path for inner_flow in flows for path in inner_flow.readers}
-        if holder.path not in self._read[owner]:
+        if used.path not in self._readers(owner):
             return None
-        if owner not in self._bound:
-            flows = map(self._bodies.flow, _but_the_first(owner))
-            self._bound[owner] = {path for inner_flow in flows for path in inner_flow.binders}
-        if not self._bound[owner].isdisjoint(parts(place.path)):
+        if any(not methods <= {flow.owner} for methods in self._binders(owner, changed.path)):
             return None
-        changes = self._changed_in(owner, place)
+        if changed.trained:
+            return Clash(None, None) if self._readers(owner)[used.path] - {flow.owner} else None
+        changes = self._changed_in(owner, changed)
         change = next((node for method, node in changes if method is not flow.owner), None)
         return None if change is None else Clash(change, None)
+
+    def is_read_again(self, flow: Flow, path: str) -> bool:
+        """Return whether an attribute is read after a method has returned, also when it is called again."""
+        owner = self._facts.tree.parents.get(flow.owner)
+        if not isinstance(owner, ast.ClassDef) or isinstance(flow.owner, ast.Module):
+            return True
+        if not self._readers(owner).get(path, set()) <= {flow.owner}:
+            return True
+        methods = _but_the_first(owner)
+        return flow.owner in methods and not any(
+            rebinding(self._bodies.flow(method), path) for method in methods
+        )
+
+    def _readers(self, owner: ast.ClassDef) -> dict[str, set[Function]]:
+        """Return the methods of a class that read a path, by path."""
+        if owner not in self._read:
+            found = self._read[owner] = {}
+            for method in _methods(owner):
+                for path in self._bodies.flow(method).readers:
+                    found.setdefault(path, set()).add(method)
+        return self._read[owner]
+
+    def _binders(self, owner: ast.ClassDef, path: str) -> list[set[Function]]:
+        """Return the methods of a class other than `__init__` that rebind the parts of a path."""
+        if owner not in self._bound:
+            found = self._bound[owner] = {}
+            for method in _but_the_first(owner):
+                for bound in self._bodies.flow(method).binders:
+                    found.setdefault(bound, set()).add(method)
+        return [self._bound[owner][part] for part in parts(path) if part in self._bound[owner]]
 
     def _changed_in(self, owner: ast.ClassDef, place: Place) -> list[tuple[Function, ast.AST]]:
         """Return the methods of a class that change a place, each with its first change."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from devicefix.facts.copies.bodies import Bodies, positional_names
+from devicefix.facts.copies.dtypes import unconverted
 from devicefix.facts.copies.expressions import contents, root, viewed
+from devicefix.facts.copies.leaves import is_trained
 from devicefix.facts.copies.moves import already_there, as_tensor, moves, numpy_array
 from devicefix.facts.copies.places import Place, parameters_of, places_of
 from devicefix.facts.flow import path_of
@@ -91,7 +93,7 @@ def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
     """Return the copy that an expression is, or is a view of; calls are not followed."""
     if isinstance(outer, ast.Call) and last_name(outer.func) == "state_dict":
         return _state_on_cpu(outer)
-    call = _move_inside(facts, outer)
+    call = move_inside(facts, outer)
     if call is None:
         return None
     given = as_tensor(facts, call)
@@ -102,13 +104,22 @@ def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
     if given:
         places = tuple(Place(place.path, place.indexed, buffer=True) for place in places
                        if numpy_array(facts, base))  # fmt: skip
+    if places and is_trained(facts, _viewed_by(base)):
+        places = (replace(places[0], trained=True), *places[1:])
     return Copy(call, outer, places) if places else None
 
 
-def _move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
+def _viewed_by(node: ast.expr) -> ast.expr:
+    """Return the innermost expression that an expression is a view of."""
+    while (inner := viewed(node)) is not None:
+        node = inner
+    return node
+
+
+def move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
     """Return the move that an expression is, or is a view of."""
     while not (isinstance(node, ast.Call) and moves(facts, node)):
-        inner = viewed(node)
+        inner = viewed(node) or unconverted(facts, node)
         if inner is None:
             return None
         node = inner

@@ -25,7 +25,7 @@ def contents(value: ast.expr) -> Iterator[ast.expr]:
                 todo += reversed(elements)
             case ast.Dict(values=values):
                 todo += reversed(values)
-            case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
+            case ast.ListComp(elt=element):
                 todo.append(element)
             case ast.DictComp(value=element):
                 todo.append(element)
@@ -39,7 +39,8 @@ def contents(value: ast.expr) -> Iterator[ast.expr]:
                 "tuple",
                 "OrderedDict",
             ):
-                todo.append(argument)
+                # A generator that nobody has run through yet keeps nothing.
+                todo.append(argument.elt if isinstance(argument, ast.GeneratorExp) else argument)
             case _:
                 yield value
 
@@ -49,6 +50,8 @@ def viewed(node: ast.expr) -> ast.expr | None:
     match node:
         case ast.Attribute(attr=attr, value=value) if attr in VIEW_ATTRIBUTES:
             return value
+        case ast.Call(func=ast.Attribute(attr=attr, value=ast.Name(id="torch")), args=[argument, *_]):
+            return argument if attr in _VIEWS else None
         case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _VIEWS:
             return value
         case ast.Call(func=function, args=[argument], keywords=[]) if last_name(function) in (
@@ -56,9 +59,28 @@ def viewed(node: ast.expr) -> ast.expr | None:
             "asarray",
         ):
             return argument
+        case ast.Call(func=function, args=[argument, *_]) if last_name(function) == "Parameter":
+            return argument
         case ast.Subscript(value=value) if not constant_key(node):
             return value
     return None
+
+
+def assigned_whole(node: ast.AST) -> ast.expr | None:
+    """Return the tensor that a statement overwrites with other numbers, or None."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="copy_" | "zero_" | "fill_", value=value))):
+            return value
+        case ast.Assign(targets=[ast.Subscript(value=value, slice=index)]) if _everything(index):
+            return value
+    return None
+
+
+def _everything(index: ast.expr) -> bool:
+    """Return whether an index is `:` or `...`."""
+    if isinstance(index, ast.Slice):
+        return index.lower is None and index.upper is None and index.step is None
+    return isinstance(index, ast.Constant) and index.value is Ellipsis
 
 
 def root(path: str) -> str:

@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from devicefix.facts.copies.expressions import root
-from devicefix.facts.flow import Flow, Point, without_index
+from devicefix.facts.copies.expressions import assigned_whole, root
+from devicefix.facts.flow import VIEW_ATTRIBUTES, Flow, Point, path_of, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
@@ -24,10 +25,12 @@ class Holder:
     Attributes:
         path: its name or dotted path.
         adds: whether the value is added to a collection, whose other elements stay.
+        given: whether it is the caller's, so that only the calls show whether it is used afterwards.
     """
 
     path: str
     adds: bool
+    given: bool = False
 
 
 def stores(facts: Facts, point: Point) -> Iterator[tuple[Holder, ast.expr]]:
@@ -65,6 +68,26 @@ def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[H
             yield Holder(path, True), value
 
 
+def elements(point: Point) -> Iterator[tuple[str, ast.expr]]:
+    """Return the variables of the loop that a point begins a round of, with what they are elements of."""
+    if isinstance(point.node, (ast.For, ast.AsyncFor)) and point.binds:
+        yield from element_pairs(point.node.target, point.node.iter)
+
+
+def element_pairs(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Return the variables of a loop with what they are elements of, through `enumerate` and `zip`."""
+    match target, iterated:
+        case ast.Name(id=name), _:
+            yield name, iterated
+        case ast.Tuple(elts=[_, inner]), ast.Call(func=ast.Name(id="enumerate"), args=[argument, *_]):
+            yield from element_pairs(inner, argument)
+        case ast.Tuple(elts=[_, inner]), ast.Call(func=ast.Attribute(attr="items", value=value), args=[]):
+            yield from element_pairs(inner, value)
+        case ast.Tuple(elts=inners), ast.Call(func=ast.Name(id="zip"), args=arguments):
+            for inner, argument in zip(inners, arguments, strict=False):
+                yield from element_pairs(inner, argument)
+
+
 def _collection(facts: Facts, node: ast.expr) -> bool:
     """Return whether a name is bound to a dict or list, whose items are kept and not copied into."""
     return facts.once(_all_collections, facts.bindings(node))
@@ -92,7 +115,42 @@ def rebinding(flow: Flow, path: str) -> set[Point]:
 
 def emptying(flow: Flow, holder: Holder) -> set[Point]:
     """Return the points after which nothing is kept by a holder any more."""
-    return rebinding(flow, holder.path).union(flow.clearers.get(holder.path, ()))
+    found = rebinding(flow, holder.path).union(flow.clearers.get(holder.path, ()))
+    return found if holder.adds else found.union(overwriting(flow).get(holder.path, ()))
+
+
+@lru_cache(maxsize=4)
+def overwriting(flow: Flow) -> dict[str, set[Point]]:
+    """Return the points that overwrite a tensor with other numbers, without reading it, by its path."""
+    found: dict[str, set[Point]] = {}
+    for point in flow.points:
+        value = assigned_whole(point.node)
+        if isinstance(value, ast.Attribute) and value.attr in VIEW_ATTRIBUTES:
+            value = value.value
+        path = path_of(value) if value is not None else None
+        if path is not None and not _reads_as_well(point.node, path):
+            found.setdefault(path, set()).add(point)
+    return found
+
+
+def _reads_as_well(node: ast.AST, path: str) -> bool:
+    """Return whether a statement that overwrites a tensor also reads it, as in `x.copy_(x + 1)`."""
+    match node:
+        case ast.Expr(value=ast.Call(args=arguments)):
+            given = arguments
+        case ast.Assign(value=value):
+            given = [value]
+        case _:
+            return False
+    return any(path_of(inner) == path for argument in given for inner in ast.walk(argument))
+
+
+def persists(facts: Facts, flow: Flow, path: str) -> bool:
+    """Return whether the root of a path is bound outside the function, and so outlives its call."""
+    if isinstance(flow.owner, ast.Module):
+        return False
+    scope = facts.tree.scopes[flow.owner]
+    return root(path) in scope.elsewhere or root(path) not in scope.bindings
 
 
 def only_given(facts: Facts, flow: Flow, path: str) -> bool:
@@ -108,12 +166,10 @@ def _all_parameters(_facts: Facts, bindings: Sequence[Binding]) -> bool:
 
 def outlives_call(facts: Facts, flow: Flow, holder: Holder) -> bool:
     """Return whether what is kept outlives the call of the function."""
-    if isinstance(flow.owner, ast.Module):
+    if isinstance(flow.owner, ast.Module) or holder.given:
         return False
-    name = root(holder.path)
-    scope = facts.tree.scopes[flow.owner]
-    if name in scope.elsewhere:
+    if persists(facts, flow, holder.path):
         return True
-    if not all(binding.parameter for binding in scope.bindings.get(name, ())):
-        return False
-    return holder.adds or name != holder.path
+    name = root(holder.path)
+    bindings = facts.tree.scopes[flow.owner].bindings[name]
+    return all(binding.parameter for binding in bindings) and (holder.adds or name != holder.path)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from devicefix.facts.copies.dtypes import converts, may_be_device
 from devicefix.facts.copies.expressions import keyword, names_cpu, viewed
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
-from devicefix.facts.values import cuda_string, device_name, index_name, last_name
+from devicefix.facts.values import last_name
 
 _FACTORIES = {
     "zeros", "ones", "empty", "full", "tensor", "rand", "randn", "arange", "from_numpy", "zeros_like",
@@ -29,14 +30,29 @@ def moves(facts: Facts, node: ast.Call) -> bool:
         )
     if not isinstance(node.func, ast.Attribute):
         return False
-    if node.func.attr == "cpu":
-        return not node.args
-    if node.func.attr == "cuda":
-        return facts.resolve(node.func) is None
-    if node.func.attr != "to" or keyword(node, "copy") is not None or len(node.args) > 1:
+    match node.func.attr:
+        case "cpu":
+            return not node.args
+        case "cuda":
+            return facts.resolve(node.func) is None
+        case "to":
+            return _to_device(facts, node)
+    return False
+
+
+def _to_device(facts: Facts, node: ast.Call) -> bool:
+    """Return whether a call of `to` may move a tensor, and may return the tensor itself on a CPU."""
+    if _true(keyword(node, "copy")):
         return False
     target = node.args[0] if node.args else keyword(node, "device")
-    return target is not None and keyword(node, "dtype") is None and _device(facts, target)
+    if target is None or not may_be_device(facts, target):
+        return False
+    dtype = node.args[1] if len(node.args) > 1 else keyword(node, "dtype")
+    return dtype is None or not converts(facts, node.func.value, dtype)  # type: ignore[attr-defined]
+
+
+def _true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and bool(node.value)
 
 
 def as_tensor(facts: Facts, node: ast.Call) -> bool:
@@ -44,10 +60,15 @@ def as_tensor(facts: Facts, node: ast.Call) -> bool:
     return last_name(node.func) == "as_tensor" and facts.call(node, "torch.as_tensor")
 
 
+def goes_to_cpu(call: ast.Call) -> bool:
+    """Return whether a move is one to the CPU."""
+    target = call.args[0] if call.args else keyword(call, "device")
+    return last_name(call.func) == "cpu" or (target is not None and names_cpu(target))
+
+
 def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
     """Return whether a move of `base` does nothing on a GPU either, since the tensor is on that device."""
-    target = call.args[0] if call.args else keyword(call, "device")
-    to_cpu = last_name(call.func) == "cpu" or (target is not None and names_cpu(target))
+    to_cpu = goes_to_cpu(call)
     node = base
     while True:
         if isinstance(node, ast.Call) and moves(facts, node) and isinstance(node.func, ast.Attribute):
@@ -56,13 +77,18 @@ def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
         if inner is None:
             break
         node = inner
-    return facts.once(_all_there, facts.bindings(node), _made_on_cpu if to_cpu else _moved)
+    return facts.once(_all_there, facts.bindings(node), to_cpu)
 
 
-def _all_there(facts: Facts, bindings: Sequence[Binding], there: Callable[[Facts, ast.expr], bool]) -> bool:
+def _all_there(facts: Facts, bindings: Sequence[Binding], to_cpu: bool) -> bool:
     """Return whether all values of a name are on a device already."""
     values = [binding.value for binding in bindings if not isinstance(binding.node, ast.AugAssign)]
-    return bool(values) and all(value is not None and there(facts, value) for value in values)
+    return bool(values) and all(value is not None and is_there(facts, value, to_cpu) for value in values)
+
+
+def is_there(facts: Facts, value: ast.expr, to_cpu: bool) -> bool:
+    """Return whether a value is shown to be on the CPU, or to have been moved to a device."""
+    return _made_on_cpu(facts, value) if to_cpu else _moved(facts, value)
 
 
 def numpy_array(facts: Facts, node: ast.expr) -> bool:
@@ -81,19 +107,6 @@ def _all_arrays(facts: Facts, bindings: Sequence[Binding]) -> bool:
             or last_name(value.func) in ("numpy", "astype")
         )
         for value in values
-    )
-
-
-def _device(facts: Facts, node: ast.expr) -> bool:
-    if isinstance(node, ast.IfExp):
-        return _device(facts, node.body) or _device(facts, node.orelse)
-    name = last_name(node)
-    return (
-        cuda_string(node)
-        or names_cpu(node)
-        or (bool(name) and (device_name(name) or index_name(name)))
-        or (isinstance(node, ast.Call) and last_name(node.func) == "get_device")
-        or (isinstance(node, ast.Call) and facts.call(node, "torch.device"))
     )
 
 

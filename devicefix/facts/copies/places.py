@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from devicefix.facts.copies.dtypes import unconverted
 from devicefix.facts.copies.expressions import constant_key, in_place, viewed
 from devicefix.facts.copies.moves import moves, numpy_array
 from devicefix.facts.flow import path_of
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Binding
 from devicefix.facts.values import last_name
 
+_IN_TORCH = re.compile(r"torch\.[a-z_]+")  # the functions of torch itself return tensors
+_LIBRARY = re.compile(r"(torch|numpy)(\.|\Z)")
 _OF_ARRAYS = ("torch.from_numpy", "torch.as_tensor")
 _PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers"}
 
@@ -21,13 +26,14 @@ class Place:
     """What is copied, or changed: a name or a dotted path, with constant keys (`batch['image']`).
 
     `indexed` is set for a part of it that is chosen by a plain index, which may be an element of a list.
-    `parameters` means those of a module, `buffer` a NumPy array.
+    `parameters` means those of a module, `buffer` a NumPy array, `trained` a tensor of an optimizer.
     """
 
     path: str
     indexed: bool = False
     parameters: bool = False
     buffer: bool = False
+    trained: bool = False
 
 
 def parameters_of(path: str) -> Place:
@@ -37,10 +43,11 @@ def parameters_of(path: str) -> Place:
 
 def place_of(facts: Facts, node: ast.expr) -> Place | None:
     """Return the place that an expression is, through views and moves."""
-    indexed = buffer = False
+    indexed = buffer = converted = False
     while True:
         if isinstance(node, ast.Call) and node.args and facts.call(node, *_OF_ARRAYS):
-            if not _shares_array(facts, node):
+            # An array of an unknown dtype is mostly one of pixels, which `float()` copies.
+            if converted or not _shares_array(facts, node):
                 return None
             buffer = True
             node = node.args[0]
@@ -54,11 +61,18 @@ def place_of(facts: Facts, node: ast.expr) -> Place | None:
                 return None
             indexed = indexed or not isinstance(node.slice, (ast.Slice, ast.Tuple))
         elif (path := path_of(node)) is not None:
-            return Place(path, indexed, buffer=buffer)
+            return None if _in_library(facts, node) else Place(path, indexed, buffer=buffer)
         inner = viewed(node)
+        converted = converted or inner is None
+        inner = inner or unconverted(facts, node)
         if inner is None:
             return None
         node = inner
+
+
+def _in_library(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a path is that of a module: `torch.flatten(x)` is no view of `torch`."""
+    return _LIBRARY.match(facts.resolve(node) or "") is not None
 
 
 def _shares_array(facts: Facts, call: ast.Call) -> bool:
@@ -79,9 +93,8 @@ def places_of(facts: Facts, base: ast.expr) -> Iterator[Place]:
     owner, _, attribute = place.path.rpartition(".")
     if attribute in ("weight", "bias") and owner not in ("", "self"):
         yield Place(owner, parameters=True)
-    origin = None if loop is None else _elements(facts, loop.iter)
-    if origin is not None:
-        yield origin
+    if loop is not None:
+        yield from _elements(facts, _iterated(loop, place.path))
 
 
 def _chooses_a_view(facts: Facts, index: ast.expr) -> bool:
@@ -117,23 +130,62 @@ def _loop(facts: Facts, node: ast.expr, name: str) -> ast.For | ast.comprehensio
     return loop if isinstance(loop, (ast.For, ast.comprehension)) else None
 
 
-def _elements(facts: Facts, node: ast.expr) -> Place | None:
-    """Return the place of an iterable's elements, where they are a module's parameters."""
+def _iterated(loop: ast.For | ast.comprehension, name: str) -> ast.expr:
+    """Return what a variable of a loop is an element of."""
+    match loop:
+        case (ast.For() | ast.comprehension()) as found if isinstance(found.target, ast.Tuple):
+            if isinstance(found.iter, ast.Call) and last_name(found.iter.func) == "zip":
+                for target, argument in zip(found.target.elts, found.iter.args, strict=False):
+                    if isinstance(target, ast.Name) and target.id == name:
+                        return argument
+    return loop.iter
+
+
+def _elements(facts: Facts, node: ast.expr) -> Iterator[Place]:
+    """Return the place of an iterable's elements: a module's parameters, or a collection that stays."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-        if node.func.id in ("list", "sorted", "enumerate", "tqdm", "tuple"):
-            return _elements(facts, node.args[0])
-        return None
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    receiver = node.func.value
+        if node.func.id in ("list", "sorted", "enumerate", "tqdm", "tuple", "reversed"):
+            yield from _elements(facts, node.args[0])
+        return
+    if not isinstance(node, ast.Call):
+        place = place_of(facts, node)
+        if place is not None and lasting(facts, node):
+            yield Place(place.path, indexed=True)
+        return
+    if not isinstance(node.func, ast.Attribute):
+        return
+    receiver: ast.expr | None = node.func.value
     if node.func.attr in ("items", "values"):
-        value = receiver if isinstance(receiver, ast.Call) else facts.value(receiver)
-        if isinstance(value, ast.Call) and last_name(value.func) == "state_dict":
-            assert isinstance(value.func, (ast.Attribute, ast.Name))
-            receiver = value.func.value if isinstance(value.func, ast.Attribute) else receiver
-        else:
-            return None
+        receiver = _module_of_state(facts, node.func.value)
     elif node.func.attr not in _PARAMETERS:
-        return None
-    place = place_of(facts, receiver)
-    return None if place is None else parameters_of(place.path)
+        return
+    place = place_of(facts, receiver) if receiver is not None else None
+    if place is not None:
+        yield parameters_of(place.path)
+
+
+def _module_of_state(facts: Facts, node: ast.expr) -> ast.expr | None:
+    """Return the module whose `state_dict()` an expression is."""
+    value = node if isinstance(node, ast.Call) else facts.value(node)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return value.func.value if value.func.attr == "state_dict" else None
+    return None
+
+
+def lasting(facts: Facts, node: ast.expr) -> bool:
+    """Return whether an expression is a tensor or collection, which has the same elements in every loop."""
+    while (inner := viewed(node)) is not None:
+        node = inner
+    if isinstance(node, ast.Call):
+        return moves(facts, node)
+    return facts.once(_all_lasting, facts.bindings(node))
+
+
+def _all_lasting(facts: Facts, bindings: Sequence[Binding]) -> bool:
+    values = [binding.value for binding in bindings if not isinstance(binding.node, ast.AugAssign)]
+    return bool(values) and all(
+        isinstance(value, (ast.List, ast.Tuple, ast.ListComp))
+        or (isinstance(value, ast.Call) and moves(facts, value))
+        or (isinstance(value, ast.Call) and _IN_TORCH.fullmatch(facts.resolve(value.func) or "") is not None)
+        for value in values
+    )

@@ -5,21 +5,36 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from devicefix.facts.copies.bodies import Bodies
-from devicefix.facts.copies.changes import Changes, changes_numbers
+from devicefix.facts.copies.aliases import EVERYTHING, Aliases, Member
+from devicefix.facts.copies.bodies import Bodies, Function
+from devicefix.facts.copies.calls import Calls
+from devicefix.facts.copies.changes import Changes
 from devicefix.facts.copies.clashes import Clashes
 from devicefix.facts.copies.copying import Copies, Copy
-from devicefix.facts.copies.expressions import contents
-from devicefix.facts.copies.keeping import Holder, only_given, stores
-from devicefix.facts.copies.places import Place
+from devicefix.facts.copies.expressions import contents, root
+from devicefix.facts.copies.keeping import Holder, outlives_call, overwriting, rebinding, stores
+from devicefix.facts.copies.leaves import is_parameter
+from devicefix.facts.copies.moves import goes_to_cpu, is_there
+from devicefix.facts.copies.places import Place, place_of
+from devicefix.facts.copies.uses import OUT_OF_SIGHT
 from devicefix.facts.flow import Body, Flow, Point
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import dotted
 
 _COPYING = (".cpu", ".cuda", ".to", "as_tensor")
+_OF_MODULES = {
+    "parameters",
+    "named_parameters",
+    "state_dict",
+    "load_state_dict",
+    "eval",
+    "train",
+    "zero_grad",
+}
 _CALLED = re.compile(r"\s*\(")
 
 
@@ -65,13 +80,21 @@ def _copying(text: str) -> Iterator[int]:
             at = text.find(word, at + 1)
 
 
+_At = tuple[Point, ast.AST]  # a change, and where it happens
+_Passed = tuple[Copy, ast.AST | None]  # a copy of a parameter, and its change, None for training
+_Names = Callable[..., Iterable[Member]]  # the names of a tensor that are followed
+
+
 class _Search:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._bodies = Bodies(facts)
         self._copies = Copies(self._bodies)
         self._changes = Changes(self._bodies)
-        self._clashes = Clashes(self._bodies, self._changes)
+        self._aliases = Aliases(self._bodies)
+        self._calls = Calls(self._bodies)
+        self._clashes = Clashes(self._bodies, self._changes, self._aliases)
+        self._pending: dict[tuple[Function, str], _Passed] = {}
 
     def held(self) -> Iterator[Held]:
         """Return the copies that are kept, body by body."""
@@ -81,6 +104,7 @@ class _Search:
                 for point in filter(self._copies_at, flow.points):
                     yield from self._kept(flow, point)
                     yield from self._changed_directly(flow, point)
+        yield from self._passed()
 
     def _may_copy(self, owner: Body) -> bool:
         if isinstance(owner, ast.Module):
@@ -113,48 +137,176 @@ class _Search:
         for holder, value in stores(self._facts, point):
             for expression in contents(value):
                 copy = self._copies.of(expression)
-                if copy is None or self._facts.is_guarded(copy.call):
+                if copy is None or self._is_there(flow, point, copy) or self._is_module(copy.source):
                     continue
-                if copy.source.path == holder.path:
-                    continue  # `x = x.cpu()`: nothing else is kept
-                held = self._source_changed(flow, point, copy, holder)
-                held = held or self._copy_changed(flow, point, copy, holder)
+                trained = is_parameter(expression)
+                place = Place(holder.path, indexed=holder.adds or expression is not value, trained=trained)
+                kept = Member(place, point, holder.adds)
+                held = self._clashing(flow, point, copy, kept, _only)
+                held = held or self._clashing(flow, point, copy, kept, self._aliases.after)
                 if held is not None:
                     yield held
 
-    def _source_changed(self, flow: Flow, point: Point, copy: Copy, holder: Holder) -> Held | None:
+    def _clashing(self, flow: Flow, point: Point, copy: Copy, kept: Member, names: _Names) -> Held | None:
+        """Return a copy that is used after its source has changed, or changes before its source is used."""
+        return self._source_changed(flow, point, copy, kept, names) or self._copy_changed(
+            flow, point, copy, kept, names
+        )
+
+    def _source_changed(
+        self, flow: Flow, point: Point, copy: Copy, kept: Member, names: _Names
+    ) -> Held | None:
         """Return a copy that is used after its source is changed in place."""
         for place in copy.places:
-            clash = self._clashes.find(flow, point, place, holder)
+            clash = None
+            if self._clashes.may_clash(flow, place):
+                known = _still(flow, self._aliases.before(flow, point, place).members)
+                changed = names(flow, known, self._changes.paths(flow))
+                clash = self._clashes.find(flow, changed, names(flow, [kept]))
+            clash = clash or self._clashes.elsewhere(flow, place, kept.holder)
             if clash is not None:
-                return Held(copy.call, copy.outer, place, holder.path, clash.change, clash.use)
+                return Held(copy.call, copy.outer, place, kept.place.path, clash.change, clash.use)
         return None
 
-    def _copy_changed(self, flow: Flow, point: Point, copy: Copy, holder: Holder) -> Held | None:
+    def _copy_changed(self, flow: Flow, point: Point, copy: Copy, kept: Member, names: _Names) -> Held | None:
         """Return a copy that is changed in place, and whose source is used after that."""
-        source = copy.source
-        if holder.adds or source.parameters:
-            return None
-        clash = self._clashes.find(flow, point, Place(holder.path), Holder(source.path, False))
-        if clash is None or clash.change is None or clash.use is None:
-            return None
-        return Held(copy.call, copy.outer, source, holder.path, clash.change, clash.use, True)
+        changed = [kept] if self._clashes.may_clash(flow, kept.place) else []
+        changed = list(names(flow, changed, self._changes.paths(flow)))
+        is_changed = any(True for _ in self._clashes.changes(flow, changed))
+        for place in copy.places:
+            clash = None
+            if kept.place.trained:
+                self._pend_trained(flow, copy, kept, self._aliases.before(flow, point, place).parameters)
+            if is_changed:
+                known = self._aliases.before(flow, point, place)
+                self._pend(flow, copy, self._clashes.changes(flow, changed), known.parameters)
+                clash = self._clashes.find(flow, changed, names(flow, _still(flow, known.members)))
+                if clash is not None and not clash.use and not self._read_again(flow, known.members):
+                    clash = None
+            clash = clash or self._clashes.elsewhere(flow, kept.place, Holder(place.path, False))
+            if clash is not None:
+                return Held(copy.call, copy.outer, place, kept.place.path, clash.change, clash.use, True)
+        return None
+
+    def _read_again(self, flow: Flow, members: list[Member]) -> bool:
+        """Return whether one of some names may be read after a function has returned."""
+        return any(
+            self._clashes.is_read_again(flow, member.place.path)
+            for member in members
+            if outlives_call(self._facts, flow, member.holder)
+        )
 
     def _changed_directly(self, flow: Flow, point: Point) -> Iterator[Held]:
         """Return copies such as `x.cuda().mul_(2)`, which changes `x` itself on a CPU."""
-        for node in point.nodes:
-            if not (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and changes_numbers(node.func.attr)
-            ):
+        for node, change in self._changes.changed(point):
+            copy = self._copies.of(change.node)
+            if copy is None or self._is_there(flow, point, copy) or change.place.path != copy.source.path:
                 continue
-            copy = self._copies.of(node.func.value)
-            if copy is None or copy.source.parameters or self._facts.is_guarded(copy.call):
-                continue
-            if self._changes.at(point, copy.source, node) is not None:
+            if change.received or self._changes.at(point, copy.source, node) is not None:
                 continue  # `x.copy_(x.cpu().normal_())`: it changes in any case
-            path = copy.source.path
-            use = self._clashes.uses(flow, Holder(path, False)).behind(point)
-            if use or only_given(self._facts, flow, path):
-                yield Held(copy.call, copy.outer, copy.source, path, node, use, True)
+            for place in copy.places:
+                known = self._aliases.before(flow, point, place)
+                self._pend(flow, copy, [(point, node)], known.parameters)
+                use = self._used_after(flow, point, known.members)
+                if use is not None:
+                    yield Held(copy.call, copy.outer, place, place.path, node, use or None, True)
+                    break
+
+    def _used_after(self, flow: Flow, point: Point, members: list[Member]) -> int | None:
+        """Return the line of a use of one of some names after a point, `OUT_OF_SIGHT`, or None."""
+        names = list(self._aliases.after(flow, _still(flow, members)))
+        uses = [self._clashes.uses(flow, member.holder).behind(point) for member in names]
+        last = OUT_OF_SIGHT if OUT_OF_SIGHT in uses and self._read_again(flow, names) else None
+        return next(filter(None, uses), last)
+
+    def _used_after_training(self, flow: Flow, point: Point, members: list[Member]) -> int | None:
+        """Return the line of a use of one of some names after an optimizer's step, or None."""
+        training = Member(Place("", trained=True), point)
+        clash = self._clashes.find(flow, [training], self._aliases.after(flow, _still(flow, members)))
+        return None if clash is None else clash.use
+
+    def _pend(self, flow: Flow, copy: Copy, changes: Iterable[_At], parameters: Sequence[str]) -> None:
+        """Keep in mind that a function changes its parameters on a CPU, for its calls."""
+        for path in parameters:
+            if not isinstance(flow.owner, Function) or (flow.owner, path) in self._pending:
+                continue
+            # `x.copy_(y)` gives the caller's tensor the same numbers on all machines.
+            ends = set() if rebinding(flow, path) else overwriting(flow).get(path, set())
+            for point, change in changes:
+                if flow.exit in flow.reachable([point], EVERYTHING, ends):
+                    self._pending[flow.owner, path] = copy, change
+                    break
+
+    def _pend_trained(self, flow: Flow, copy: Copy, kept: Member, parameters: Sequence[str]) -> None:
+        """Keep in mind that training changes the parameters of a method that keeps them as an attribute."""
+        receiver = self._bodies.receiver(flow.owner)
+        if isinstance(flow.owner, Function) and kept.place.path.startswith(f"{receiver}."):
+            for path in parameters:
+                self._pending.setdefault((flow.owner, path), (copy, None))
+
+    def _passed(self) -> Iterator[Held]:
+        """Return copies of parameters that are changed in place, where an argument is used after the call."""
+        reported: set[ast.Call] = set()
+        for (function, path), (copy, change) in self._followed():
+            if copy.call in reported:
+                continue
+            for flow, point, argument in self._calls.of(function, root(path)):
+                place = place_of(self._facts, argument)
+                if place is None:
+                    continue
+                place = Place(place.path + path.removeprefix(root(path)))
+                members = self._aliases.before(flow, point, place).members
+                if change is None:
+                    use = self._used_after_training(flow, point, members)
+                else:
+                    use = self._used_after(flow, point, members)
+                if use is not None:
+                    reported.add(copy.call)
+                    yield Held(copy.call, copy.outer, Place(path), path, change, use or None, True)
+                    break
+
+    def _followed(self) -> Iterator[tuple[tuple[Function, str], _Passed]]:
+        """Return the changed parameters, also of functions that pass their own parameters on."""
+        todo = list(self._pending.items())
+        for key, found in todo:  # which grows
+            yield key, found
+            function, path = key
+            for flow, point, argument in self._calls.of(function, root(path)):
+                place = place_of(self._facts, argument)
+                if place is not None and isinstance(flow.owner, Function):
+                    place = Place(place.path + path.removeprefix(root(path)))
+                    for parameter in self._aliases.before(flow, point, place).parameters:
+                        if (flow.owner, parameter) not in self._pending:
+                            self._pending[flow.owner, parameter] = found
+                            todo.append(((flow.owner, parameter), found))
+
+    def _is_there(self, flow: Flow, point: Point, copy: Copy) -> bool:
+        """Return whether the move does the same on all machines, or happens only where CUDA is available."""
+        values = self._aliases.values(flow, point, copy.source.path)
+        to_cpu = goes_to_cpu(copy.call)
+        moved = bool(values) and all(value and is_there(self._facts, value, to_cpu) for value in values)
+        return moved or self._facts.is_guarded(copy.call)
+
+    def _is_module(self, place: Place) -> bool:
+        """Return whether a place is shown to be a module, whose moves return itself on all machines."""
+        return not place.parameters and place.path in self._modules
+
+    @cached_property
+    def _modules(self) -> frozenset[str]:
+        """Return the paths on which methods are called that only modules have."""
+        found: set[str] = set()
+        for word in ("parameters", "state_dict", "eval", "train"):
+            for node in self._facts.tree.nodes_with(word):
+                if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES:
+                    found.add(dotted(node.value) or "")
+        return frozenset(found)
+
+
+def _only(_flow: Flow, members: list[Member], _among: Container[str] = ()) -> list[Member]:
+    """Return some names and no others: most tensors have only one, which is soon looked at."""
+    return members
+
+
+def _still(flow: Flow, members: list[Member]) -> list[Member]:
+    """Return the names that a tensor still has behind the point where they start."""
+    return [member for member in members if member.start not in rebinding(flow, member.place.path)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections import deque
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
-from devicefix.facts.copies.keeping import Holder, emptying, outlives_call
-from devicefix.facts.flow import Flow, Point
+from devicefix.facts.copies.keeping import Holder, emptying, outlives_call, overwriting
+from devicefix.facts.flow import Flow, Point, path_of
 from devicefix.facts.module import Facts
 
 OUT_OF_SIGHT = 0
@@ -19,17 +22,19 @@ class Uses:
         facts: the facts of the module.
         flow: the function, or the module itself.
         holder: what keeps it.
+        more: the points that use it out of sight, such as calls of functions that do.
 
     Attributes:
         emptied: the points after which nothing is kept any more.
         leading: the points from which on, with themselves, it may come to a use.
     """
 
-    def __init__(self, facts: Facts, flow: Flow, holder: Holder) -> None:
+    def __init__(self, facts: Facts, flow: Flow, holder: Holder, more: Iterable[Point] = ()) -> None:
         self._flow = flow
-        uses = [*flow.readers.get(holder.path, ())]
+        uses = {point for point in _readers(flow, holder.path) if point not in _overwriting(flow, holder)}
+        uses.update(more)
         if outlives_call(facts, flow, holder):
-            uses.append(flow.exit)
+            uses.add(flow.exit)
         self._uses = frozenset(uses)
         self.emptied = emptying(flow, holder)
         self.leading = self._backwards()
@@ -73,3 +78,30 @@ class Uses:
 
     def _line(self, use: Point) -> int:
         return OUT_OF_SIGHT if use is self._flow.exit else getattr(use.node, "lineno", OUT_OF_SIGHT)
+
+
+def _overwriting(flow: Flow, holder: Holder) -> AbstractSet[Point]:
+    return set() if holder.adds else overwriting(flow).get(holder.path, set())
+
+
+def _readers(flow: Flow, path: str) -> Iterator[Point]:
+    """Return the points that read a path; of `batch['image']` those that read this item, or all items."""
+    plain, bracket, _ = path.partition("[")
+    for point in flow.readers.get(plain, ()):
+        if not bracket or any(_may_read_item(node, plain, path) for node in point.nodes):
+            yield point
+
+
+def _may_read_item(node: ast.AST, plain: str, path: str) -> bool:
+    """Return whether a node reads an item, or more than one item with a constant key."""
+    match node:
+        case ast.Subscript(ctx=ast.Load()):
+            found = path_of(node)
+            return found == path or (found is None and path_of(node.value) == plain)
+        case ast.Call(args=arguments):
+            return any(path_of(argument) == plain for argument in arguments)
+        case ast.Return(value=ast.expr() as value) | ast.Assign(value=value):
+            return path_of(value) == plain
+        case ast.For(iter=value):
+            return path_of(value) == plain
+    return False

@@ -41,11 +41,8 @@ def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> b
         return False
     if len(node.targets) > 1 or not facts.kinds.of(value).are(NUMBERS):
         return False
-    reads = [
-        read
-        for read in facts.tree.reads(name)
-        if (found := facts.tree.scope(read).lookup(name)) is not None and found[1] is bindings
-    ]
+    found = facts.tree.scope(node.targets[0]).lookup(name)
+    reads = facts.reads_in(found[0], name) if found is not None else ()
     devices = [read for read in reads if _is_device(facts, read)]
     return bool(devices) and all(read in devices or _takes_either(facts, read) for read in reads)
 

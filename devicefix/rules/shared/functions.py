@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.context import Context
-from devicefix.facts import Scope
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix, Safety
 
@@ -17,7 +16,8 @@ _MEMORY = (
     "mem_get_info", "memory_summary", "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated",
     "reset_max_memory_cached", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
     "reset_accumulated_host_memory_stats", "set_per_process_memory_fraction", "get_per_process_memory_fraction",
-    "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend", "MemPool",
+    "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend", "change_current_allocator",
+    "CUDAPluggableAllocator", "MemPool",
 )  # fmt: skip
 _TUNABLE = (
     "enable", "is_enabled", "tuning_enable", "tuning_is_enabled", "record_untuned_enable",
@@ -41,7 +41,7 @@ RAISING = frozenset((
     *_MEMORY, *(f"memory.{name}" for name in _MEMORY), *(f"tunable.{name}" for name in _TUNABLE),
 ))  # fmt: skip
 # These do not initialize CUDA, but a guard does, perhaps before the program sets CUDA_VISIBLE_DEVICES.
-_NOT_INITIALIZING = ("nvtx.", "tunable.")
+_NOT_INITIALIZING = ("nvtx.", "tunable.", "change_current_allocator", "memory.change_current_allocator")
 # What a CPU returns instead, where the value is only printed or compared.
 _INSTEAD = {
     "get_device_name": '"cpu"',
@@ -55,6 +55,12 @@ _INSTEAD = {
 NVTX = "torch.autograd.profiler.emit_nvtx"
 _CONTEXTS = ("nvtx.range", "profiler.profile", NVTX)
 _PRINTING = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
+
+
+def _is_move(node: ast.AST | None) -> bool:
+    """Return whether a node is a call of `.to(...)` or `.cuda(...)`."""
+    method = node.func if isinstance(node, ast.Call) else None
+    return isinstance(method, ast.Attribute) and method.attr in ("to", "cuda")
 
 
 class Functions:
@@ -97,15 +103,15 @@ class Functions:
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
             # A stored state may be used by code that is not known.
-            safety = Safety.SAFE if self._restored(node, parent) else Safety.UNSAFE
+            safety = Safety.SAFE if self._restored(node) else Safety.UNSAFE
             return self.context.when_cuda(node, "None", safety)
         if short in _INSTEAD:
-            return self.context.when_cuda(node, _INSTEAD[short])
+            return self.context.when_cuda(node, _INSTEAD[short]) if self._is_borne(node) else None
         if short == "initial_seed":
             return self.context.when_cuda(node, f"{self.devices.torch(node).text}.initial_seed()")
         if short in _CONTEXTS and isinstance(parent, ast.withitem):
             fix = self.context.when_cuda(node, "contextlib.nullcontext()")
-            return replace(fix, needs=fix.needs | self.devices.imports("contextlib"))
+            return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
         return None
 
     def _inside_another(self, node: ast.Call) -> bool:
@@ -137,20 +143,46 @@ class Functions:
         return any(isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node))
 
     def _current(self, node: ast.Call, parent: ast.AST | None) -> Fix | None:
-        """Return the fix of the index of the current GPU, used as a device or stored as a number."""
-        moves = (
-            isinstance(parent, ast.Call)
-            and isinstance(parent.func, ast.Attribute)
-            and parent.func.attr in ("to", "cuda")
-        )
-        if moves:
+        """Return the fix of the index of the current GPU: the CPU, or 0, by what it is used for."""
+        if _is_move(parent):
             return Fix(())  # the fix of the move is enough
-        place = self._place_of(node)
-        if device_name(place) or place == "map_location":
-            return self.context.when_cuda(node, '"cpu"')
         if parent is not None and self.facts.call(parent, "torch.device"):
             return self.context.when_cuda(node, '"cpu"')
-        return self.context.when_cuda(node, "0") if index_name(place) else None
+        uses = self.context.uses.of(node).uses
+        numbers = any(map(self._is_number, uses))
+        moves = any(_is_move(self.facts.tree.parents.get(use)) for use in uses)
+        devices = any(map(self._is_device, uses))
+        if devices or (moves and not numbers):
+            return None if numbers else self.context.when_cuda(node, '"cpu"')
+        if numbers:
+            return self.context.when_cuda(node, "0")  # the fixes of the moves are enough
+        place = self._place_of(node)
+        if device_name(place):
+            return self.context.when_cuda(node, '"cpu"', Safety.UNSAFE)
+        return self.context.when_cuda(node, "0", Safety.UNSAFE) if index_name(place) else None
+
+    def _is_device(self, node: ast.expr) -> bool:
+        """Return whether a value is certainly used as a device, where the CPU can replace it."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.keyword):
+            return parent.arg in ("device", "map_location")
+        return parent is not None and self.facts.call(parent, "torch.device")
+
+    def _is_number(self, node: ast.expr) -> bool:
+        """Return whether a value is certainly used as a number: counted with, or the index of something."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.BinOp(left=ast.Constant(value=str())):
+                return False
+            case ast.BinOp() | ast.AugAssign():
+                return True
+            case ast.Subscript(slice=index):
+                return index is node
+            case ast.Compare(comparators=[ast.Constant(value=int()), *_]):
+                return True
+            case ast.Call(func=ast.Name(id="range" | "int")):
+                return True
+        return False
 
     def _place_of(self, node: ast.expr) -> str:
         """Return the name of the variable, argument or key that a value is assigned to."""
@@ -168,22 +200,38 @@ class Functions:
             return ""
         return ""
 
-    def _restored(self, node: ast.Call, parent: ast.AST | None) -> bool:
-        """Return whether the same function restores the random state."""
-        if not (isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)):
-            return False
-        return self.facts.tree.scope(node) in self._restoring
+    def _restored(self, node: ast.Call) -> bool:
+        """Return whether the random state is only restored, and its variables hold nothing else."""
+        found = self.context.uses.of(node)
+        restores = all(self._is_restored(use) for use in found.uses)
+        return bool(found.uses) and restores and not found.parameters
 
-    @cached_property
-    def _restoring(self) -> set[Scope]:
-        """The scopes that restore a random state."""
-        return {
-            self.facts.tree.scope(node)
-            for node in self.facts.tree.nodes
-            if isinstance(node, ast.Call)
-            and last_name(node.func) == "set_rng_state"
-            and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
-        }
+    def _is_restored(self, node: ast.expr) -> bool:
+        """Return whether a function of torch.cuda gets a random state, to restore it."""
+        parent = self.facts.tree.parents.get(node)
+        name = self.facts.resolve(parent.func) if isinstance(parent, ast.Call) else None
+        return (name or "").startswith("torch.cuda.") and (name or "").endswith("set_rng_state")
+
+    def _is_borne(self, node: ast.Call) -> bool:
+        """Return whether no use of a value fails for what it is on a CPU: a divisor of 0, a key that is missing."""
+        uses = [node, *self.context.uses.of(node).uses]
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
+            names = [target for target in parent.targets[0].elts if isinstance(target, ast.Name)]
+            uses += [read for name in names for read in self.context.uses.variable(name).reads]
+        return not any(map(self._fails, uses))
+
+    def _fails(self, node: ast.expr) -> bool:
+        """Return whether a use fails for the value of a CPU."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
+                return right is node and not self.facts.is_guarded(node)
+            case ast.Subscript(value=value, slice=index):
+                return (index is node and not self.facts.is_guarded(node)) or (
+                    value is node and self._fails(parent)
+                )
+        return False
 
     @cached_property
     def _saves_state(self) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Sequence
 
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda
-from devicefix.facts import ASKS, dotted
+from devicefix.facts import ASKS, Binding, dotted
 from devicefix.model import Edit, Fix
 from devicefix.rewrite.blocks import can_unwrap, unwrap
 from devicefix.rewrite.calls import first_choice, moved
+from devicefix.rules.shared.guarded_names import GuardedNames
 
 
 class GuardedMoves:
@@ -26,6 +28,7 @@ class GuardedMoves:
         self.context = context
         self.facts = context.facts
         self.devices = context.devices
+        self._names = GuardedNames(context.facts)
 
     def of_guard(self, node: ast.If) -> Fix | None:
         """Return the fix that moves without a guard, or None if the guard does anything else."""
@@ -57,34 +60,68 @@ class GuardedMoves:
         """Return the calls of `.cuda()` in the body, or nothing if it does anything else."""
         moves: list[ast.Call] = []
         for statement in node.body:
-            found = self._moves_of(statement)
-            if not found:
+            found = self._moves_of(statement, node)
+            if not found or not all(self._is_defined(call, node) for call in found):
                 return []
             moves += found
         return moves
 
-    def _moves_of(self, statement: ast.stmt) -> list[ast.Call]:
+    def _moves_of(self, statement: ast.stmt, guard: ast.If) -> list[ast.Call]:
         match statement:
             case ast.Expr(value=ast.Call() as call) if self._plain(call):
                 return [call]
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                return self._pairs(targets, values)
+                return self._pairs(targets, values, guard)
             case ast.Assign(targets=[target], value=value):
-                return self._pairs([target], [value])
+                return self._pairs([target], [value], guard)
         return []
 
-    def _pairs(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> list[ast.Call]:
-        """Return the calls if each value is its own target, moved: `x, y = x.cuda(), y.cuda()`."""
+    def _pairs(
+        self, targets: Sequence[ast.expr], values: Sequence[ast.expr], guard: ast.If
+    ) -> list[ast.Call]:
+        """Return the calls if each value is its own target, moved: `x, y = x.cuda(), y.cuda()`.
+
+        The target may also be a name that is not defined without the guard, and used there: that is an error on
+        a CPU, which `x, y = batch[1].to(device), batch[0].to(device)` corrects.
+        """
         calls = []
         for target, value in zip(targets, values, strict=False):
             if not (
                 isinstance(value, ast.Call) and self._plain(value) and isinstance(value.func, ast.Attribute)
             ):
                 return []
-            if ast.unparse(target) != ast.unparse(value.func.value):
+            receiver = value.func.value
+            if ast.unparse(target) != ast.unparse(receiver) and not self._is_missing(target, guard):
                 return []
             calls.append(value)
         return calls if len(targets) == len(values) else []
+
+    def _is_missing(self, target: ast.expr, guard: ast.If) -> bool:
+        """Return whether only a guard defines a name, and a use fails where the guard does not hold."""
+        if not isinstance(target, ast.Name) or self._names.use(target.id, guard) is None:
+            return False
+        tree = self.facts.tree
+        in_module = tree.scope(guard).is_module
+        return not (in_module and (hasattr(builtins, target.id) or tree.star_imports))
+
+    def _is_defined(self, node: ast.expr, guard: ast.If) -> bool:
+        """Return whether what an expression reads is also defined where no guard holds.
+
+        What the guard itself defines is, once it is gone.
+        """
+        bindings: Sequence[Binding]
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name):
+                found = self.facts.tree.scope(part).lookup(part.id)
+                bindings = found[1] if found is not None else ()
+            elif isinstance(part, ast.Attribute):
+                bindings = self.facts.bindings(part)
+            else:
+                continue
+            others = [binding.node for binding in bindings if binding.node not in guard.body]
+            if others and all(map(self.facts.is_guarded, others)):
+                return False
+        return True
 
     def _plain(self, node: ast.expr) -> bool:
         """Return whether a node moves a name, an attribute or an item to the current device: `x.cuda()`."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from devicefix.devices.context import Context
-from devicefix.facts import dotted
+from devicefix.facts import Binding, dotted
+from devicefix.facts.uses import Followed
 from devicefix.model import Fix
 
 _WORDS = re.compile("tream|Event")
@@ -23,16 +25,23 @@ _MAKERS = {
         "streams.Event",
     )
 }
-# Methods of streams, events and tensors that only synchronize the work of a GPU; a CPU needs none.
-_ORDERING = {
-    "wait_stream", "wait_event", "record_stream", "record_event", "record", "wait", "synchronize",
-}  # fmt: skip
-_TIMES = "elapsed_time"
-_ENTERED = "torch.cuda.stream"
+# Methods of streams, events and tensors that only order the work of a GPU, and return None; a CPU needs none.
+_ORDERING = {"wait_stream", "wait_event", "record_stream", "record", "wait", "synchronize"}
+_RECORDS = "record_event"  # returns an event
+# What the other methods return where no work is waiting.
+_ANSWERS = {"elapsed_time": 'float("nan")', "query": "True"}
+# They accept None.
+_ENTERED = ("torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.set_stream")
+# They raise an error for `nan`, with one argument.
+_WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
+_DEPTH = 4  # how many names to follow to the values they are bound to
 
 
 class Streams:
     """The streams and events of a module.
+
+    Those whose uses are all known become None without CUDA, with their uses. Two that are used together, as the
+    start and the end of a time, become None together or not at all.
 
     Args:
         context: the context of the module.
@@ -41,6 +50,7 @@ class Streams:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.facts = context.facts
+        self.uses = context.uses
         self._guarded: set[ast.AST] = set()  # statements that a fix puts under a guard
 
     def is_maker(self, node: ast.expr) -> bool:
@@ -48,83 +58,234 @@ class Streams:
         return isinstance(node, ast.Call) and self.facts.resolve(node.func) in _MAKERS
 
     def is_followed(self, node: ast.expr) -> bool:
-        """Return whether a node holds a stream or event whose uses can all be fixed."""
-        return bool(self.followed) and dotted(node) in self.followed
+        """Return whether a node is a stream or event, or holds one, whose uses can all be fixed."""
+        return node in self._followed
 
     def of_maker(self, node: ast.Call) -> Fix | None:
         """Return the fix of a call that creates a stream or event, or gets the current one, or None."""
         statement = self._ordering(node)
         if statement is not None:
-            # One guard serves two of them in one statement.
-            seen = statement in self._guarded
-            self._guarded.add(statement)
-            return Fix(()) if seen else self.context.put_under_guard(statement)
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Call) and self.facts.call(parent, _ENTERED):
-            return self.context.when_cuda(node, "None")
-        target = self._target(node)
-        if target is not None and dotted(target) in self.followed:
-            return self.context.when_cuda(node, "None")
-        return None
+            return self._under_guard(statement)
+        return self.context.when_cuda(node, "None") if node in self._followed else None
 
     def of_method(self, node: ast.Call) -> Fix | None:
-        """Return the fix of a method call on a stream or event, or None if it needs none."""
-        assert isinstance(node.func, ast.Attribute)
-        if dotted(node.func.value) not in self.followed:
+        """Return the fix of a method call with a stream or event that is followed, or None if it needs none."""
+        if not isinstance(node.func, ast.Attribute) or not any(map(self._needs_fix, _operands(node))):
             return None
-        if node.func.attr == _TIMES:
-            return self.context.when_cuda(node, 'float("nan")')
-        statement = self.facts.tree.statement(node)
-        if node.func.attr in _ORDERING and isinstance(statement, ast.Expr) and statement not in self._guarded:
-            self._guarded.add(statement)
-            return self.context.put_under_guard(statement)
-        return None
+        method = node.func.attr
+        if method in _ANSWERS:
+            return self.context.when_cuda(node, _ANSWERS[method])
+        if method != _RECORDS and method not in _ORDERING:
+            return None
+        if self._is_statement(node):
+            statement = self.facts.tree.statement(node)
+            assert isinstance(statement, ast.Expr)
+            # A call inside it that makes a stream is found itself, with the same fix.
+            return None if any(map(self.is_maker, _operands(node))) else self._under_guard(statement)
+        return self.context.when_cuda(node, "None")
+
+    def _is_statement(self, node: ast.expr) -> bool:
+        return isinstance(self.facts.tree.parents.get(node), ast.Expr)
+
+    def _needs_fix(self, node: ast.expr) -> bool:
+        return node in self._followed and not self.is_maker(node) and not self._is_tested(node)
+
+    def _under_guard(self, statement: ast.Expr) -> Fix:
+        """Return the fix that puts a statement under a guard: one serves all streams in it."""
+        seen = statement in self._guarded
+        self._guarded.add(statement)
+        return Fix(()) if seen else self.context.put_under_guard(statement)
 
     def _ordering(self, node: ast.expr) -> ast.Expr | None:
-        """Return the statement around a stream if it only synchronizes the GPU, or None."""
+        """Return the statement around a stream if it only orders the work of the GPU, or None."""
         statement = self.facts.tree.statement(node)
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return None
-        function = statement.value.func
-        return statement if isinstance(function, ast.Attribute) and function.attr in _ORDERING else None
+        call = statement.value
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in (*_ORDERING, _RECORDS):
+            return None
+        return statement if node in _operands(call) else None
 
-    def _target(self, node: ast.expr) -> ast.expr | None:
-        """Return the variable or attribute that a value is assigned to, or None."""
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-            return parent.targets[0]
-        outer = self.facts.tree.parents.get(parent) if isinstance(parent, ast.Tuple) else None
-        if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign):
-            target = outer.targets[0]
-            if isinstance(target, ast.Tuple) and len(target.elts) == len(parent.elts):
-                return target.elts[parent.elts.index(node)]
-        return None
+    # -- what is followed ----------------------------------------------------------------------------
 
     @cached_property
-    def followed(self) -> set[str]:
-        """The variables and attributes that hold streams and events whose uses can all be fixed."""
+    def _followed(self) -> set[ast.expr]:
+        """The calls that make streams and events whose uses can all be fixed, and the expressions that hold them."""
         if not _WORDS.search(self.context.source.text):
             return set()
         makers = [
-            node for node in self.facts.tree.nodes if isinstance(node, ast.Call) and self.is_maker(node)
+            node for node in self.facts.tree.nodes_with("tream", "Event", _RECORDS) if self._makes(node)
         ]
-        targets = {dotted(target) for target in map(self._target, makers) if target is not None} - {None}
-        return {name for name in targets if name and all(map(self._bearable, self.facts.tree.reads(name)))}
+        followed = {maker: self.uses.of(maker) for maker in makers if isinstance(maker, ast.Call)}
+        held = {maker: {maker, *_held(found)} for maker, found in followed.items()}
+        fixed = {maker for maker, found in followed.items() if self._is_closed(found)}
+        holders: dict[ast.expr, set[ast.Call]] = {}
+        for maker, nodes in held.items():
+            for node in nodes:
+                holders.setdefault(node, set()).add(maker)
+        while True:
+            known = {node for node, those in holders.items() if those <= fixed}
+            halves = {
+                maker
+                for maker in fixed
+                if not held[maker] <= known or not self._is_whole(maker, held[maker], known)
+            }
+            if not halves:
+                return known
+            fixed -= halves
 
-    def _bearable(self, node: ast.expr) -> bool:
+    def _makes(self, node: ast.AST) -> bool:
+        """Return whether a node makes a stream or event; `s.record_event()` does, for a stream s."""
+        if not isinstance(node, ast.Call):
+            return False
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return self.is_maker(node) or (method == _RECORDS and not self.facts.is_guarded(node))
+
+    def _is_whole(self, maker: ast.Call, held: set[ast.expr], known: set[ast.expr]) -> bool:
+        """Return whether what a stream or event is used with can be fixed as well."""
+        if not self.is_maker(maker):
+            assert isinstance(maker.func, ast.Attribute)
+            if maker.func.value not in known:
+                return False
+        for node in held:
+            parent = self.facts.tree.parents.get(node)
+            if isinstance(parent, ast.Compare) and not self._are_known(parent, known):
+                return False
+            call = self._method_of(node)
+            if call is None or self.facts.is_guarded(node) or self._is_tested(node):
+                continue
+            assert isinstance(call.func, ast.Attribute)
+            if call.func.attr == "elapsed_time" and not all(each in known for each in _operands(call)):
+                return False
+            # `x.record(s)` and `x.wait(s)` may be methods of anything.
+            if call.func.attr in ("record", "wait") and call.func.value not in known:
+                return False
+            if call.func.attr == _RECORDS and not self._is_statement(call) and call not in known:
+                return False
+        return True
+
+    def _are_known(self, node: ast.Compare, known: set[ast.expr]) -> bool:
+        """Return whether a comparison is one of known streams, or with None."""
+        operands = (node.left, *node.comparators)
+        return all(
+            each in known or (isinstance(each, ast.Constant) and each.value is None) for each in operands
+        )
+
+    def _is_closed(self, found: Followed) -> bool:
+        """Return whether all uses of a stream or event can be fixed, and its variables hold nothing else."""
+        only = all(self._holds_only_streams(variable.bindings) for variable in found.variables)
+        return only and not found.parameters and all(map(self._is_bearable, found.uses))
+
+    def _holds_only_streams(self, bindings: Sequence[Binding]) -> bool:
+        return all(
+            isinstance(binding.node, ast.Delete)
+            or (binding.value is not None and self._is_stream_or_none(binding.value))
+            for binding in bindings
+        )
+
+    def _is_stream_or_none(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Return whether an expression is a stream, an event or None, and nothing else."""
+        match node:
+            case ast.Constant(value=None):
+                return True
+            case ast.IfExp(body=body, orelse=orelse):
+                return self._is_stream_or_none(body, depth) and self._is_stream_or_none(orelse, depth)
+            case ast.BoolOp(values=values):
+                return all(self._is_stream_or_none(value, depth) for value in values)
+            case ast.NamedExpr(value=value):
+                return self._is_stream_or_none(value, depth)
+            case ast.Name() | ast.Attribute() if depth:
+                bindings = self.facts.bindings(node)
+                return bool(bindings) and all(
+                    binding.value is not None and self._is_stream_or_none(binding.value, depth - 1)
+                    for binding in bindings
+                )
+        return self._makes(node)
+
+    def _is_bearable(self, node: ast.expr) -> bool:
         """Return whether a use of a stream or event can be fixed, or needs no fix."""
-        if self.facts.is_guarded(node):
+        if self.facts.is_guarded(node) or self._is_tested(node):
             return True
+        parent = self.facts.tree.parents.get(node)
+        call = self._method_of(node)
+        if call is not None:
+            assert isinstance(call.func, ast.Attribute)
+            if call.func.attr == "elapsed_time":
+                return not any(map(self._is_made_whole, self._results(call)))
+            return call.func.attr in {*_ORDERING, *_ANSWERS, _RECORDS}
+        if isinstance(parent, ast.Call):
+            return self.facts.call(parent, *_ENTERED)
+        return self._asks(node, parent)
+
+    def _method_of(self, node: ast.expr) -> ast.Call | None:
+        """Return the call of a method of a node, or of a method of streams and tensors that gets it."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Attribute):
             call = self.facts.tree.parents.get(parent)
-            if not (isinstance(call, ast.Call) and call.func is parent):
-                return False
-            if parent.attr == _TIMES:
-                return True
-            return parent.attr in _ORDERING and isinstance(self.facts.tree.parents.get(call), ast.Expr)
-        if isinstance(parent, ast.Call):
-            method = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
-            known = self.facts.call(parent, _ENTERED) or method == _TIMES
-            return known or self._ordering(node) is not None
-        return isinstance(parent, ast.Compare)
+            return call if isinstance(call, ast.Call) and call.func is parent else None
+        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and node in parent.args:
+            return parent if parent.func.attr in {*_ORDERING, *_ANSWERS} else None
+        return None
+
+    def _results(self, node: ast.expr) -> Iterator[ast.expr]:
+        """Yield the expressions that hold a time, also after arithmetic."""
+        todo, seen = [node], set[ast.expr]()
+        while todo:
+            for use in self.uses.of(todo.pop()).uses:
+                parent = self.facts.tree.parents.get(use)
+                if isinstance(parent, (ast.BinOp, ast.UnaryOp)) and parent not in seen:
+                    seen.add(parent)
+                    todo.append(parent)
+                else:
+                    yield use
+
+    def _is_made_whole(self, node: ast.expr) -> bool:
+        """Return whether a time is converted to an int, which raises an error for `nan`."""
+        parent = self.facts.tree.parents.get(node)
+        if not isinstance(parent, ast.Call) or len(parent.args) != 1 or node not in parent.args:
+            return False
+        return (self.facts.resolve(parent.func) or dotted(parent.func)) in _WHOLE_NUMBERS
+
+    def _asks(self, node: ast.expr, parent: ast.AST | None) -> bool:
+        """Return whether a use only compares a stream or event, or asks whether there is one."""
+        if not isinstance(parent, (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)):
+            return False
+        statement = self.facts.tree.statement(node)
+        return not isinstance(statement, ast.Assert) and not (
+            isinstance(statement, ast.If) and self.facts.guards.refusals.refuses(statement.body)
+        )
+
+    def _is_tested(self, node: ast.expr) -> bool:
+        """Return whether a node is evaluated only where it is not None, as the program itself checks."""
+        path = dotted(node)
+        return path is not None and any(
+            isinstance(parent, (ast.If, ast.IfExp))
+            and (child is parent.body or (isinstance(parent, ast.If) and child in parent.body))
+            and _is_not_none(parent.test, path)
+            for child, parent in self.facts.tree.ancestors(node)
+        )
+
+
+def _held(found: Followed) -> Iterator[ast.expr]:
+    """Yield the expressions that hold a followed value."""
+    yield from found.uses
+    for variable in found.variables:
+        yield from variable.reads
+
+
+def _operands(call: ast.Call) -> tuple[ast.expr, ...]:
+    """Return the receiver and the arguments of a method call."""
+    receiver = (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
+    return (*receiver, *call.args, *(keyword.value for keyword in call.keywords))
+
+
+def _is_not_none(test: ast.expr, path: str) -> bool:
+    """Return whether a test is true only if what has a path is not None."""
+    match test:
+        case ast.Name() | ast.Attribute():
+            return dotted(test) == path
+        case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return dotted(left) == path
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(_is_not_none(value, path) for value in values)
+    return False

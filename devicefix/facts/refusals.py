@@ -1,0 +1,172 @@
+"""Refusals: statements that raise an error or end the program, and what catches the error."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from weakref import proxy
+
+from devicefix.facts.names import Names
+from devicefix.facts.scopes import FUNCTIONS, dotted
+
+_EXITS = {
+    "exit", "quit", "sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit", "pytest.exit",
+    "pytest.fail", "absl.logging.fatal",
+}  # fmt: skip
+_PARSERS = ("argparse.ArgumentParser", "optparse.OptionParser")
+_PRINTING = {
+    "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical",
+    "write",
+}  # fmt: skip
+_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
+_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+_CALLS = 4  # how many functions to follow that end the program by a call of the next
+
+
+class Refusals:
+    """The code of one module that refuses to go on."""
+
+    def __init__(self, facts: Names) -> None:
+        self.facts: Names = proxy(facts)
+
+    def refuses(self, block: Sequence[ast.stmt], calls: int = _CALLS) -> bool:
+        """Return whether a block always raises an error or ends the program, perhaps after a message.
+
+        Args:
+            block: the statements.
+            calls: how many functions to follow that do so.
+        """
+        *others, last = block
+        if any(isinstance(node, _LEAVING) for statement in others for node in ast.walk(statement)):
+            return False
+        match last:
+            case ast.Raise(exc=error):
+                return not _skips_test(error)
+            case ast.Expr(value=value):
+                return self.ends(value, calls)
+            case ast.If(body=body, orelse=orelse) if orelse:
+                return self.refuses(body, calls) and self.refuses(orelse, calls)
+        return False
+
+    def ends(self, node: ast.expr, calls: int = _CALLS) -> bool:
+        """Return whether an expression ends the program: `sys.exit(1)`, or a function that does so."""
+        if not isinstance(node, ast.Call):
+            return False
+        function = node.func
+        if self._named(function) in _EXITS:
+            return True
+        if isinstance(function, ast.Attribute) and function.attr in ("error", "exit"):
+            made = self.facts.value(function.value)
+            return made is not None and self.facts.call(made, *_PARSERS)
+        own = self.own_function(function)
+        return own is not None and calls > 0 and self.refuses(own.body, calls - 1)
+
+    def own_function(self, function: ast.expr) -> ast.FunctionDef | None:
+        """Return the function of the module that a name is bound to, and to nothing else."""
+        if not isinstance(function, ast.Name):
+            return None
+        found = self.facts.tree.scope(function).lookup(function.id)
+        node = found[1][0].node if found is not None and len(found[1]) == 1 else None
+        return node if isinstance(node, ast.FunctionDef) else None
+
+    def handlers(self, node: ast.AST, error: str | None) -> list[ast.ExceptHandler]:
+        """Return the handlers around a node, in its own function, that may catch an error.
+
+        Args:
+            node: the node that raises it.
+            error: the name of its class, None if that is not known.
+        """
+        return [
+            handler
+            for child, parent in self._in_function(node)
+            if isinstance(parent, _TRIES) and child in parent.body
+            for handler in parent.handlers
+            if _may_catch(handler, error)
+        ]
+
+    def is_handled(self, node: ast.AST, error: str | None) -> bool:
+        """Return whether an error leads to other code of the same function: that is the path of the CPU."""
+        if any(
+            isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(_suppresses, parent.items))
+            for _, parent in self._in_function(node)
+        ):
+            return True
+        handlers = self.handlers(node, error)
+        return any(_continues(handler.body) and not self.refuses(handler.body) for handler in handlers)
+
+    def error_of(self, statement: ast.stmt) -> str | None:
+        """Return the name of the class of the error that a statement raises, None if that is not known."""
+        match statement:
+            case ast.Assert():
+                return AssertionError.__name__
+            case ast.Raise(exc=ast.Call(func=error)) | ast.Raise(exc=ast.expr() as error):
+                return (dotted(error) or "").rpartition(".")[2] or None
+            case ast.Expr(value=ast.Call(func=function)) if self._named(function) in _EXITS:
+                return SystemExit.__name__
+        return None
+
+    def _in_function(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield pairs of a child and its parent, from a node up to the function that it is in."""
+        return takewhile(
+            lambda pair: not isinstance(pair[1], (*FUNCTIONS, ast.ClassDef)), self.facts.tree.ancestors(node)
+        )
+
+    def _named(self, function: ast.expr) -> str | None:
+        """Return the full name of a function, by the imports or as a builtin."""
+        name = self.facts.resolve(function)
+        if name is None and (name := dotted(function)) is not None:
+            root = name.partition(".")[0]
+            return name if self.facts.tree.scope(function).lookup(root) is None else None
+        return name
+
+
+def returns(body: Sequence[ast.stmt]) -> bool:
+    """Return whether a block ends with a return, break, continue or skip."""
+    last = body[-1]
+    if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
+        return True
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        name = dotted(last.value.func) or ""
+        return name == "pytest.skip" or name.rpartition(".")[2] == "skipTest"
+    return isinstance(last, ast.Raise) and _skips_test(last.exc)
+
+
+def _skips_test(error: ast.expr | None) -> bool:
+    """Return whether an error skips a test, such as `unittest.SkipTest`."""
+    kind = error.func if isinstance(error, ast.Call) else error
+    return kind is not None and "Skip" in (dotted(kind) or "")
+
+
+def _may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
+    """Return whether a handler may catch an error of a class, by its name; unknown classes may be related."""
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    raised = getattr(builtins, error or "", None)
+    for kind in kinds:
+        caught = getattr(builtins, dotted(kind) or "", None)
+        if caught is None or raised is None or issubclass(raised, caught):
+            return True
+    return False
+
+
+def _continues(body: Sequence[ast.stmt]) -> bool:
+    """Return whether a handler does more than print the error."""
+    return not all(
+        isinstance(statement, ast.Pass)
+        or (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Call)
+            and (dotted(statement.value.func) or "").rpartition(".")[2] in _PRINTING
+        )
+        for statement in body
+    )
+
+
+def _suppresses(item: ast.withitem) -> bool:
+    """Return whether a context manager expects an error: `contextlib.suppress`, `pytest.raises`."""
+    call = item.context_expr
+    name = dotted(call.func) if isinstance(call, ast.Call) else None
+    return (name or "").rpartition(".")[2] in ("suppress", "raises", "assertRaises", "assertRaisesRegex")

@@ -1,0 +1,142 @@
+"""The arguments of calls that are devices: of torch's own functions, and of those of the project."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from devicefix.facts.module import Facts
+from devicefix.facts.values import device_name, last_name
+
+Place = int | str  # the position of an argument, or its keyword
+
+# The positions of devices. Moving to a device, making one or loading to one fails without CUDA.
+_POSITIONS = {
+    "torch.device": 0, "torch.Generator": 0, "torch.set_default_device": 0, "torch.load": 1,
+    "torch.jit.load": 1, "torch.Tensor.to": 1, "torch.nn.Module.to": 1, "torch.Tensor.cuda": 1,
+    "torch.nn.Module.cuda": 1, "torch.cuda.set_device": 0, "torch.cuda.synchronize": 0,
+    "safetensors.torch.load_file": 1,
+}  # fmt: skip
+_METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
+# They disable themselves on a CPU, whatever their device is.
+_OFF_BY_THEMSELVES = ("torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler")
+
+_PASSED_ON = re.compile(
+    rb"(?:\.to\(\s*(?:device\s*=\s*)?|\b(?:device|map_location)\s*=\s*|\btorch\.device\(\s*)([\w.]+)(\[[\"'](\w+))?"
+)
+_DEFINITION = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
+
+
+def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
+    """Return whether a function of torch takes a device at a place, or any function does by its keyword.
+
+    Args:
+        facts: the facts of the module.
+        function: the function that is called.
+        place: the position or the keyword of the argument.
+    """
+    name = facts.resolve(function)
+    if name in _OFF_BY_THEMSELVES:
+        return False
+    if isinstance(place, str):
+        return place == "map_location" or device_name(place) or is_location(function, place)
+    if name in _POSITIONS:
+        return _POSITIONS[name] == place
+    return isinstance(function, ast.Attribute) and _METHODS.get(function.attr) == place
+
+
+def is_location(function: ast.expr, keyword: str) -> bool:
+    """Return whether a keyword is that of `load_state_dict(path, location=...)`."""
+    return keyword == "location" and last_name(function) == "load_state_dict"
+
+
+def device_values(facts: Facts) -> list[ast.expr]:
+    """Return the expressions that the module passes on as devices."""
+    return list(_arguments(facts))
+
+
+def device_names(values: Iterable[ast.expr]) -> frozenset[str]:
+    """Return the names, attributes and keys that some expressions read."""
+    return frozenset(filter(None, map(_name_of, values)))
+
+
+def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield the functions that pass on a parameter as a device.
+
+    Args:
+        facts: the facts of the module.
+        values: the expressions that it passes on as devices.
+
+    Yields:
+        The name of the function, or of the class for `__init__`; the name of the parameter and its position.
+    """
+    passed = {_owner(facts, value) for value in values if isinstance(value, ast.Name)}
+    kept = device_names(values)
+    for node in facts.tree.scopes:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        owner = facts.tree.parents.get(node)
+        called, parameters = node.name, [*node.args.posonlyargs, *node.args.args]
+        if isinstance(owner, ast.ClassDef):
+            called, parameters = owner.name if called == "__init__" else called, parameters[1:]
+        for position, parameter in enumerate(parameters):
+            name = parameter.arg
+            if (node, name) in passed or (node.name == "__init__" and name in kept):
+                yield called, (name, position)
+
+
+def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str, int]]]]:
+    """Return the names that a module passes on as devices, and its receivers, without parsing it.
+
+    Args:
+        data: the module, after a line end.
+    """
+    if b".to(" not in data and b"device" not in data:
+        return frozenset(), frozenset()
+    paths = (key or path.rpartition(b".")[2] for path, _, key in _PASSED_ON.findall(data))
+    names = frozenset(name for name in paths if not name.isdigit())
+    found: set[tuple[str, tuple[str, int]]] = set()
+    owner = b""
+    for class_name, function, parameters in _DEFINITION.findall(data) if names else ():
+        owner = class_name or owner
+        listed = [part.split(b":")[0].split(b"=")[0].strip() for part in parameters.split(b",")]
+        if listed[0] in (b"self", b"cls"):
+            del listed[0]
+        called = owner if function == b"__init__" else function
+        found.update(
+            (called.decode(), (name.decode(), position))
+            for position, name in enumerate(listed)
+            if name in names
+        )
+    return frozenset(name.decode() for name in names), frozenset(found)
+
+
+def _owner(facts: Facts, value: ast.Name) -> tuple[ast.AST | None, str]:
+    """Return the node of the scope that binds a name, and the name."""
+    found = facts.tree.scope(value).lookup(value.id)
+    return found and found[0].node, value.id
+
+
+def _arguments(facts: Facts) -> Iterator[ast.expr]:
+    """Yield the arguments of the module's calls that are devices."""
+    for node in facts.tree.nodes_with(".to(", "device", "map_location"):
+        if isinstance(node, ast.Call):
+            for position, value in enumerate(node.args):
+                if takes_device(facts, node.func, position):
+                    yield value
+            for keyword in node.keywords:
+                if keyword.arg is not None and takes_device(facts, node.func, keyword.arg):
+                    yield keyword.value
+
+
+def _name_of(value: ast.expr) -> str:
+    """Return the name, attribute, key or function that a value is read from; empty for anything else."""
+    match value:
+        case ast.Subscript(slice=ast.Constant(value=str(key))):
+            return key
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
+            return key
+        case ast.Call(func=function):
+            return last_name(function)
+    return last_name(value)

@@ -1,0 +1,312 @@
+"""Where a value goes: through names, attributes, arguments and returns, to the expressions that use it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from devicefix.facts.module import Facts
+from devicefix.facts.names import option_names
+from devicefix.facts.prefilter import lines_with_name
+from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
+
+_LIMIT = 500  # how many expressions to follow a value through
+
+_BINDINGS = 20  # of a variable; its reads have other values, too
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A name in one scope, or an attribute of one class.
+
+    Attributes:
+        name: its name, without the object whose attribute it is.
+        reads: the expressions that read it in this module.
+        bindings: the places that bind it in this module.
+        attribute: whether it is an attribute, and part of an interface.
+    """
+
+    name: str
+    reads: Sequence[ast.expr]
+    bindings: Sequence[Binding]
+    attribute: bool = False
+
+
+@dataclass(slots=True)
+class Followed:
+    """Where a value goes.
+
+    Attributes:
+        uses: the expressions that hold the value where it is used, and not only bound to a name. An argument
+            and a returned value are uses, also if the function is known and the value is followed beyond.
+        variables: the names and attributes that hold the value on the way.
+        parameters: those of them that are parameters, to which other callers may pass other values.
+    """
+
+    uses: list[ast.expr] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    parameters: list[Variable] = field(default_factory=list)
+
+
+class Uses:
+    """The uses of values in one module.
+
+    Args:
+        facts: the facts of the module.
+        zero: whether the values are numbers that are 0 without CUDA, followed only as such: not where they
+            are evaluated only with CUDA, and not through `n or 1`.
+    """
+
+    def __init__(self, facts: Facts, zero: bool = False) -> None:
+        self.facts = facts
+        self.zero = zero
+        self.tree = facts.tree
+        self._variables: dict[tuple[object, str], Variable] = {}
+        self._followed: dict[ast.expr, Followed] = {}
+
+    def of(self, value: ast.expr) -> Followed:
+        """Return where the value of an expression goes."""
+        if value not in self._followed:
+            self._followed[value] = self._follow(value)
+        return self._followed[value]
+
+    def variable(self, node: ast.Name) -> Variable:
+        """Return the variable that a name stands for."""
+        found = self.tree.scope(node).lookup(node.id)
+        return self._name(found[0], node.id) if found is not None else Variable(node.id, (), ())
+
+    def _follow(self, value: ast.expr) -> Followed:
+        found = Followed()
+        todo: list[ast.expr] = [value]
+        seen: set[ast.AST] = set()
+        while todo and len(seen) < _LIMIT:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if self.zero and node is not value and self.facts.is_guarded(node):
+                continue
+            for variable in self._bound_by(node):
+                if variable not in found.variables:
+                    found.variables.append(variable)
+                    todo += variable.reads if len(variable.bindings) <= _BINDINGS else ()
+            for variable in self._parameters_for(node):
+                if variable not in found.parameters:
+                    found.parameters.append(variable)
+                    todo += variable.reads
+            passed_on = list(self._passed_on(node))
+            todo += passed_on
+            if self._is_use(node):
+                found.uses.append(node)
+        found.uses += todo  # beyond the limit, nothing is known
+        return found
+
+    def _passed_on(self, node: ast.expr) -> Iterator[ast.expr]:
+        """Yield the expressions around a node, or elsewhere, that have its value."""
+        parent = self.tree.parents.get(node)
+        match parent:
+            case ast.IfExp(test=test) if node is not test:
+                yield parent
+            case ast.BoolOp(op=ast.Or(), values=values) if self.zero and node is not values[-1]:
+                return
+            case ast.BoolOp() | ast.NamedExpr():
+                yield parent
+            case ast.Await():
+                yield parent
+            case ast.Return():
+                yield from self._calls(self.tree.scope(parent).node)
+
+    def _is_use(self, node: ast.expr) -> bool:
+        """Return whether an expression is more than a step on the way of its value."""
+        parent = self.tree.parents.get(node)
+        match parent:
+            case ast.IfExp(test=test):
+                return node is test
+            case ast.BoolOp(values=values):
+                return node is not values[-1]
+            case ast.Assign(targets=targets):
+                return any(self._target(target) is None for target in targets)
+            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+                return self._target(target) is None
+            case ast.Tuple():
+                return self._unpacked(node, parent) is None
+            case ast.arguments():
+                return False
+            case ast.Expr():
+                return False
+        return True
+
+    def _bound_by(self, node: ast.expr) -> Iterator[Variable]:
+        """Yield the names and attributes that are bound to the value of an expression."""
+        parent = self.tree.parents.get(node)
+        targets: Sequence[ast.expr] = ()
+        match parent:
+            case ast.Assign():
+                targets = parent.targets
+            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+                targets = (target,)
+            case ast.Tuple():
+                unpacked = self._unpacked(node, parent)
+                targets = (unpacked,) if unpacked is not None else ()
+        yield from filter(None, map(self._target, targets))
+
+    def _target(self, target: ast.expr) -> Variable | None:
+        """Return the variable that a target of an assignment binds, None where it is another one."""
+        if isinstance(target, ast.Name):
+            scope = self.tree.scope(target)
+            while scope.parent is not None and target.id not in scope.bindings:
+                scope = scope.parent  # a comprehension's walrus, a global
+            return self._name(scope, target.id)
+        return self._attribute(target) if isinstance(target, ast.Attribute) else None
+
+    def _unpacked(self, node: ast.expr, parent: ast.Tuple) -> ast.expr | None:
+        """Return the target of an element in `a, b = x, y`."""
+        outer = self.tree.parents.get(parent)
+        if isinstance(outer, ast.Assign) and len(outer.targets) == 1:
+            target = outer.targets[0]
+            if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == len(parent.elts):
+                if not any(isinstance(each, ast.Starred) for each in (*target.elts, *parent.elts)):
+                    return target.elts[parent.elts.index(node)]
+        return None
+
+    # -- variables -----------------------------------------------------------------------------------
+
+    def _name(self, scope: Scope, name: str) -> Variable:
+        key = (scope, name)
+        if key not in self._variables:
+            reads = list(self.facts.reads_in(scope, name))
+            if isinstance(scope.node, ast.ClassDef):
+                reads += self._attribute_reads(name, scope.node)
+            self._variables[key] = Variable(name, reads, scope.bindings.get(name, ()))
+        return self._variables[key]
+
+    def _attribute(self, node: ast.Attribute) -> Variable:
+        """Return an attribute of the class around it, or of any object with such an attribute."""
+        owner = self._class_of(node)
+        path = dotted(node) or f".{node.attr}"
+        key = (owner, path)
+        if key not in self._variables:
+            bindings = [
+                binding
+                for other, found in self.tree.attributes.items()
+                if other.rpartition(".")[2] == node.attr
+                for binding in found
+                if owner is None
+                or not other.startswith("self.")
+                or self._owner(binding.node) in (owner, None)
+            ]
+            self._variables[key] = Variable(
+                node.attr, list(self._attribute_reads(node.attr, owner)), bindings, attribute=True
+            )
+        return self._variables[key]
+
+    def _attribute_reads(self, name: str, owner: ast.ClassDef | None) -> Iterator[ast.expr]:
+        """Yield the reads of an attribute: of `self` in its class and those related, and of other objects."""
+        for node in self.tree.nodes_at(lines_with_name(self.tree.text, name)):
+            if not (isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)):
+                continue
+            parent = self.tree.parents.get(node)
+            if isinstance(parent, ast.Call) and parent.func is node:
+                continue  # a method: the values that are followed can't be called
+            if self.facts.resolve(node) is not None:
+                continue
+            other = self._class_of(node)
+            if owner is None or other is None or self._related(owner, other):
+                yield node
+
+    def _class_of(self, node: ast.Attribute) -> ast.ClassDef | None:
+        """Return the class whose attribute `self.x` is, None for an attribute of another object."""
+        return self._owner(node) if dotted(node) == f"self.{node.attr}" else None
+
+    def _owner(self, node: ast.AST) -> ast.ClassDef | None:
+        parents = (parent for _, parent in self.tree.ancestors(node))
+        return next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
+
+    def _related(self, one: ast.ClassDef, other: ast.ClassDef) -> bool:
+        """Return whether an object may be of both classes, since they share an ancestor of this module."""
+        return one is other or bool(self._family(one) & self._family(other))
+
+    def _family(self, node: ast.ClassDef) -> set[str]:
+        """Return the names of a class and of those of its ancestors that this module defines."""
+        found: set[str] = set()
+        todo = [node]
+        while todo:
+            each = todo.pop()
+            if each.name in found:
+                continue
+            found.add(each.name)
+            for base in each.bases:
+                bindings = self.facts.bindings(base)
+                todo += [binding.node for binding in bindings if isinstance(binding.node, ast.ClassDef)]
+        return found
+
+    # -- functions -----------------------------------------------------------------------------------
+
+    def _parameters_for(self, node: ast.expr) -> Iterator[Variable]:
+        """Yield the parameters and options that an expression is the value or the default of."""
+        parent = self.tree.parents.get(node)
+        match parent:
+            case ast.Call(args=args) if node in args:
+                yield from self._parameter(parent, args.index(node))
+            case ast.keyword(arg=str(name)):
+                call = self.tree.parents.get(parent)
+                if isinstance(call, ast.Call):
+                    yield from self._option(call, name)
+                    yield from self._parameter(call, name)
+            case ast.arguments():
+                function = self.tree.parents[parent]
+                for arg, default in with_defaults(parent):
+                    if default is node:
+                        yield from self._argument(function, arg)
+
+    def _parameter(self, call: ast.Call, position: int | str) -> Iterator[Variable]:
+        function = self._function(call.func)
+        if function is None or any(isinstance(argument, ast.Starred) for argument in call.args):
+            return
+        arguments = function.args
+        plain = [*arguments.posonlyargs, *arguments.args]
+        if isinstance(self.tree.parents[function], ast.ClassDef) and not function.decorator_list:
+            plain = plain[1:]  # self
+        if isinstance(position, str):
+            named = (arg for arg in (*plain, *arguments.kwonlyargs) if arg.arg == position)
+            yield from (each for arg in named for each in self._argument(function, arg))
+        elif position < len(plain):
+            yield from self._argument(function, plain[position])
+
+    def _argument(self, function: ast.AST, arg: ast.arg) -> Iterator[Variable]:
+        scope = self.tree.scopes.get(function)
+        if scope is not None:
+            yield self._name(scope, arg.arg)
+
+    def _option(self, call: ast.Call, keyword: str) -> Iterator[Variable]:
+        """Yield the attribute that holds an option of the command line with this default."""
+        if keyword == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            for name in option_names(call):
+                yield Variable(name, list(self._attribute_reads(name, None)), (), attribute=True)
+
+    def _function(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the function or method of this module that a call certainly reaches."""
+        if isinstance(called, ast.Name):
+            found = self.tree.scope(called).lookup(called.id)
+            bindings = found[1] if found is not None else []
+        elif isinstance(called, ast.Attribute) and dotted(called) == f"self.{called.attr}":
+            owner = self._owner(called)
+            scope = self.tree.scopes.get(owner) if owner is not None else None
+            bindings = scope.bindings.get(called.attr, []) if scope is not None else []
+        else:
+            return None
+        node = bindings[0].node if len(bindings) == 1 else None
+        if isinstance(node, ast.ClassDef):
+            scope = self.tree.scopes.get(node)
+            created = scope.bindings.get("__init__", []) if scope is not None else []
+            node = created[0].node if len(created) == 1 else None
+        return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+    def _calls(self, function: ast.AST) -> Iterator[ast.expr]:
+        """Yield the calls of a function or method in this module."""
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return
+        for node in self.tree.nodes_at(lines_with_name(self.tree.text, function.name)):
+            if isinstance(node, ast.Call) and self._function(node.func) is function:
+                yield node

@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+
+from devicefix.facts import Scope
+from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.values import last_name
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rules.base import Example, Rule
+
+_OLD, _NEW = "async", "non_blocking"
+_BROKEN = "`async` is a keyword since Python 3.7"
+# The methods of tensors and storages that had the argument:
+# https://github.com/pytorch/pytorch/blob/v0.3.1/torch/_utils.py, and `to` since 0.4
+_METHODS = {"cuda", "type", "copy_", "to", "_cuda", "_type"}
+
+
+class AsyncName(Rule):
+    """
+    ## What it does
+    Finds arguments, parameters and other names that are called `async`, as in `x.cuda(async=True)`.
+
+    ## Why it matters
+    `async` is a keyword since Python 3.7, so the file is a `SyntaxError`. PyTorch 0.4 renamed the argument to
+    `non_blocking`.
+
+    ## Example
+    ```python
+    def put(x, async=False):
+        return x.cuda(async=async)
+    ```
+
+    ## Use instead
+    ```python
+    def put(x, non_blocking=False):
+        return x.cuda(non_blocking=non_blocking)
+    ```
+
+    ## Fix safety
+    Safe for the methods of tensors (`cuda`, `to`, `type`, `copy_`), for which the two names mean the same, and for the
+    functions of the same file whose parameter is renamed with it, or that hand `**kwargs` to such a method. Unsafe for an argument of any other function: it may
+    have another name there. There is no fix for attributes, variables of a module and imported names, nor where
+    `non_blocking` is a name in the same function.
+    """
+
+    code = "DF814"
+    name = "async-name"
+    summary = "`async` is a keyword since Python 3.7, and no longer a name"
+    words = (b"async=", b"async =")
+    common_words = (b"async",)
+    INVALID = (
+        Example(
+            "an argument of cuda",
+            before="""
+                import torch
+
+                x = x.cuda(async=True)
+                y = y.cuda(0, async = True)  # async
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                device0 = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device, non_blocking=True)
+                y = y.to(device0, non_blocking = True)  # async
+            """,
+        ),
+        Example(
+            "a method without CUDA, over several lines",
+            before="""
+                import torch
+
+                buffer.copy_(
+                    torch.zeros(3),  # async=
+                    async=True,
+                )
+            """,
+            after="""
+                import torch
+
+                buffer.copy_(
+                    torch.zeros(3),  # async=
+                    non_blocking=True,
+                )
+            """,
+        ),
+        Example(
+            "a parameter, and what is handed to it",
+            before="""
+                import torch
+
+
+                class Batch:
+                    def to_gpu(self, async=False):
+                        self.x.copy_(self.pinned, async=async)
+                        return lambda: async
+
+
+                def load(batch):
+                    return batch.to_gpu(async=True)
+            """,
+            after="""
+                import torch
+
+
+                class Batch:
+                    def to_gpu(self, non_blocking=False):
+                        self.x.copy_(self.pinned, non_blocking=non_blocking)
+                        return lambda: non_blocking
+
+
+                def load(batch):
+                    return batch.to_gpu(non_blocking=True)
+            """,
+        ),
+        Example(
+            "a local variable",
+            before="""
+                import torch
+
+
+                def load(x, workers):
+                    async = workers > 0
+                    return x.type(torch.HalfTensor, async=async)
+            """,
+            after="""
+                import torch
+
+
+                def load(x, workers):
+                    non_blocking = workers > 0
+                    return x.type(torch.HalfTensor, non_blocking=non_blocking)
+            """,
+        ),
+        Example(
+            "an argument that a function hands on",
+            before="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, **kwargs)
+
+
+                put(torch.zeros(3), async=True)
+            """,
+            after="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, **kwargs)
+
+
+                put(torch.zeros(3), non_blocking=True)
+            """,
+        ),
+        Example(
+            "an argument that a function reads",
+            before="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, non_blocking=kwargs.pop("async"), **kwargs)
+
+
+                put(torch.zeros(3), async=True)
+            """,
+            after="""
+                import torch
+
+
+                def put(x, **kwargs):
+                    return x.copy_(y, non_blocking=kwargs.pop("async"), **kwargs)
+
+
+                put(torch.zeros(3), non_blocking=True)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an argument of a function of another file",
+            before="""
+                import torch
+                from transfer import put
+
+                put(torch.zeros(3), async=True)
+            """,
+            after="""
+                import torch
+                from transfer import put
+
+                put(torch.zeros(3), non_blocking=True)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a name that is taken",
+            before="""
+                import torch
+
+
+                def put(x, non_blocking, async=False):
+                    return x
+            """,
+        ),
+        Example(
+            "an attribute",
+            before="""
+                import torch
+
+                if options.async == True:
+                    pass
+            """,
+        ),
+        Example(
+            "a variable of the module",
+            before="""
+                import torch
+
+                async = True
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "the keyword, and other names",
+            """
+                import torch
+
+
+                async def load(x, use_async=True):
+                    async with x as y:
+                        return [z async for z in y.get(use_async=True)]
+            """,
+        ),
+    )
+
+    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        tree = self.facts.tree
+        named = [part for part in tree.nodes_with(_OLD) if _is_called_async(part)]
+        variables: dict[Scope | None, list[ast.Name | ast.arg]] = {}
+        for part in named:
+            if isinstance(part, (ast.Name, ast.arg)):
+                variables.setdefault(self._scope(part), []).append(part)
+        fixes = {scope: self._renamed(scope, parts) for scope, parts in variables.items()}
+        for scope, parts in variables.items():
+            advice = f"call it `{_NEW}`, as PyTorch has since 0.4" if fixes[scope] else "use another name"
+            yield self.finding(parts[0], f"{_BROKEN}; {advice}", fixes[scope])
+        functions = {
+            _name(tree.parents, binding.node)
+            for scope, fix in fixes.items()
+            if scope and fix
+            for binding in scope.bindings[_OLD]
+            if binding.parameter
+        }
+        for part in named:
+            if isinstance(part, ast.keyword):
+                yield self._argument(part, functions)
+            elif not isinstance(part, (ast.Name, ast.arg)):
+                place = part if isinstance(part, ast.Attribute) else tree.statement(part)
+                yield self.finding(place, f"{_BROKEN}; use another name")
+
+    def _argument(self, node: ast.keyword, functions: set[str | None]) -> Finding:
+        """Return the finding for an argument; the functions are those whose parameter is renamed."""
+        call = self.facts.tree.parents[node]
+        if not isinstance(call, ast.Call) or any(other.arg == _NEW for other in call.keywords):
+            return self.finding(node, f"{_BROKEN}; use another name")
+        function = last_name(call.func)
+        if function in _METHODS | functions or self._hands_on(function):
+            message = f"{_BROKEN}; use `{_NEW}`, its name in PyTorch since 0.4"
+            return self.finding(node, message, self._edited([node], Safety.SAFE))
+        message = f"{_BROKEN}; use the new name of the argument, which is `{_NEW}` in PyTorch since 0.4"
+        return self.finding(node, message, self._edited([node], Safety.UNSAFE))
+
+    def _hands_on(self, name: str) -> bool:
+        """Return whether a function of the module hands what is not a parameter to a method of tensors alone."""
+        for binding in self.facts.tree.root.bindings.get(name, ()):
+            function = binding.node
+            extra = function.args.kwarg if isinstance(function, ast.FunctionDef) else None
+            reads = self.facts.tree.reads(extra.arg) if extra else ()
+            uses = [
+                node
+                for node in reads
+                if self.facts.tree.scope(node).function is self.facts.tree.scopes[function]
+            ]
+            if not uses or not all(map(self._is_handed_on, uses)):
+                return False
+        return name in self.facts.tree.root.bindings
+
+    def _is_handed_on(self, node: ast.expr) -> bool:
+        keyword = self.facts.tree.parents[node]
+        call = self.facts.tree.parents[keyword]
+        return (
+            isinstance(keyword, ast.keyword)
+            and keyword.arg is None
+            and isinstance(call, ast.Call)
+            and last_name(call.func) in _METHODS
+        )
+
+    def _scope(self, node: ast.Name | ast.arg) -> Scope | None:
+        """Return the scope that binds a variable or parameter, None if no function of the module does."""
+        tree = self.facts.tree
+        inside: ast.AST = node
+        if isinstance(node, ast.arg):
+            function = tree.parents[tree.parents[node]]
+            assert isinstance(function, FUNCTIONS)
+            inside = function.body if isinstance(function, ast.Lambda) else function.body[0]
+        found = tree.scope(inside).lookup(_OLD)
+        return found[0] if found and isinstance(found[0].node, FUNCTIONS) else None
+
+    def _renamed(self, scope: Scope | None, uses: list[ast.Name | ast.arg]) -> Fix | None:
+        """Return the fix that renames a variable of a function in all its uses, None if it can't be renamed."""
+        if scope is None or _OLD in self.facts.tree.declared_elsewhere:
+            return None
+        bound = (binding.node for binding in scope.bindings[_OLD])
+        if any(_is_called_async(node) and not isinstance(node, ast.arg) for node in bound):
+            return None  # a function or an exception
+        if any(
+            _NEW in (getattr(node, "id", ""), getattr(node, "arg", "")) and not isinstance(node, ast.keyword)
+            for node in ast.walk(scope.node)
+        ):
+            return None
+        return self._edited(uses, Safety.SAFE)
+
+    def _edited(self, places: Sequence[ast.Name | ast.arg | ast.keyword], safety: Safety) -> Fix:
+        starts = (self.context.source.span(place)[0] for place in places)
+        return Fix(tuple(Edit(start, start + len(_OLD), _NEW) for start in starts), safety)
+
+
+def _is_called_async(node: ast.AST) -> bool:
+    """Return whether a node names `async` itself, whatever is inside it."""
+    if isinstance(node, ast.Constant):
+        return False
+    values = chain.from_iterable(
+        value if isinstance(value, list) else [value] for value in vars(node).values()
+    )
+    return any(isinstance(value, str) and _OLD in value.split(".") for value in values)
+
+
+def _name(parents: Mapping[ast.AST, ast.AST], parameter: ast.AST) -> str | None:
+    """Return the name by which the function of a parameter is called, None for a lambda."""
+    function = parents[parents[parameter]]
+    if isinstance(function, ast.Lambda):
+        return None
+    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    owner = parents[function]
+    return owner.name if function.name == "__init__" and isinstance(owner, ast.ClassDef) else function.name

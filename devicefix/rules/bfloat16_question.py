@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts import returns
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+
+_HALF = re.compile(r"(?<![bB])(?:float16|fp16|FP16|half)\b")
+
+
+class Bfloat16Question(Rule):
+    """
+    ## What it does
+    Reports `torch.cuda.is_bf16_supported()` where the program computes in half precision if the answer is no.
+
+    ## Why it matters
+    Without CUDA the answer is no. The program then computes in float16, where the GPU used bfloat16, with other numbers
+    and a smaller range. Nothing fails, although a CPU supports bfloat16.
+
+    ## Example
+    ```python
+    dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    ```
+
+    ## Use instead
+    ```python
+    bf16 = not torch.cuda.is_available() or torch.cuda.is_bf16_supported()
+    dtype = torch.bfloat16 if bf16 else torch.float16
+    ```
+
+    ## Fix safety
+    There is no fix: a person has to choose the dtype on a CPU. A program that itself asks whether CUDA is available has
+    chosen, and is not reported.
+    """
+
+    code = "DF408"
+    name = "bfloat16-question"
+    summary = "The choice of bfloat16 asks the GPU, so that a CPU computes in float16"
+    references = ("torch.cuda.is_bf16_supported",)
+    INVALID = (
+        Example(
+            "an expression",
+            before="""
+                import torch
+
+                dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+            """,
+        ),
+        Example(
+            "a statement",
+            before="""
+                import torch
+
+                if torch.cuda.is_bf16_supported(including_emulation=False):
+                    net = net.bfloat16()
+                else:
+                    net = net.half()
+            """,
+        ),
+        Example(
+            "a return",
+            before="""
+                from torch.cuda import is_bf16_supported
+
+
+                def precision():
+                    if is_bf16_supported():
+                        return "bf16"
+                    return "fp16"
+            """,
+        ),
+        Example(
+            "a negation with another condition",
+            before="""
+                import torch
+
+                if big and not torch.cuda.is_bf16_supported():
+                    dtype = torch.half
+            """,
+        ),
+        Example(
+            "a flag",
+            before="""
+                import torch
+
+                args = Arguments(fp16=not torch.cuda.is_bf16_supported(), bf16=torch.cuda.is_bf16_supported())
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "float32 otherwise",
+            """
+                import torch
+
+                dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+            """,
+        ),
+        Example(
+            "a program that has chosen",
+            """
+                import torch
+
+                bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+                dtype = torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float16
+            """,
+        ),
+        Example(
+            "the answer alone",
+            """
+                import torch
+
+                print(torch.cuda.is_bf16_supported(), "float16")
+            """,
+        ),
+    )
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        call = self.facts.tree.parents[node]
+        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(call):
+            return
+        if any(map(_HALF.search, self._if_not(call))):
+            yield self.finding(
+                call,
+                "the answer is no on a CPU, which then computes in float16 where the GPU used bfloat16; use bfloat16"
+                " without CUDA, too",
+            )
+
+    def _if_not(self, node: ast.expr) -> Iterator[str]:
+        """Yield the code that runs if the answer to a question is no, or the name of what is true then."""
+        tree, code = self.facts.tree, self.context.source.code
+        parent = tree.parents[node]
+        negated = False
+        while isinstance(parent, (ast.BoolOp, ast.UnaryOp)):
+            negated ^= isinstance(parent, ast.UnaryOp)
+            node, parent = parent, tree.parents[parent]
+        match parent:
+            case ast.IfExp(test=test, body=body, orelse=otherwise) if test is node:
+                yield code(body if negated else otherwise)
+            case ast.If(test=test) if test is node:
+                block = tree.block(parent)
+                following = block[block.index(parent) + 1 :] if returns(parent.body) else []
+                yield from map(code, parent.body if negated else parent.orelse or following)
+            case ast.keyword(arg=str(name)) | ast.Assign(targets=[ast.Name(id=name)]) if negated:
+                yield name

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.values import last_name
+from devicefix.model import Edit, Finding, Fix, Safety
+from devicefix.rules.base import Example, Rule
+
+_SCALERS = {
+    "torch.cuda.amp.GradScaler",
+    "torch.cuda.amp.grad_scaler.GradScaler",
+    "torch.amp.GradScaler",
+    "torch.amp.grad_scaler.GradScaler",
+}
+_KEYS = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
+# What a scaler that is off does not have: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/amp/grad_scaler.py
+_MISSING = {
+    "_scale", "_growth_tracker", "_growth_factor", "_backoff_factor", "_growth_interval", "_init_scale",
+    "_per_optimizer_states", "_check_scale_growth_tracker", "_check_inf_per_device", "_found_inf_per_device",
+    "get_growth_factor", "get_backoff_factor", "get_growth_interval",
+}  # fmt: skip
+
+
+class DisabledScaler(Rule):
+    """
+    ## What it does
+    Finds code that reads the state of a `GradScaler`: `scaler.state_dict()["scale"]`, `scaler._scale`,
+    `scaler.get_growth_factor()`.
+
+    ## Why it matters
+    A `GradScaler` switches itself off without CUDA. Its `state_dict()` is then empty (`KeyError: 'scale'`), and it has
+    no `_scale` and no factors. `get_scale()`, `scale()`, `step()` and `update()` work, with a scale of 1.
+
+    ## Example
+    ```python
+    logger.log(scaler.state_dict()["scale"])
+    ```
+
+    ## Use instead
+    ```python
+    logger.log(scaler.state_dict().get("scale", 1.0))
+    ```
+
+    ## Fix safety
+    Safe for the scale, also if the object is not a scaler: where there is a "scale", the value is the same. Unsafe in a
+    `try` statement, which may expect the `KeyError`. Everything else is reported without a fix. A class, or an object
+    of unknown class, is taken for a scaler if it is called one.
+    """
+
+    code = "DF410"
+    name = "disabled-scaler"
+    summary = "The state of a `GradScaler`, which has none without CUDA"
+    words = (b"Scaler", b"scaler")
+    common_words = (
+        b"state_dict()", b'"scale"', b"'scale'", b"._scale", b"_growth_", b"_backoff_", b"._init_scale",
+        b"._per_opt", b"._check_", b"._found_inf",
+    )  # fmt: skip
+    INVALID = (
+        Example(
+            "the scale of a scaler",
+            before="""
+                import torch
+                from torch.cuda.amp import GradScaler
+
+                q7 = GradScaler()
+                print(q7.state_dict()["scale"])
+            """,
+            after="""
+                import torch
+                from torch.cuda.amp import GradScaler
+
+                q7 = GradScaler()
+                print(q7.state_dict().get("scale", 1.0))
+            """,
+        ),
+        Example(
+            "the scale of a class around a scaler, by a variable",
+            before="""
+                import torch
+                from utils import NativeScaler
+
+                loss_scaler = NativeScaler()
+                state = loss_scaler.state_dict()
+                loss_scale = state['scale'] * 2
+            """,
+            after="""
+                import torch
+                from utils import NativeScaler
+
+                loss_scaler = NativeScaler()
+                state = loss_scaler.state_dict()
+                loss_scale = state.get('scale', 1.0) * 2
+            """,
+        ),
+        Example(
+            "a scale that may be missing",
+            before="""
+                import torch
+
+                try:
+                    scale = scaler.state_dict()["scale"]
+                except KeyError:
+                    scale = None
+            """,
+            after="""
+                import torch
+
+                try:
+                    scale = scaler.state_dict().get("scale", 1.0)
+                except KeyError:
+                    scale = None
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "other parts of the state",
+            before="""
+                import torch
+
+                q7 = torch.amp.GradScaler("cuda")
+                print(q7.state_dict()["growth_factor"], q7._growth_tracker, q7.get_backoff_factor())
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "the scale itself",
+            """
+                import torch
+
+                scaler = torch.cuda.amp.GradScaler()
+                print(scaler.get_scale(), scaler.state_dict().get("scale"))
+            """,
+        ),
+        Example(
+            "a module with such a parameter",
+            """
+                import torch
+
+                state = model.state_dict()
+                print(state["scale"], model._scale)
+            """,
+        ),
+        Example(
+            "a scaler of the CPU",
+            """
+                import torch
+
+                q7 = torch.amp.GradScaler("cpu")
+                print(q7.state_dict()["scale"], q7._scale)
+            """,
+        ),
+        Example(
+            "a scaler that is on",
+            """
+                import torch
+
+                if scaler.is_enabled():
+                    print(scaler.state_dict()["scale"])
+            """,
+        ),
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        function = node.func
+        if not isinstance(function, ast.Attribute) or function.attr != "state_dict":
+            return
+        if self._is_scaler(function.value):
+            for use in self.context.uses.of(node).uses:
+                yield from self._item(use)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        if node.attr not in _MISSING or not isinstance(node.ctx, ast.Load) or not self._is_scaler(node.value):
+            return
+        if not self._is_on(node):
+            yield self.finding(
+                node,
+                f"a `GradScaler` is off without CUDA, and has no `{node.attr}`; ask `is_enabled()` first",
+            )
+
+    def _item(self, state: ast.expr) -> Iterator[Finding]:
+        """Check `state["scale"]`."""
+        item = self.facts.tree.parents.get(state)
+        match item:
+            case ast.Subscript(value=value, slice=ast.Constant(value=str(key)), ctx=ast.Load()) if (
+                value is state and key in _KEYS and not self._is_on(item)
+            ):
+                advice = "use 1.0 instead" if key == "scale" else "ask `is_enabled()` first"
+                message = f"the state of a `GradScaler` is empty without CUDA, which has no `{key}`; {advice}"
+                yield self.finding(item, message, self._get(item) if key == "scale" else None)
+
+    def _get(self, item: ast.Subscript) -> Fix | None:
+        """Return the fix that gets the scale, or 1.0 if there is none."""
+        if self.facts.tree.f_string(item) is not None:
+            return None
+        source = self.context.source
+        key = source.code(item.slice)
+        edit = Edit(source.span(item.value)[1], source.span(item)[1], f".get({key}, 1.0)")
+        caught = any(
+            isinstance(parent, ast.Try) and child in parent.body and parent.handlers
+            for child, parent in self.facts.tree.ancestors(item)
+        )
+        return Fix((edit,), Safety.UNSAFE if caught else Safety.SAFE)
+
+    def _is_scaler(self, node: ast.expr) -> bool:
+        """Return whether an object is a scaler of CUDA; one of unknown class is, if it is called so."""
+        values = [node] if isinstance(node, ast.Call) else [each.value for each in self.facts.bindings(node)]
+        made = [value for value in values if isinstance(value, ast.Call)]
+        known = [value for value in made if self.facts.resolve(value.func) in _SCALERS]
+        if known:
+            return any(not _of_cpu(value) for value in known)
+        kinds = self.facts.kinds.of(node)
+        names = [name.rpartition(".")[2] for name in kinds.classes] or [last_name(node)]
+        return any("scaler" in name.lower() for name in names)
+
+    def _is_on(self, node: ast.expr) -> bool:
+        """Return whether a node is evaluated only with CUDA, or where a scaler is enabled."""
+        return self.facts.is_guarded(node) or any(
+            isinstance(parent, (ast.If, ast.IfExp))
+            and child is not parent.test
+            and any(
+                isinstance(part, ast.Attribute) and part.attr == "is_enabled"
+                for part in ast.walk(parent.test)
+            )
+            for child, parent in self.facts.tree.ancestors(node)
+        )
+
+
+def _of_cpu(call: ast.Call) -> bool:
+    """Return whether a scaler is made for the CPU."""
+    devices = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
+    return any(isinstance(device, ast.Constant) and device.value == "cpu" for device in devices)

@@ -1,0 +1,101 @@
+"""Names that are only bound under a guard, and used where the guard is not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts import Binding, Facts, Scope
+
+
+class GuardedNames:
+    """The names of one module that guards bind.
+
+    Args:
+        facts: the facts of the module.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+
+    def bound(self, body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+        """Yield the names that a block binds in its own scope, each with the first place."""
+        scope = self.facts.tree.scope(body[0])
+        seen: set[str] = set()
+        for place, name in self._places(body, scope):
+            if name not in seen:
+                seen.add(name)
+                yield name, place
+
+    def use(self, name: str, node: ast.If) -> ast.expr | None:
+        """Return the first use of a name where only the body of an `if` binds it, and the guard may not hold.
+
+        Args:
+            name: the name.
+            node: the `if`.
+
+        Returns:
+            None where another place binds the name, or all uses are under a guard.
+        """
+        scope = self.facts.tree.scope(node)
+        found = scope.lookup(name)
+        if found is None or scope.is_class or not all(self._is_under(binding, node) for binding in found[1]):
+            return None
+        uses = (use for use in self.facts.tree.reads(name) if self._is_open(use, name, node, found[0]))
+        return min(uses, key=lambda use: use.lineno, default=None)
+
+    def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+        tree = self.facts.tree
+        for node in (node for statement in body for node in ast.walk(statement)):
+            if tree.scope(node) is not scope:
+                continue
+            match node:
+                case ast.Name(ctx=ast.Store(), id=name):
+                    yield node, name
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    yield node, name
+                case ast.Import(names=names) | ast.ImportFrom(names=names):
+                    for alias in names:
+                        yield node, alias.asname or alias.name.partition(".")[0]
+
+    def _is_under(self, binding: Binding, node: ast.If) -> bool:
+        """Return whether a binding is in the body of an `if`, or where another accelerator is available."""
+        for child, parent in self.facts.tree.ancestors(binding.node):
+            if parent is node:
+                return child in node.body
+            if isinstance(parent, ast.If) and child in parent.body and _asks(parent.test):
+                return True
+        return False
+
+    def _is_open(self, use: ast.expr, name: str, node: ast.If, owner: Scope) -> bool:
+        """Return whether a use reads the name that an `if` binds, and the guard may not hold there."""
+        tree, flag = self.facts.tree, ast.unparse(node.test)
+        found = tree.scope(use).lookup(name)
+        if found is None or found[0] is not owner or self.facts.is_guarded(use):
+            return False
+        if tree.scope(use) is tree.scope(node) and use.lineno <= (node.end_lineno or 0):
+            return False
+        if self.facts.guards.refusals.is_handled(use, NameError.__name__):
+            return False
+        return not any(
+            parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and _mentions(parent.test, flag, name))
+            for _, parent in tree.ancestors(use)
+        )
+
+
+def _asks(test: ast.expr) -> bool:
+    """Return whether a test is a question such as `torch.backends.mps.is_available()`."""
+    return (
+        isinstance(test, ast.Call)
+        and isinstance(test.func, ast.Attribute)
+        and test.func.attr == "is_available"
+    )
+
+
+def _mentions(test: ast.expr, flag: str, name: str) -> bool:
+    """Return whether a test holds a flag, or asks whether a name is there: `"x" in locals()`."""
+    return any(
+        ast.unparse(part) == flag or (isinstance(part, ast.Constant) and part.value == name)
+        for part in ast.walk(test)
+        if isinstance(part, ast.expr)
+    )

@@ -1,0 +1,231 @@
+"""Libraries that need CUDA: where a module imports them, and what it can't run without."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+
+from devicefix.devices.context import Context
+from devicefix.facts import dotted
+from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.values import last_name
+
+# What to do without each library, by module.
+LIBRARIES = {
+    "apex.amp": "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU",
+    "apex.fp16_utils": "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU",
+    "apex.parallel": "use `torch.nn.parallel.DistributedDataParallel` and `torch.nn.SyncBatchNorm`",
+    "apex.optimizers": "use the same optimizer of `torch.optim`, with `fused=True` on a GPU",
+    "apex.normalization": "use `torch.nn.LayerNorm` or `torch.nn.RMSNorm`",
+    "apex": "use torch, which now has most of its features, or import it only if CUDA is available",
+    "amp_C": "this is a compiled part of apex; use the `foreach` and `fused` optimizers of `torch.optim`",
+    "apex_C": "this is a compiled part of apex; import it only if CUDA is available",
+    "pycuda": "use torch operators, or add a CPU path",
+    "cupy": "use NumPy or torch operators, or import it only if CUDA is available",
+    "cudf": "use pandas without CUDA",
+    "cuml": "use scikit-learn without CUDA",
+    "tensorrt": "add a path that runs the torch or ONNX model without CUDA",
+    "torch_tensorrt": "add a path that runs the torch model without CUDA",
+    "torch2trt": "add a path that runs the torch model without CUDA",
+    "pynvml": "this queries the NVIDIA driver; use it only if CUDA is available",
+    "py3nvml": "this queries the NVIDIA driver; use it only if CUDA is available",
+    "nvidia_smi": "this queries the NVIDIA driver; use it only if CUDA is available",
+    "numba.cuda": "add a CPU path with torch operators or `numba.njit`",
+    "nvidia.dali": "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA",
+    "flash_attn": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
+    "xformers": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
+    "triton": "add a CPU path with torch operators",
+    "transformer_engine": "use the layers of `torch.nn` without CUDA",
+    "mamba_ssm": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "causal_conv1d": "use `torch.nn.functional.conv1d` with padding on the left",
+    "tinycudann": "add a CPU path with torch layers",
+    "nvdiffrast": "it has no CPU counterpart; import it only if CUDA is available",
+    "diff_gaussian_rasterization": "it has no CPU counterpart; import it only if CUDA is available",
+    "simple_knn": "add a CPU path that searches for neighbors with torch operators",
+    "dcn_v2": "use `torchvision.ops.deform_conv2d`, which works on any device",
+    "DCNv2": "use `torchvision.ops.deform_conv2d`, which works on any device",
+    "lightseq": "use the layers of `torch.nn` without CUDA",
+}
+_TRITON = {
+    "language",
+    "jit",
+    "Config",
+    "autotune",
+    "heuristics",
+    "cdiv",
+    "runtime",
+    "compiler",
+    "testing",
+    "ops",
+}
+_MENTION = re.compile(
+    r"(?<![a-z])(apex|amp_c|pycuda|cupy|tensorrt|trt|dali|flash_?attn|flash_attention|xformers|triton|"
+    r"transformer_engine|mamba_ssm|tinycudann|tcnn|nvdiffrast|deepspeed)(?![a-z])",
+    re.I,
+)
+_EXTENSION = re.compile(r"\w+_cuda(_ext)?|(alt|ext)_cuda_\w+")
+_FAILED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError"}
+
+
+class CudaLibraries:
+    """The libraries of one module that need CUDA.
+
+    Args:
+        context: the context of the module.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.facts = context.facts
+
+    @cached_property
+    def required(self) -> str | None:
+        """A library that the module can't be imported without, None if there is none."""
+        for statement, library in self._imports:
+            at_import = self.facts.tree.scope(statement).function is None
+            if at_import and not self.copes(statement, library):
+                return library
+        return None
+
+    def needed_by(self, function: ast.AST, site: ast.AST) -> str | None:
+        """Return a library that a function reads, imports or mentions, None if there is none.
+
+        Args:
+            function: the function or, for what is outside of all, the module.
+            site: a statement or expression in it. What another test that names the library guards is optional.
+        """
+        if self.required is not None or not isinstance(function, (ast.stmt, ast.expr)):
+            return self.required
+        todo: list[ast.AST] = [function]
+        while todo:
+            node = todo.pop()
+            library = self._named_by(node)
+            if library is not None:
+                return library
+            if not (isinstance(node, ast.If) and self._is_optional(node, site)):
+                todo.extend(ast.iter_child_nodes(node))
+        return None
+
+    def _named_by(self, node: ast.AST) -> str | None:
+        """Return the library that a node names by itself."""
+        match node:
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.alias(name=text):
+                mentioned = _MENTION.search(text)
+            case ast.Constant(value=str(text)):
+                mentioned = _MENTION.search(text)
+            case _:
+                return None
+        if mentioned:
+            return mentioned[0].lower()
+        return self._tied.get(text) if isinstance(node, ast.Name) else None
+
+    def _is_optional(self, node: ast.If, site: ast.AST) -> bool:
+        """Return whether an `if` asks for a library, and is not around a site."""
+        asked = any(self._named_by(part) for part in ast.walk(node.test))
+        return asked and all(part is not site for part in ast.walk(node))
+
+    @cached_property
+    def _imports(self) -> list[tuple[ast.Import | ast.ImportFrom, str]]:
+        """The imports of such libraries, each with the library."""
+        return [
+            (statement, found[0])
+            for statement in self.facts.tree.imports
+            if (found := next(filter(None, map(self.of, full_names(statement))), None)) is not None
+        ]
+
+    @cached_property
+    def _tied(self) -> dict[str, str]:
+        """The names that imports of such libraries bind, and the kernels that the module defines with one."""
+        tied: dict[str, str] = {}
+        for statement, library in self._imports:
+            for alias in statement.names:
+                tied[alias.asname or alias.name.partition(".")[0]] = library
+        for node in self.facts.tree.scopes:
+            for decorator in getattr(node, "decorator_list", ()):
+                name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
+                if name.partition(".")[0] in tied:
+                    tied[node.name] = tied[name.partition(".")[0]]  # type: ignore[attr-defined]
+        return tied
+
+    def of(self, name: str) -> tuple[str, str] | None:
+        """Return the library of an imported name and what to do without it, or None."""
+        parts = name.split(".")
+        for end in range(len(parts), 0, -1):
+            library = ".".join(parts[:end])
+            advice = LIBRARIES.get(library)
+            if library == "triton" and parts[1:] and parts[1] not in _TRITON:
+                continue  # the inference server of NVIDIA has the same name
+            if advice is not None:
+                own = any(
+                    self.context.project.has_module(self.context.devices.path, candidate)
+                    for candidate in (library, parts[0])
+                )
+                return None if own else (library, advice)
+        module = _compiled(name)
+        if module is not None and not self.context.project.has_module(self.context.devices.path, name):
+            advice = "it is compiled for CUDA; import it only if CUDA is available, and add a CPU path in plain torch"
+            return module, advice
+        return None
+
+    def _is_lazy(self, node: ast.AST) -> bool:
+        """Return whether a node is part of a function that the module only calls under a guard."""
+        function = next(
+            (parent for _, parent in self.facts.tree.ancestors(node) if isinstance(parent, FUNCTIONS)), None
+        )
+        if not isinstance(function, ast.FunctionDef):
+            return False
+        uses = [
+            use
+            for use in self.facts.tree.nodes_with(function.name)
+            if isinstance(use, (ast.Name, ast.Attribute)) and last_name(use) == function.name
+        ]
+        return bool(uses) and all(map(self.facts.is_guarded, uses))
+
+    def copes(self, node: ast.AST, library: str) -> bool:
+        """Return whether a program continues without the code at a node if CUDA is not available."""
+        if self.facts.is_guarded(node) or self._is_lazy(node):
+            return True
+        word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
+        for child, parent in self.facts.tree.ancestors(node):
+            if isinstance(parent, ast.If) and child is not parent.test:
+                if word.search(self.context.source.code(parent.test)):
+                    return True
+            if isinstance(parent, ast.Try) and child in parent.body:
+                if any(
+                    _catches(handler) and not self.facts.guards.refusals.refuses(handler.body)
+                    for handler in parent.handlers
+                ):
+                    return True
+            if isinstance(parent, ast.With) and "suppress" in self.context.source.code(
+                parent.items[0].context_expr
+            ):
+                return True
+        return False
+
+
+def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the full names of what an import binds."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    module = "." * node.level + (node.module or "")
+    joint = "" if module.endswith(".") else "."
+    return [f"{module}{joint}{alias.name}" for alias in node.names]
+
+
+def _compiled(name: str) -> str | None:
+    """Return the name of a compiled extension, by the usual names `nms_cuda` and `._ext.nms`, or None."""
+    parts = name.lstrip(".").split(".")
+    if name.startswith("."):
+        if parts[0] == "_ext":
+            return ".".join(parts)
+        return parts[0] if len(parts) == 1 and _EXTENSION.fullmatch(parts[0]) else None
+    return parts[0] if _EXTENSION.fullmatch(parts[0]) else None
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler catches the error of a failed import."""
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(kind, ast.Name) and kind.id in _FAILED for kind in types)

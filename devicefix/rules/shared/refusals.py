@@ -1,0 +1,179 @@
+"""Refusals to run without CUDA: whether one can go, and why it can't."""
+
+from __future__ import annotations
+
+import ast
+import os.path
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from devicefix.devices.context import Context
+from devicefix.facts.scopes import FUNCTIONS
+from devicefix.model import Safety
+from devicefix.rules.shared.libraries import CudaLibraries
+
+MESSAGE = "stops the program without CUDA"
+
+# A condition that holds one of these may ask for a device. A request that can't be met keeps its error.
+_REQUEST = re.compile(r"cuda|gpu|cpu|device|nccl|accelerat", re.I)
+_TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|conftest)\.py\Z")
+_TEST_FOLDERS = {"test", "tests"}
+_MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
+_CALLERS = 3  # how many functions to follow, each called by the next
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do with a refusal.
+
+    Attributes:
+        message: what is wrong and what to do.
+        safety: how safe the removal is; None where the refusal stays.
+    """
+
+    message: str
+    safety: Safety | None = None
+
+
+class Refusals:
+    """The refusals of one module that are never reached on a machine with CUDA.
+
+    Args:
+        context: the context of the module.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.facts = context.facts
+        self.libraries = CudaLibraries(context)
+
+    def verdict(self, site: ast.AST, test: ast.expr, error: str | None) -> Verdict | None:
+        """Return what to do with a refusal, None where it is right.
+
+        It is safe to remove where the program reaches it whatever its user asks for, nothing catches its error,
+        and what follows can run without CUDA.
+
+        Args:
+            site: the statement or expression that refuses.
+            test: what it depends on.
+            error: the name of the class of its error, None if that is not known.
+        """
+        refusals = self.facts.guards.refusals
+        if self.is_requested(site, *self.facts.guards.conditions(test)) or refusals.is_handled(site, error):
+            return None
+        if self.in_test(site):
+            return Verdict(f"{MESSAGE}, in a test; skip the test, or let it run on a CPU")
+        library = self.libraries.needed_by(self.function(site), site)
+        if library is not None:
+            return Verdict(f"{MESSAGE}, and this code needs `{library}`; add a path for the CPU")
+        if refusals.handlers(site, error):
+            return Verdict(f"{MESSAGE}; remove the check, with the handler of its error")
+        if error in _MEANT_TO_BE_CAUGHT:
+            return Verdict(
+                f"{MESSAGE}, or the import of this module; remove the check unless a caller needs it"
+            )
+        if self._conditions(site) or self.facts.guards.conditions(test):
+            return Verdict(
+                f"{MESSAGE} on a condition; remove the check unless the user asks for a GPU", Safety.UNSAFE
+            )
+        if not self._is_reached(site, error, _CALLERS):
+            return Verdict(f"{MESSAGE}; remove the check unless a caller catches its error", Safety.UNSAFE)
+        return Verdict(f"{MESSAGE}; remove the check", Safety.SAFE)
+
+    def is_requested(self, site: ast.AST, *conditions: ast.expr) -> bool:
+        """Return whether a refusal answers a request for a device: a condition in or around it names one.
+
+        Where it names none, the refusal is reported, but not removed either.
+        """
+        conditions = (*conditions, *self._conditions(site))
+        return any(_REQUEST.search(self.context.source.code(condition)) for condition in conditions)
+
+    def in_test(self, site: ast.AST) -> bool:
+        """Return whether a node is part of a test."""
+        *folders, name = os.path.normpath(self.context.devices.path).split(os.sep)
+        if _TEST_FILE.match(name) or not _TEST_FOLDERS.isdisjoint(folders):
+            return True
+        return any(
+            isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and parent.name.startswith("test_")
+            for _, parent in self.facts.tree.ancestors(site)
+        )
+
+    def function(self, site: ast.AST) -> ast.AST:
+        """Return the function that a node is in, or the module."""
+        *_, (_, outermost) = self._around(site)
+        return outermost
+
+    def _around(self, site: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield pairs of a child and its parent, from a node up to its function or the module."""
+        for child, parent in self.facts.tree.ancestors(site):
+            yield child, parent
+            if isinstance(parent, FUNCTIONS):
+                return
+
+    def _conditions(self, site: ast.AST) -> list[ast.expr]:
+        """Return the conditions on which a node of a function, or of the module, is reached."""
+        found: list[ast.expr] = []
+        for child, parent in self._around(site):
+            match parent:
+                case ast.If() | ast.While() | ast.IfExp() if child is not parent.test:
+                    found += self._open(parent.test)
+                case ast.BoolOp(values=values) if child is not values[0]:
+                    found += self._open(values[0])
+                case ast.Match() if child is not parent.subject:
+                    found.append(parent.subject)
+                case ast.ExceptHandler(type=ast.expr() as kind):
+                    found.append(kind)
+            if isinstance(child, ast.stmt):
+                for statement in self._before(child):
+                    found += self._open(statement.test)
+        return found
+
+    def _before(self, statement: ast.stmt) -> Iterator[ast.If]:
+        """Yield the `if` statements that may end the block of a statement before it is reached."""
+        for earlier in self.facts.tree.block(statement):
+            if earlier is statement:
+                return
+            if isinstance(earlier, ast.If) and any(
+                isinstance(clause[-1], (ast.Return, ast.Break, ast.Continue))
+                for clause in (earlier.body, earlier.orelse)
+                if clause
+            ):
+                yield earlier
+
+    def _open(self, test: ast.expr) -> list[ast.expr]:
+        """Return the conditions in a test, without the question whether the module is the program."""
+        return [
+            condition
+            for condition in self.facts.guards.conditions(test)
+            if not isinstance(condition, ast.Constant)
+            and "__name__" not in self.context.source.code(condition)
+        ]
+
+    def _is_reached(self, site: ast.AST, error: str | None, callers: int) -> bool:
+        """Return whether a node is always reached when the module runs, and nothing catches an error there."""
+        if self._conditions(site) or self.facts.guards.refusals.handlers(site, error):
+            return False
+        function = self.function(site)
+        if isinstance(function, ast.Module):
+            return True
+        if callers == 0 or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        uses = [use for use in self._uses(function) if not self._is_inside(use, function)]
+        return bool(uses) and all(self._is_reached(use, error, callers - 1) for use in uses)
+
+    def _uses(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
+        """Return where the module reads the name of a function, or of the class that it creates objects of."""
+        owner = self.facts.tree.parents.get(function)
+        name = (
+            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        )
+        return [
+            node
+            for node in self.facts.tree.nodes_with(name)
+            if (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
+            or (isinstance(node, ast.Attribute) and node.attr == name)
+        ]
+
+    def _is_inside(self, node: ast.AST, function: ast.AST) -> bool:
+        return any(parent is function for _, parent in self.facts.tree.ancestors(node))

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.devices.context import Context
+from devicefix.facts.values import last_name
+from devicefix.model import Finding, Fix
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.functions import RAISING, Functions
+
+# They return None on a machine with CUDA, so that a function that does nothing can replace them.
+_RETURN_NONE = {
+    "set_device", "synchronize", "init", "ipc_collect", "set_per_process_memory_fraction",
+    "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "reset_accumulated_memory_stats",
+}  # fmt: skip
+_NOTHING = "(lambda *args, **kwargs: None)"
+# They only ask about a function or a class.
+_ASKING = {"isinstance", "issubclass", "hasattr", "callable", "patch", "object"}
+
+
+class UncalledFunction(Rule):
+    """
+    ## What it does
+    Finds functions of `torch.cuda` that raise an error without CUDA and are stored or passed on instead of called:
+    `sync = torch.cuda.synchronize`, `def f(sync=torch.cuda.synchronize)`, `getattr(torch.cuda, name)`.
+
+    ## Why it matters
+    The call raises an error without CUDA, wherever it happens.
+
+    ## Example
+    ```python
+    sync = torch.cuda.synchronize
+    ```
+
+    ## Use instead
+    ```python
+    sync = torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)
+    ```
+
+    ## Fix safety
+    Safe: only functions that return None are replaced. Any other function, and one whose name is computed, is
+    reported without a fix: a person has to decide what to use on a CPU.
+    """
+
+    code = "DF409"
+    name = "uncalled-function"
+    summary = "A function of `torch.cuda` is stored or passed on"
+    targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
+    words = (b"cuda",)
+    references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING))
+    INVALID = (
+        Example(
+            "a function in a variable",
+            before="""
+                import torch
+
+                sync = torch.cuda.synchronize
+                sync()
+            """,
+            after="""
+                import torch
+
+                sync = torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)
+                sync()
+            """,
+        ),
+        Example(
+            "a default, an entry of a dictionary, and an item of a list",
+            before="""
+                import torch
+
+
+                def clock(wait=torch.cuda.synchronize):
+                    wait()
+
+
+                hooks = {"wait": torch.cuda.synchronize}
+                calls = [torch.cuda.synchronize, print]
+            """,
+            after="""
+                import torch
+
+
+                def clock(wait=torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)):
+                    wait()
+
+
+                hooks = {"wait": torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)}
+                calls = [torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None), print]
+            """,
+        ),
+        Example(
+            "an argument of partial, of a decorator and of a thread",
+            before="""
+                import threading
+                from functools import partial
+                from torch.cuda import synchronize
+
+                wait = partial(synchronize, 0)
+
+
+                @after(synchronize)
+                def step():
+                    threading.Thread(target=synchronize).start()
+            """,
+            after="""
+                import threading
+                from functools import partial
+                import torch
+                from torch.cuda import synchronize
+
+                wait = partial(synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None), 0)
+
+
+                @after(synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
+                def step():
+                    threading.Thread(target=synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)).start()
+            """,
+        ),
+        Example(
+            "an attribute of a class",
+            before="""
+                import torch
+
+
+                class Clock:
+                    wait = staticmethod(torch.cuda.synchronize)
+            """,
+            after="""
+                import torch
+
+
+                class Clock:
+                    wait = staticmethod(torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
+            """,
+        ),
+        Example(
+            "a function that returns something",
+            before="""
+                import torch
+
+                properties = torch.cuda.get_device_properties
+                print(properties(0))
+            """,
+        ),
+        Example(
+            "a function whose name is computed",
+            before="""
+                import torch
+
+                make = getattr(torch.cuda, name)
+                make_either = getattr(torch.cuda if use_cuda else torch, "FloatTensor")
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "a choice by availability",
+            """
+                import torch
+
+                sync = torch.cuda.synchronize if torch.cuda.is_available() else print
+            """,
+        ),
+        Example(
+            "a function that is only called under a guard",
+            """
+                import torch
+
+                sync = torch.cuda.synchronize
+                if torch.cuda.is_available():
+                    sync()
+            """,
+        ),
+        Example(
+            "a function that does nothing without CUDA",
+            """
+                import torch
+
+                free = torch.cuda.empty_cache
+                free()
+            """,
+        ),
+        Example(
+            "an annotation and a test",
+            """
+                import torch
+
+
+                def replay(graph: torch.cuda.CUDAGraph) -> None:
+                    assert isinstance(graph, torch.cuda.CUDAGraph)
+            """,
+        ),
+        Example(
+            "a question about a function",
+            """
+                import torch
+
+                if hasattr(torch.cuda, "mem_get_info") and original is torch.cuda.mem_get_info:
+                    pass
+            """,
+        ),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._functions = Functions(context)
+
+    def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
+        if isinstance(node.ctx, ast.Load) and not self.facts.is_guarded(node) and self._is_passed_on(node):
+            yield self._found(node, name)
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        """Check `getattr(torch.cuda, ...)`."""
+        if not (isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2):
+            return
+        if self.facts.is_guarded(node):
+            return
+        parent = self.facts.tree.parents.get(node)
+        name = self.facts.resolve(node)
+        if name in self.references and not (isinstance(parent, ast.Call) and parent.func is node):
+            yield self._found(node, name)
+        elif name is None and any(map(self._is_torch_cuda, _arms(node.args[0]))):
+            code = self.context.source.code(node)
+            yield self.finding(
+                node,
+                f"`{code}` may need CUDA; look it up only if `torch.cuda.is_available()`, and add a CPU path",
+            )
+
+    def _found(self, node: ast.expr, name: str) -> Finding:
+        fix = self._fix(node, name.removeprefix("torch.cuda."))
+        advice = "store it only with CUDA" if fix else "put the calls under a guard, and add a CPU path"
+        return self.finding(node, f"calling `{name}` later raises an error without CUDA; {advice}", fix)
+
+    def _fix(self, node: ast.expr, short: str) -> Fix | None:
+        return self.context.when_cuda(node, _NOTHING) if short in _RETURN_NONE else None
+
+    def _is_torch_cuda(self, node: ast.expr) -> bool:
+        return self.facts.resolve(node) == "torch.cuda" and not self.facts.is_guarded(node)
+
+    def _is_passed_on(self, node: ast.expr) -> bool:
+        """Return whether a function is stored or passed on, and may be called without CUDA."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                return self._may_be_called(name)
+            case ast.Call(func=function):
+                return function is not node and last_name(function) not in _ASKING
+            case ast.keyword(arg=name):
+                return name not in ("spec", "autospec")
+            case ast.arguments():
+                return node in (*parent.defaults, *parent.kw_defaults)
+            case ast.Dict(values=values):
+                return node in values
+        return isinstance(
+            parent, (ast.Assign, ast.List, ast.Return, ast.Lambda, ast.NamedExpr, ast.BoolOp, ast.IfExp)
+        )
+
+    def _may_be_called(self, name: str) -> bool:
+        """Return whether a variable is used anywhere but under a guard."""
+        reads = self.facts.tree.reads(name)
+        return not reads or not all(map(self.facts.is_guarded, reads))
+
+
+def _arms(node: ast.expr) -> tuple[ast.expr, ...]:
+    """Return the values that a choice chooses from, or the expression itself."""
+    return (node.body, node.orelse) if isinstance(node, ast.IfExp) else (node,)

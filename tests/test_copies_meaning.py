@@ -1,0 +1,587 @@
+"""Copies that a CPU does not make: programs are run on the simulated CUDA machine and on a plain CPU.
+
+With safe fixes alone they compute other numbers on the CPU, which is reported; with unsafe ones the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from textwrap import dedent
+
+import pytest
+from running import run_program
+
+from devicefix.config.settings import Settings
+from devicefix.runner.run import check_text
+
+pytestmark = pytest.mark.needs("torch")
+
+COPIES = ("DF801", "DF802", "DF803")
+NAMES = ("device", "x", "y", "z", "net", "old", "w", "q7", "labels", "seen", "images", "adv", "batch")
+
+HEAD = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+
+DIFFERENT = {
+    "an attack": """
+        def attack(images):
+            adv = images.cuda()
+            adv.add_(0.1)
+            return adv - images.cuda()
+        print(attack(torch.ones(2)).tolist())
+        """,
+    "an augmented assignment": """
+        x = torch.ones(2)
+        y = x.cuda()
+        y += 1
+        print(x.tolist())
+        """,
+    "an item": """
+        x = torch.ones(2)
+        y = x.cuda()
+        y[0] = 7
+        print(x.tolist())
+        """,
+    "an attribute from call to call": """
+        class Cell:
+            def __init__(self):
+                self.h = torch.ones(2)
+            def step(self):
+                h = self.h.cuda()
+                h += 1
+                return h
+        cell = Cell()
+        cell.step()
+        print(cell.step().tolist())
+        """,
+    "an attribute by another name": """
+        class Cell:
+            def __init__(self):
+                self.h = torch.ones(2)
+            def step(self):
+                h = self.h
+                h = h.cuda()
+                h += 1
+                return h
+        cell = Cell()
+        cell.step()
+        print(cell.step().tolist())
+        """,
+    "methods of a class": """
+        class Cell:
+            def __init__(self):
+                self.x = torch.ones(2)
+            def load(self):
+                self.y = self.x.cuda()
+            def step(self):
+                self.y += 1
+            def get(self):
+                return self.x
+        cell = Cell()
+        cell.load()
+        cell.step()
+        print(cell.get().tolist())
+        """,
+    "zero_": """
+        x = torch.ones(2)
+        y = x.to(device)
+        y.zero_()
+        print(x.tolist())
+        """,
+    "a CPU's copy": """
+        x = torch.ones(2).cuda()
+        y = x.cpu()
+        y.zero_()
+        print(x.tolist())
+        """,
+    "a device of any name": """
+        def clear(x, q7):
+            y = x.to(q7)
+            y.zero_()
+            return x
+        print(clear(torch.ones(2), device).tolist())
+        """,
+    "out=": """
+        x = torch.ones(2)
+        y = x.to(device)
+        torch.add(y, y, out=y)
+        print(x.tolist())
+        """,
+    "a function in place": """
+        x = -torch.ones(2)
+        y = x.to(device)
+        F.relu(y, inplace=True)
+        print(x.tolist())
+        """,
+    "a function with an underscore": """
+        x = -torch.ones(2)
+        y = x.to(device)
+        torch.relu_(y)
+        print(x.tolist())
+        """,
+    "a layer in place": """
+        x = -torch.ones(2)
+        y = x.to(device)
+        nn.ReLU(inplace=True)(y)
+        print(x.tolist())
+        """,
+    "a layer in place by its name": """
+        act = nn.Sequential(nn.ReLU(inplace=True), nn.Identity())
+        x = -torch.ones(2)
+        y = x.to(device)
+        act(y)
+        print(x.tolist())
+        """,
+    "data": """
+        x = torch.ones(2)
+        y = x.to(device)
+        y.data.mul_(2)
+        print(x.tolist())
+        """,
+    "a mask": """
+        x = torch.ones(2)
+        y = x.to(device)
+        y[y > 0] = 0
+        print(x.tolist())
+        """,
+    "a column": """
+        x = torch.ones(2, 2)
+        y = x.to(device)
+        y[:, 0] += 1
+        print(x.tolist())
+        """,
+    "a slice by its name": """
+        x = torch.ones(2, 2)
+        y = x.to(device)
+        z = y[0]
+        z.zero_()
+        print(x.tolist())
+        """,
+    "a view by its name": """
+        x = torch.ones(2, 2)
+        y = x.to(device)
+        z = y.view(-1)
+        z += 1
+        print(x.tolist())
+        """,
+    "rows in a loop": """
+        x = torch.ones(2, 2)
+        y = x.to(device)
+        for row in y:
+            row.zero_()
+        print(x.tolist())
+        """,
+    "round by round": """
+        x = torch.ones(2)
+        for _ in range(3):
+            adv = x.cuda()
+            adv += 1
+            print(adv.tolist())
+        """,
+    "another name before the move": """
+        x = torch.ones(2)
+        first = x
+        x = x.cuda()
+        x += 1
+        print(first.tolist())
+        """,
+    "an argument": """
+        def f(x):
+            x = x.cuda()
+            x += 1
+            return x
+        a = torch.ones(2)
+        f(a)
+        print(a.tolist())
+        """,
+    "an argument that is handed on": """
+        def f(x):
+            x = x.cuda()
+            x += 1
+            return x
+        def g(z):
+            return f(z)
+        a = torch.ones(2)
+        g(a)
+        print(a.tolist())
+        """,
+    "an argument of a model": """
+        class Net(nn.Module):
+            def forward(self, x):
+                x = x.cuda()
+                x += 1
+                return x
+        net = Net()
+        a = torch.ones(2)
+        net(a)
+        print(a.tolist())
+        """,
+    "an item of a batch": """
+        def f(batch):
+            y = batch["image"].cuda()
+            y += 1
+            return y
+        batch = {"image": torch.ones(2)}
+        f(batch)
+        print(batch["image"].tolist())
+        """,
+    "a variable of the module": """
+        x = torch.ones(2)
+        def f():
+            y = x.cuda()
+            y += 1
+            return y
+        f()
+        print(f().tolist())
+        """,
+    "a variable of the module that a function reads": """
+        x = torch.ones(2)
+        def show():
+            print(x.tolist())
+        y = x.cuda()
+        y += 1
+        show()
+        """,
+    "a move that is changed at once": """
+        x = torch.ones(2)
+        nn.init.zeros_(x.cuda())
+        print(x.tolist())
+        """,
+    "elements of a list": """
+        xs = [torch.ones(2), torch.ones(2)]
+        ys = [x.cuda() for x in xs]
+        for y in ys:
+            y += 1
+        print(xs[0].tolist())
+        """,
+    "elements of a list, one by one": """
+        xs = [torch.ones(2), torch.ones(2)]
+        for x in xs:
+            y = x.cuda()
+            y += 1
+        print(xs[0].tolist())
+        """,
+    "a dtype that it has already": """
+        x = torch.ones(2)
+        y = x.to(device, torch.float32)
+        y += 1
+        print(x.tolist())
+        """,
+    "a conversion that does nothing": """
+        x = torch.ones(2)
+        y = x.float().cuda()
+        y += 1
+        print(x.tolist())
+        """,
+    "a conversion behind the move that does nothing": """
+        x = torch.ones(2)
+        y = x.cuda().float()
+        y += 1
+        print(x.tolist())
+        """,
+    "parameters by hand": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        old = [p.detach().cpu() for p in net.parameters()]
+        with torch.no_grad():
+            for p in net.parameters():
+                p.add_(1)
+        print(old[0].tolist())
+        """,
+    "parameters by a step": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        q7 = torch.optim.SGD(net.parameters(), lr=0.1)
+        old = {n: p.detach().cpu() for n, p in net.named_parameters()}
+        net(torch.ones(1, 1).cuda()).sum().backward()
+        q7.step()
+        print(old["weight"].tolist())
+        """,
+    "parameters that are loaded": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        old = tuple(p.detach().cpu() for p in net.parameters())
+        net.load_state_dict({"weight": torch.zeros(1, 1), "bias": torch.zeros(1)})
+        print(old[0].tolist())
+        """,
+    "parameters in a list of a generator": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        old = list(p.detach().cpu() for p in net.parameters())
+        nn.init.zeros_(net.weight)
+        print(old[0].tolist())
+        """,
+    "running statistics": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(1)
+            def forward(self, x):
+                return self.norm(x)
+        net = Net().cuda()
+        old = {k: v.cpu() for k, v in net.state_dict().items()}
+        net(torch.ones(2, 1).cuda())
+        print(old["norm.running_mean"].tolist())
+        """,
+    "a parameter made of a copy": """
+        x = torch.ones(1)
+        w = nn.Parameter(x.cuda())
+        q7 = torch.optim.SGD([w], lr=0.1)
+        w.sum().backward()
+        q7.step()
+        print(x.tolist())
+        """,
+    "a parameter of a module made of a copy": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first = torch.ones(1)
+                self.w = torch.nn.Parameter(self.first.cuda())
+            def forward(self):
+                return self.w - self.first.cuda()
+        net = Net()
+        q7 = torch.optim.SGD(net.parameters(), lr=0.1)
+        net().sum().backward()
+        q7.step()
+        print(net().tolist())
+        """,
+    "a parameter made of an argument": """
+        class Net(nn.Module):
+            def __init__(self, start):
+                super().__init__()
+                self.w = torch.nn.Parameter(start.cuda())
+            def forward(self):
+                return self.w
+        start = torch.ones(1)
+        net = Net(start)
+        q7 = torch.optim.SGD(net.parameters(), lr=0.1)
+        net().sum().backward()
+        q7.step()
+        print(start.tolist())
+        """,
+    "a trained tensor that is kept": """
+        w = torch.ones(1, device=device, requires_grad=True)
+        q7 = torch.optim.SGD([w], lr=0.1)
+        old = w.detach().cpu()
+        w.sum().backward()
+        q7.step()
+        print(old.tolist())
+        """,
+    "a tensor of its own class": """
+        class Labels(torch.Tensor):
+            def refill(self, numbers):
+                self.copy_(numbers)
+        labels = torch.zeros(1).as_subclass(Labels).cuda()
+        seen = []
+        for i in range(3):
+            labels.refill(torch.tensor([float(i)]))
+            seen.append(labels.cpu().numpy())
+        print([float(each[0]) for each in seen])
+        """,
+    "a tensor of its own class, by copy_": """
+        class Labels(torch.Tensor):
+            pass
+        labels = torch.zeros(1).cuda().as_subclass(Labels)
+        seen = []
+        for i in range(3):
+            labels.copy_(torch.tensor([float(i)]))
+            seen.append(labels.cpu().numpy())
+        print([float(each[0]) for each in seen])
+        """,
+    "an attribute of another object": """
+        class Batch:
+            def __init__(self):
+                self.labels = torch.zeros(1).cuda()
+            def refill(self, number):
+                self.labels.fill_(number)
+        batch = Batch()
+        seen = []
+        for i in range(3):
+            batch.refill(i)
+            seen.append(batch.labels.cpu())
+        print([float(each[0]) for each in seen])
+        """,
+}
+
+SAME = {
+    "a fresh tensor": """
+        y = torch.ones(2).cuda()
+        y += 1
+        print(y.tolist())
+        """,
+    "a batch that is not used again": """
+        data = torch.utils.data.DataLoader(torch.ones(2, 2))
+        for _ in range(2):
+            for x in data:
+                x = x.cuda()
+                x += 1
+                print(x.tolist())
+        """,
+    "an argument that nobody uses again": """
+        def f(x):
+            x = x.cuda()
+            x += 1
+            return x
+        for i in range(2):
+            a = torch.ones(2)
+            print(f(a).tolist())
+        """,
+    "an argument that is rebound": """
+        def f(x):
+            x = x.cuda()
+            x += 1
+            return x
+        a = torch.ones(2)
+        a = f(a)
+        print(a.tolist())
+        """,
+    "another dtype": """
+        x = torch.zeros(2)
+        y = x.to(device, torch.float64)
+        y += 1
+        print(x.tolist())
+        """,
+    "a conversion": """
+        x = torch.arange(2)
+        y = x.float().cuda()
+        y += 1
+        print(x.tolist())
+        """,
+    "copy=True": """
+        x = torch.zeros(2)
+        y = x.to(device, copy=True)
+        y += 1
+        print(x.tolist())
+        """,
+    "clone": """
+        x = torch.zeros(2)
+        y = x.cuda().clone()
+        y += 1
+        print(x.tolist())
+        """,
+    "out of place": """
+        x = torch.zeros(2)
+        y = x.cuda()
+        y = y + 1
+        y += 1
+        print(x.tolist())
+        """,
+    "overwritten before it is read": """
+        x = torch.zeros(2)
+        y = x.cuda()
+        y += 1
+        x.copy_(y)
+        print(x.tolist())
+        """,
+    "a generator that runs later": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        old = (p.detach().cpu() for p in net.parameters())
+        nn.init.zeros_(net.weight)
+        print(next(old).tolist())
+        """,
+    "a list whose element is replaced": """
+        x = torch.zeros(2)
+        ys = [x.cuda()]
+        ys[0] = 1
+        print(x.tolist())
+        """,
+    "a module": """
+        net = nn.Sequential(nn.Identity())
+        same = net.cuda()
+        same[0] = nn.ReLU()
+        net.eval()
+        print(net)
+        """,
+    "moved already": """
+        x = torch.zeros(2)
+        x = x.to(device)
+        y = x.to(device)
+        y += 1
+        print(x.tolist())
+        """,
+}
+
+# Each program in a namespace of its own, and all in one process: starting torch takes most of the time.
+RUN = """
+import json, sys, types
+for name, code in json.load(open("programs.json")).items():
+    module = types.ModuleType("m")
+    lines = []
+    module.print = lambda *values: lines.append(" ".join(map(str, values)))
+    sys.modules["m"] = module
+    try:
+        exec(compile(code, name, "exec"), vars(module))
+    except Exception as error:
+        lines.append(repr(error))
+    print(json.dumps([name, lines]))
+"""
+
+
+def program(name: str) -> str:
+    return HEAD + dedent({**DIFFERENT, **SAME}[name])
+
+
+@cache
+def rewritten(name: str, unsafe: bool = True) -> str:
+    """Return a program with its fixes."""
+    settings = Settings(fix=True, unsafe_fixes=unsafe)
+    after = check_text(program(name).encode(), "m.py", settings).result.output
+    return program(name) if after is None else after.decode()
+
+
+def reported(name: str) -> set[str]:
+    """Return the codes of the copies that are reported in a program."""
+    outcome = check_text(program(name).encode(), "m.py", Settings())
+    return {finding.code for finding in outcome.result.findings if finding.code in COPIES}
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
+    """What each program prints: as it is on CUDA, and with its safe or all fixes on each machine."""
+    folder = tmp_path_factory.mktemp("run")
+    names = [*DIFFERENT, *SAME]
+
+    def run(machine: str, code: Callable[[str], str]) -> dict[str, list[str]]:
+        (folder / "programs.json").write_text(json.dumps({name: code(name) for name in names}))
+        ran = run_program(folder, RUN, machine=machine, copies=False)
+        assert ran.status == 0, ran.errors
+        return dict(map(json.loads, ran.output.splitlines()))
+
+    return {
+        "on CUDA": run("simulated", program),
+        "on CUDA, fixed": run("simulated", rewritten),
+        "safely fixed": run("cpu", lambda name: rewritten(name, unsafe=False)),
+        "fixed": run("cpu", rewritten),
+    }
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_a_difference_is_reported_and_mended(name: str, printed: dict[str, dict[str, list[str]]]) -> None:
+    assert reported(name)
+    assert printed["safely fixed"][name] != printed["on CUDA"][name]
+    assert printed["fixed"][name] == printed["on CUDA"][name] == printed["on CUDA, fixed"][name]
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_no_difference_is_reported_where_there_is_none(
+    name: str, printed: dict[str, dict[str, list[str]]]
+) -> None:
+    assert not reported(name)
+    assert printed["safely fixed"][name] == printed["on CUDA"][name]
+
+
+@pytest.mark.parametrize("name", [*DIFFERENT, *SAME])
+def test_the_names_do_not_matter(name: str) -> None:
+    code = program(name)
+    text = re.sub(rf"(?<!\.)\b({'|'.join(NAMES)})\b(?!=)", r"q_\1", code)
+    outcome = check_text(text.encode(), "m.py", Settings())
+    codes = {finding.code for finding in outcome.result.findings if finding.code in COPIES}
+    assert codes == reported(name)

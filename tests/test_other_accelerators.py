@@ -1,0 +1,105 @@
+"""Modules that serve other accelerators than CUDA: with the target CUDA, these must not end on the CPU."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from helpers import analyze
+
+SERVES = (
+    'types = ["cuda", "xpu"]',
+    "types = {'npu:0': 1}",
+    "import torch_npu",
+    "torch.backends.mps.is_available()",
+    "torch.accelerator.is_available()",
+    "import torch_xla.core.xla_model as xm",
+)
+SERVES_NONE = ('types = ["cuda", "cpu"]', "# on xpu", "mps = 3", "text = 'an npu'", "args.mlu = torch.xpus")
+# A number may be the index of any accelerator.
+NUMBERS = (
+    "m.to(0)",
+    "m.to(gpu)",
+    "x = torch.zeros(3, device=0)",
+    "x = torch.zeros(3, device=local_rank)",
+    "d = torch.device(0)",
+    "d = local_rank if wanted else 'cpu'",
+)
+# These work with CUDA alone.
+CUDA = (
+    "m.cuda()",
+    "m.cuda(0)",
+    "m.cuda(gpu)",
+    "m.to('cuda')",
+    "m.to(f'cuda:{gpu}')",
+    "m.to(torch.cuda.current_device())",
+    "d = torch.device('cuda', gpu)",
+    "d = 'cuda' if wanted else 'cpu'",
+    "torch.cuda.set_device(gpu)",
+    "dist.init_process_group('nccl')",
+    "x = x.to(y.get_device())",
+)
+
+
+def output(line: str, serves: str, **options: object) -> str | None:
+    known = "y = torch.ones(1)\ngpu = local_rank = int('0')"
+    source = f"import torch\nimport torch.distributed as dist\n\n{serves}\n{known}\n{line}\n"
+    new = analyze(source, fix=True, **options).output  # type: ignore[arg-type]
+    return new.decode() if new else None
+
+
+@pytest.mark.parametrize("line", NUMBERS)
+def test_a_number_becomes_the_cpu_only_where_no_other_accelerator_is_served(line: str) -> None:
+    assert "cpu" in (output(line, SERVES_NONE[0]) or "")
+    assert output(line, SERVES[0]) is None
+    assert "torch.cuda.is_available()" in (output(line, SERVES[0], unsafe_fixes=True) or "")
+
+
+@pytest.mark.parametrize("line", CUDA)
+def test_what_names_cuda_stays_safe(line: str) -> None:
+    assert output(line, SERVES[0])
+
+
+@pytest.mark.parametrize("serves", SERVES)
+def test_a_module_serves_other_accelerators(serves: str) -> None:
+    assert output("m.to(gpu)", serves) is None
+
+
+@pytest.mark.parametrize("serves", SERVES_NONE)
+def test_a_module_serves_no_other_accelerator(serves: str) -> None:
+    assert output("m.to(gpu)", serves)
+
+
+def test_the_message_says_what_to_do() -> None:
+    source = f"import torch\n\n{SERVES[0]}\ngpu = local_rank = int('0')\nm.to(gpu)\n"
+    (finding,) = analyze(source).findings
+    assert finding.message == (
+        "`.to(gpu)` needs CUDA; use `.to(device)`; it may be the index of another accelerator,"
+        " which the module also serves: use `--target accelerator`"
+    )
+
+
+def test_with_the_target_accelerator_the_number_stays_its_index() -> None:
+    assert "m.to(gpu if torch.accelerator.is_available() else 'cpu')" in (
+        output("m.to(gpu)", "x = 'xpu'", target="accelerator") or ""
+    )
+
+
+def test_the_backend_is_that_of_the_accelerator_whose_index_is_set() -> None:
+    line = "dist.init_process_group('nccl'); torch.cuda.set_device(gpu)"
+    new = output(line, "", target="accelerator") or ""
+    assert (
+        "dist.init_process_group(torch.distributed.get_default_backend_for_device("
+        "torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else 'gloo')"
+    ) in new
+    assert "torch.accelerator.set_device_index(gpu)" in new
+    assert "get_default" not in (output(line, "", target="accelerator", torch_version=(2, 5)) or "")
+
+
+def test_the_backend_runs_on_a_cpu_and_is_nccl_with_cuda() -> None:
+    torch = pytest.importorskip("torch")
+    new = output("backend = 'nccl'", "", target="accelerator") or ""
+    names: dict[str, str] = {}
+    exec(compile(ast.parse(new), "m.py", "exec"), names)
+    assert names["backend"] == "gloo"
+    assert torch.distributed.get_default_backend_for_device("cuda") == "nccl"
