@@ -23,8 +23,10 @@ class Summary:
         imports: the modules it imports, absolute (`a.b`) or relative (`..b`).
         star_imports: those of them that it imports everything from.
         bound: the names bound at the top of the module.
-        devices: those of them that are the current CUDA device or else the CPU.
+        devices: those that a star import brings, and that are the current CUDA device or else the CPU.
+        public: the names in its `__all__`.
         read: the names that the module reads, where it has star imports.
+        attributes: the attributes that it may read, those of `self` as `self.x`.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`; true for those that define `to`, too.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
@@ -42,7 +44,9 @@ class Summary:
     star_imports: tuple[str, ...] = ()
     bound: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
     read: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: dict[str, bool] = field(default_factory=dict)
     get_device: bool = False
@@ -75,28 +79,37 @@ def summary_of(facts: Facts, path: str) -> Summary:
     root = facts.tree.root
     passed_on = device_values(facts)
     classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
+    data = facts.source.text.encode()
     return Summary(
         path=path,
         imports=frozenset(_imports(facts)),
         star_imports=tuple(facts.tree.star_imports),
         bound=frozenset(root.bindings),
         devices=frozenset(name for name in tuple(root.bindings) if _device(facts, name)),
+        public=_public(facts) or frozenset(),
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
+        attributes=_attributes(data),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes={name: defines(node, "to") for name, node in classes.items() if defines(node, "cuda")},
         get_device="def get_device(" in facts.source.text,
         late=bool(late_settings(facts)),
-        forks=_forks(facts.source.text.encode()),
+        forks=_forks(data),
         options=facts.options,
         flags=_flags(facts),
-        low_precision=has_low_precision(facts.source.text.encode()),
+        low_precision=has_low_precision(data),
         device_places=device_names(passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
     )
 
 
 # They begin with a line end, which is found several times as fast as the beginning of a line.
-_IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))")
+_IMPORT = re.compile(
+    rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(([^)]*)|([\w, \t*]*))|import[ \t]+([\w., \t]+))"
+)
+_COMMENT = re.compile(rb"#[^\n]*")
+_ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
+_OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
+_NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
 
 
@@ -104,27 +117,35 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
     imports: set[str] = set()
-    for module, names, plain in _IMPORT.findall(data):
+    stars: list[str] = []
+    for module, in_parentheses, on_line, plain in _IMPORT.findall(data):
         if plain:
             imports.update(part.split()[0].decode() for part in plain.split(b",") if part.strip())
-        else:
-            base = module.decode()
-            imports.add(base)
-            joint = "" if base.endswith(".") else "."
-            imports.update(
-                f"{base}{joint}{part.split()[0].decode()}" for part in names.split(b",") if part.strip()
-            )
+            continue
+        base = module.decode()
+        imports.add(base)
+        joint = "" if base.endswith(".") else "."
+        names = _COMMENT.sub(b"", in_parentheses) or on_line
+        for name in (part.split()[0].decode() for part in names.split(b",") if part.strip()):
+            if name == "*":
+                stars.append(base)
+            else:
+                imports.add(f"{base}{joint}{name}")
     classes = {
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
     places, taking = scanned(data)
     low_precision = has_low_precision(data)
-    if not imports and not classes and not places and not low_precision:
+    attributes = _attributes(data)
+    if not imports and not classes and not places and not low_precision and not attributes:
         return None
     return Summary(
         path,
         frozenset(imports),
+        tuple(stars),
+        read=frozenset(name.decode() for name in _NAME.findall(data)) if stars else frozenset(),
+        attributes=attributes,
         classes=classes,
         get_device=b"def get_device(" in data,
         forks=_forks(data),
@@ -245,6 +266,26 @@ def _flags(facts: Facts) -> dict[str, bool]:
     return found
 
 
+def _attributes(data: bytes) -> frozenset[str]:
+    """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
+    own = (b"self" + name for name in _OWN_ATTRIBUTE.findall(data)) if b"self" in data else ()
+    return frozenset(name.decode() for name in {*_ATTRIBUTE.findall(data), *own})
+
+
+def _public(facts: Facts) -> frozenset[str] | None:
+    """Return the names that a star import brings, None for all without an underscore."""
+    bindings = facts.tree.root.bindings.get("__all__")
+    if not bindings:
+        return None
+    found: set[str] = set()
+    for binding in bindings:
+        if isinstance(binding.value, (ast.List, ast.Tuple)):
+            found.update(
+                each.value for each in binding.value.elts if isinstance(each, ast.Constant) and each.value
+            )
+    return frozenset(found)
+
+
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
     falsy = isinstance(value, ast.Constant) and not value.value
     return falsy or facts.guards.implies(value) or facts.is_guarded(node)
@@ -252,8 +293,10 @@ def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
 
 def _device(facts: Facts, name: str) -> bool:
     bindings = facts.tree.root.bindings[name]
+    public = _public(facts)
     return (
-        len(bindings) == 1
+        (public is None or name in public)
+        and len(bindings) == 1
         and certain_device(facts, bindings[0].value)
         and facts.tree.parents.get(bindings[0].node) is facts.tree.module
     )

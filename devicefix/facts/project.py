@@ -18,6 +18,8 @@ def candidates(path: str, module: str) -> Iterator[str]:
     folder = os.path.dirname(os.path.normpath(path))
     for _ in range(level - 1):
         folder = os.path.dirname(folder)
+    if not parts:
+        yield os.path.normpath(os.path.join(folder, "__init__.py"))
     while parts:
         stem = os.path.join(folder, *parts)
         yield os.path.normpath(f"{stem}.py")
@@ -168,8 +170,9 @@ class Project:
 
     def find(self, path: str, module: str) -> Summary | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
-        named = self._named.get(module.rpartition(".")[2])
-        if named is None:  # most imports are of other projects
+        name = module.rpartition(".")[2]
+        named = self._named.get(name, [])
+        if name and not named:  # most imports are of other projects
             return None
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
@@ -206,15 +209,40 @@ class Project:
 
     @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
-        """Return the names that star imports bring into a file; true for those that are a device."""
+        """Return the names that star imports bring into a file; true for those that are a device.
+
+        A file that imports this one in turn may not have bound its names yet.
+        """
         summary = self.files.get(os.path.normpath(path))
         names: dict[str, bool] = {}
         if summary is not None:
             for module in summary.star_imports:
                 target = self.find(path, module)
                 if target is not None:
-                    names |= {name: name in target.devices for name in target.bound if name[0] != "_"}
+                    devices = target.devices if target.path not in self._importing(path) else ()
+                    names |= {name: name in devices for name in target.bound if name[0] != "_"}
         return names
+
+    @_remembered
+    def is_read_elsewhere(self, path: str, variable: str) -> bool:
+        """Return whether another file than that at `path` may read a variable.
+
+        Args:
+            path: the file that binds it.
+            variable: `x` for a name of the module, `self.x` for an attribute of its classes, `.x` for an
+                attribute of another object.
+        """
+        path = os.path.normpath(path)
+        owner, _, name = variable.rpartition(".")
+        if "." not in variable:
+            return self._is_global_read(path, name)
+        own = self._family(path) if owner else frozenset()
+        return any(
+            name in other.attributes
+            or (f"self.{name}" in other.attributes and (not owner or _inherits(other, own)))
+            for file, other in self.files.items()
+            if file != path
+        )
 
     @_remembered
     def carried(self, path: str, name: str) -> bool:
@@ -236,6 +264,48 @@ class Project:
                 found.setdefault(function, []).append(parameter)
         return found
 
+    def _is_global_read(self, path: str, name: str, passed: frozenset[str] = frozenset()) -> bool:
+        """Return whether another file may read a name of the module at `path`."""
+        summary = self.files.get(path)
+        if summary is not None and name in summary.public:
+            return True
+        for file in self._importing(path) - {path, *passed}:
+            other = self.files[file]
+            if name in other.attributes or any(
+                imported.rpartition(".")[2] == name and self._finds(file, imported, path)
+                for imported in other.imports
+            ):
+                return True
+        stars = self.star_importers.get(path, ())
+        return any(
+            name in other.read or self._is_global_read(file, name, passed | {path})
+            for other in stars
+            if (file := os.path.normpath(other.path)) != path and file not in passed
+        )
+
+    def _finds(self, path: str, imported: str, target: str) -> bool:
+        """Return whether `from m import x` in the file at `path`, as `m.x`, reads the module at `target`."""
+        module = imported.removesuffix(imported.rpartition(".")[2])
+        found = self.find(path, module.rstrip(".") or module)
+        return found is not None and os.path.normpath(found.path) == target
+
+    def _family(self, path: str) -> frozenset[str]:
+        """Return the names of the classes of a file and of those that inherit from them."""
+        summary = self.files.get(path)
+        return self._with_subclasses(set(summary.classes)) if summary is not None else frozenset()
+
+    def _importing(self, path: str) -> frozenset[str]:
+        """Return the files that import a file, also through others, with the file."""
+        return _closure({os.path.normpath(path)}, self._importers)
+
+    @cached_property
+    def _importers(self) -> dict[str, set[str]]:
+        importers: dict[str, set[str]] = {}
+        for path, targets in self._imported.items():
+            for target in targets:
+                importers.setdefault(target, set()).add(path)
+        return importers
+
     def _with_subclasses(self, classes: set[str]) -> frozenset[str]:
         if not classes:
             return frozenset()
@@ -253,11 +323,7 @@ class Project:
         """
         if not start:
             return frozenset()
-        importers: dict[str, set[str]] = {}
-        for path, targets in self._imported.items():
-            for target in targets:
-                importers.setdefault(target, set()).add(path)
-        return _closure(_closure(start, importers), self._imported)
+        return _closure(_closure(start, self._importers), self._imported)
 
     @cached_property
     def _imported(self) -> dict[str, set[str]]:
@@ -266,6 +332,11 @@ class Project:
     def _imported_files(self, summary: Summary) -> set[str]:
         found = (self.find(summary.path, module) for module in summary.imports)
         return {os.path.normpath(target.path) for target in found if target is not None}
+
+
+def _inherits(summary: Summary, classes: frozenset[str]) -> bool:
+    """Return whether a class of a file directly inherits from one of some classes."""
+    return any(base.rpartition(".")[2] in classes for bases in summary.classes.values() for base in bases)
 
 
 def _closure(start: Iterable[str], following: Mapping[str, set[str]]) -> frozenset[str]:

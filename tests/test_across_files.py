@@ -1,0 +1,238 @@
+"""Fixes whose meaning depends on another file of the project: all files are rewritten and run on the CPU."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from textwrap import dedent
+
+import pytest
+from helpers import ProjectFolder
+
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.model import Result
+
+RANK = """
+    import os
+    import torch
+
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+
+    def put(x):
+        return x.to(rank)
+"""
+ENGINE = """
+    import torch
+
+    class Engine:
+        def __init__(self):
+            self.side = torch.cuda.Stream()
+
+        def run(self, x):
+            with torch.cuda.stream(self.side):
+                return x + 1
+"""
+RUN = {
+    "a rank that another file imports": (
+        {
+            "env.py": RANK,
+            "main.py": """
+                import torch
+                from env import put, rank
+
+                print(put(torch.ones(2)).tolist(), [3, 4][rank])
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a rank that another file reads as an attribute": (
+        {
+            "env.py": RANK,
+            "main.py": """
+                import torch
+                import env as e
+
+                print(e.put(torch.ones(2)).tolist(), [3, 4][e.rank])
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a rank by a star import, through a package": (
+        {
+            "ranks/__init__.py": "from .env import *",
+            "ranks/env.py": RANK,
+            "main.py": """
+                import torch
+                from ranks import (
+                    put,  # moves
+                    rank,
+                )
+
+                print(put(torch.ones(2)).tolist(), [3, 4][rank])
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a rank of the package itself": (
+        {
+            "ranks/__init__.py": RANK,
+            "ranks/pick.py": """
+                from . import rank
+
+                def pick(xs):
+                    return xs[rank]
+            """,
+            "main.py": """
+                import torch
+                from ranks import put
+                from ranks.pick import pick
+
+                print(put(torch.ones(2)).tolist(), pick([3, 4]))
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a device that a circular star import does not bring yet": (
+        {
+            "first.py": """
+                import torch
+                from second import *
+
+                def g():
+                    return h(torch.ones(2)).cuda()
+
+                device = torch.device("cuda")
+            """,
+            "second.py": """
+                import torch
+                from first import *
+
+                def h(x):
+                    return x.cuda()
+
+                z = h(torch.ones(2))
+            """,
+            "main.py": """
+                import first
+
+                print(first.g().tolist())
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
+    "a device that `__all__` leaves out": (
+        {
+            "moves.py": """
+                import torch
+
+                __all__ = ["f"]
+                device = torch.device("cuda")
+
+                def f(x):
+                    return x.to(device)
+            """,
+            "main.py": """
+                import torch
+                from moves import *
+
+                def g(x):
+                    return x.cuda()
+
+                print(f(g(torch.ones(2))).tolist())
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
+}  # fmt: skip
+REPORTED = {
+    "a stream that another file reads": {
+        "engine.py": ENGINE,
+        "main.py": """
+            import torch
+            from engine import Engine
+
+            engine = Engine()
+            engine.side.synchronize()
+        """,
+    },
+    "a stream that a subclass in another file reads": {
+        "engine.py": ENGINE,
+        "main.py": """
+            from engine import Engine
+
+            class Another(Engine):
+                def go(self, x):
+                    self.side.synchronize()
+        """,
+    },
+    "a stream that another file imports": {
+        "engine.py": "import torch\nside = torch.cuda.Stream()",
+        "main.py": "from engine import side\nside.synchronize()",
+    },
+    "a stream that another file gets": {
+        "engine.py": """
+            import torch
+            from base import Engine
+
+            engine = Engine()
+            engine.side = torch.cuda.Stream()
+        """,
+        "base.py": """
+            class Engine:
+                side = None
+
+                def run(self, x):
+                    self.side.synchronize()
+        """,
+    },
+}
+
+
+def rewritten(files: dict[str, str]) -> tuple[dict[str, str], dict[str, Result]]:
+    """Return the files of a project as the safe fixes leave them, and their results."""
+    data = {name: dedent(text).strip().encode() + b"\n" for name, text in files.items()}
+    project = Project.of(summarize(content, name) for name, content in data.items())
+    results = {
+        name: check_file(content, name, Settings(fix=True), project.fresh()) for name, content in data.items()
+    }
+    return {name: (result.output or data[name]).decode() for name, result in results.items()}, results
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize(("files", "printed"), RUN.values(), ids=RUN.keys())
+def test_they_run_on_a_cpu(
+    files: dict[str, str],
+    printed: str,
+    project: ProjectFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output, _ = rewritten(files)
+    project.write(output)
+    monkeypatch.syspath_prepend(project.path)
+    names = {name.removesuffix(".py").partition("/")[0] for name in files}
+    for name in [each for each in sys.modules if each.partition(".")[0] in names]:
+        monkeypatch.delitem(sys.modules, name)
+    try:
+        runpy.run_path(str(project / "main.py"))
+    finally:
+        for name in [each for each in sys.modules if each.partition(".")[0] in names]:
+            del sys.modules[name]
+    assert capsys.readouterr().out.strip() == printed
+
+
+@pytest.mark.parametrize("files", REPORTED.values(), ids=REPORTED.keys())
+def test_they_are_reported(files: dict[str, str]) -> None:
+    first, *_ = files
+    _, results = rewritten(files)
+    assert not results[first].fixed
+    assert results[first].remaining
+
+
+def test_a_stream_of_a_class_of_the_same_attribute_in_another_file_is_fixed() -> None:
+    other = "class Other:\n    def go(self):\n        return self.side.synchronize()"
+    output, _ = rewritten({"engine.py": ENGINE, "main.py": other})
+    assert "torch.cuda.Stream() if torch.cuda.is_available() else None" in output["engine.py"]
