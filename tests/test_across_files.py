@@ -190,6 +190,99 @@ REPORTED = {
     },
 }
 
+MOVES = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return move(x)
+
+    def move(x):
+        return x.cuda() + 1
+"""
+SCRIPTED = {
+    "a module": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            import net
+
+            print(torch.jit.script(net.Net()))
+        """,
+    },
+    "a module in a variable": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            from net import Net
+
+            model = Net()
+            scripted = torch.jit.script(model)
+        """,
+    },
+    "what a function makes": {
+        "net.py": f"{MOVES}\n    def build():\n        return Net()",
+        "main.py": """
+            import torch
+            from net import build
+
+            scripted = torch.jit.script(build())
+        """,
+    },
+    "a function": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            from net import move
+
+            move = torch.jit.script(move)
+        """,
+    },
+    "a function of a compiled one": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            from net import move
+
+            @torch.jit.script
+            def f(x):
+                return move(x)
+        """,
+    },
+    "a function of a compiled module of a third file": {
+        "package/net.py": MOVES,
+        "package/outer.py": """
+            import torch
+            from . import net
+
+            class Outer(torch.nn.Module):
+                def forward(self, x):
+                    return net.move(x)
+        """,
+        "package/main.py": """
+            import torch
+            from package.outer import Outer
+
+            torch.jit.script(Outer())
+        """,
+    },
+    "a parameter": {
+        "net.py": MOVES,
+        "export.py": """
+            import torch
+
+            def export(model):
+                return torch.jit.script(model)
+        """,
+        "main.py": """
+            from export import export
+            from net import Net
+
+            export(Net())
+        """,
+    },
+}
+
 
 def rewritten(files: dict[str, str]) -> tuple[dict[str, str], dict[str, Result]]:
     """Return the files of a project as the safe fixes leave them, and their results."""
@@ -230,6 +323,22 @@ def test_they_are_reported(files: dict[str, str]) -> None:
     _, results = rewritten(files)
     assert not results[first].fixed
     assert results[first].remaining
+
+
+@pytest.mark.parametrize("files", SCRIPTED.values(), ids=SCRIPTED.keys())
+def test_what_torchscript_compiles_is_reported(files: dict[str, str]) -> None:
+    first, *_ = files
+    output, results = rewritten(files)
+    assert "x.cuda() + 1" in output[first]
+    assert "TorchScript compiles this" in results[first].remaining[0].message
+
+
+def test_what_torchscript_does_not_compile_is_fixed() -> None:
+    main = "import torch\nimport net\nprint(torch.jit.script(net.Net()))"
+    output, _ = rewritten(
+        {"net.py": f"{MOVES}\n    def other(x):\n        return x.cuda() - 1", "main.py": main}
+    )
+    assert "x.to(device) - 1" in output["net.py"]
 
 
 def test_a_stream_of_a_class_of_the_same_attribute_in_another_file_is_fixed() -> None:

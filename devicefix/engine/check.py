@@ -117,7 +117,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, (*WORDS, *imported))
-    compiled = TorchScript(context.facts)
+    compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
     nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)

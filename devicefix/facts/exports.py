@@ -11,6 +11,7 @@ from devicefix.facts import Facts, dotted
 from devicefix.facts.certain import certain_device
 from devicefix.facts.prefilter import may_matter
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
+from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
 
@@ -35,6 +36,7 @@ class Summary:
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
+        scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
     """
@@ -55,6 +57,7 @@ class Summary:
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
     low_precision: bool = False
+    scripted: frozenset[str] = frozenset()
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
 
@@ -97,6 +100,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         options=facts.options,
         flags=_flags(facts),
         low_precision=has_low_precision(data),
+        scripted=frozenset(TorchScript(facts).imported),
         device_places=device_names(passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
     )
@@ -150,6 +154,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         get_device=b"def get_device(" in data,
         forks=_forks(data),
         low_precision=low_precision,
+        scripted=_scripted(data),
         device_places=places,
         receivers=taking,
     )
@@ -270,6 +275,16 @@ def _attributes(data: bytes) -> frozenset[str]:
     """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
     own = (b"self" + name for name in _OWN_ATTRIBUTE.findall(data)) if b"self" in data else ()
     return frozenset(name.decode() for name in {*_ATTRIBUTE.findall(data), *own})
+
+
+def _scripted(data: bytes) -> frozenset[str]:
+    """Return what TorchScript compiles of other files, for a module that is parsed only if it may do so."""
+    if b"jit" not in data or b"script" not in data:
+        return frozenset()
+    try:
+        return frozenset(TorchScript(Facts.read(data)).imported)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
 
 
 def _public(facts: Facts) -> frozenset[str] | None:

@@ -9,6 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar, cast
 
 from devicefix.facts.exports import Summary
+from devicefix.facts.torchscript import A_MODULE, EVERYTHING
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
@@ -76,8 +77,8 @@ class Project:
             for name, implies in summary.flags.items():
                 flags[name] = flags.get(name, True) and implies
         self.flags = frozenset(name for name, implies in flags.items() if implies)
-        self.late = self._imported_too_early({path for path, summary in self.files.items() if summary.late})
-        self.forks = self._imported_too_early({path for path, summary in self.files.items() if summary.forks})
+        self.late = self._together({path for path, summary in self.files.items() if summary.late})
+        self.forks = self._together({path for path, summary in self.files.items() if summary.forks})
         self.star_importers: dict[str, list[Summary]] = {}
         for summary in self.files.values():
             for module in summary.star_imports:
@@ -160,7 +161,7 @@ class Project:
     @_remembered
     def has_low_precision(self, path: str) -> bool:
         """Return whether the files that import a file, or any that these import, have low precision."""
-        together = self._imported_too_early({os.path.normpath(path)})
+        together = self._together({os.path.normpath(path)})
         return any(self.files[name].low_precision for name in together if name in self.files)
 
     @_remembered
@@ -222,6 +223,49 @@ class Project:
                     devices = target.devices if target.path not in self._importing(path) else ()
                     names |= {name: name in devices for name in target.bound if name[0] != "_"}
         return names
+
+    @_remembered
+    def compiled(self, path: str) -> list[str]:
+        """Return what other files let TorchScript compile of a file; see `TorchScript`."""
+        return sorted(self._compiled.get(os.path.normpath(path), ()))
+
+    @cached_property
+    def _compiled(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        todo = [
+            pair
+            for path, summary in self.files.items()
+            for name in summary.scripted
+            for pair in self._compiled_by(path, name)
+        ]
+        while todo:
+            path, name = todo.pop()
+            if name in found.setdefault(path, set()):
+                continue
+            first = not found[path]
+            found[path].add(name)
+            summary = self.files[path]
+            if first and (name != A_MODULE or any(summary.classes.values())):
+                # What its functions read of other files is compiled as well; which names these are is not known.
+                todo += [pair for each in summary.imports for pair in self._compiled_by(path, each)]
+        return found
+
+    def _compiled_by(self, path: str, name: str) -> Iterator[tuple[str, str]]:
+        """Yield the files, and the names in them, that are compiled with a name that the file at `path` reads."""
+        if name == A_MODULE:
+            yield from ((file, A_MODULE) for file in self._together({path}))
+            return
+        full = name.removesuffix("()")
+        module, last = full.removesuffix(full.rpartition(".")[2]), full.rpartition(".")[2]
+        target = self.find(path, module.rstrip(".") or module) if module else None
+        if target is None:
+            target, last = self.find(path, full), EVERYTHING
+            reads = self.files[path].imports
+            if target is None or any(each != full and each.startswith(f"{full}.") for each in reads):
+                return
+        elif name != full and last not in target.classes:  # what a function returns
+            last = A_MODULE
+        yield os.path.normpath(target.path), last
 
     @_remembered
     def is_read_elsewhere(self, path: str, variable: str) -> bool:
@@ -315,11 +359,10 @@ class Project:
                 subclasses.setdefault(base, set()).add(name)
         return _closure(classes, subclasses)
 
-    def _imported_too_early(self, start: set[str]) -> frozenset[str]:
-        """Return the files that must not ask for CUDA as they are imported.
+    def _together(self, start: set[str]) -> frozenset[str]:
+        """Return the files that some files may run with: themselves, those that import one, and all their imports.
 
-        They are those of `start`, those that import such a file, since they may call it, and all that any of
-        these import.
+        Those that import such a file may call it.
         """
         if not start:
             return frozenset()

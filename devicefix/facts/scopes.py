@@ -120,7 +120,7 @@ class Bindings:
         self._nonlocal: list[tuple[Scope, str, Binding]] = []
 
     def settle(self) -> None:
-        """Add the bindings of `nonlocal` names to the functions around that bind them, perhaps further below."""
+        """Add the bindings of `nonlocal` names to the functions around, which may bind them further below."""
         for scope, name, binding in self._nonlocal:
             found = scope.lookup(name)
             if found is not None and not found[0].is_module:

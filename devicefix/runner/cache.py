@@ -257,6 +257,7 @@ _READERS: dict[str, Any] = {
     "options": _pairs,
     "flags": dict,
     "low_precision": bool,
+    "scripted": frozenset,
     "device_places": frozenset,
     "receivers": _pairs,
 }
