@@ -53,7 +53,7 @@ def kinds(code: str, of: str = "q7") -> Kinds:
         ("x = [f(q7) for q7 in (0, 1)]", {K.INDEX}),
         ("(q7 := 1)\nf(q7)", {K.INDEX}),
         (
-            "def g():\n    q7 = 0\n    def h():\n        nonlocal q7\n        q7 = torch.half\n    h()\n    f(q7)",
+            "def g():\n    q7 = 0\n    def h():\n        nonlocal q7\n        q7 = torch.half\n    f(q7)",
             {K.INDEX, K.DTYPE},
         ),
         (

@@ -246,12 +246,12 @@ class Project:
             found[path].add(name)
             summary = self.files[path]
             if first and (name != A_MODULE or any(summary.classes.values())):
-                # What its functions read of other files is compiled as well; which names these are is not known.
+                # What its functions read of other files is compiled as well; its names are unknown.
                 todo += [pair for each in summary.imports for pair in self._compiled_by(path, each)]
         return found
 
     def _compiled_by(self, path: str, name: str) -> Iterator[tuple[str, str]]:
-        """Yield the files, and the names in them, that are compiled with a name that the file at `path` reads."""
+        """Yield the files, with the names in them, that are compiled with what the file at `path` reads."""
         if name == A_MODULE:
             yield from ((file, A_MODULE) for file in self._together({path}))
             return
@@ -360,9 +360,10 @@ class Project:
         return _closure(classes, subclasses)
 
     def _together(self, start: set[str]) -> frozenset[str]:
-        """Return the files that some files may run with: themselves, those that import one, and all their imports.
+        """Return the files that some files may run with.
 
-        Those that import such a file may call it.
+        They are those of `start`, those that import such a file, since they may call it, and all that any of
+        these import.
         """
         if not start:
             return frozenset()

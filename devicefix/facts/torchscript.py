@@ -25,7 +25,7 @@ class TorchScript:
 
     Args:
         facts: The module's names.
-        named: The functions and classes that other files let TorchScript compile: `EVERYTHING` for all of them,
+        named: The functions and classes that other files let TorchScript compile: `EVERYTHING` for all,
             `A_MODULE` for a module of unknown class.
 
     Attributes:
@@ -94,8 +94,9 @@ class TorchScript:
         """
         for node in nodes:
             called = {each.func for each in ast.walk(node) if made and isinstance(each, ast.Call)}
+            inner = {each.value for each in ast.walk(node) if isinstance(each, ast.Attribute)}
             for each in ast.walk(node):
-                if isinstance(each, (ast.Name, ast.Attribute)):
+                if isinstance(each, (ast.Name, ast.Attribute)) and each not in inner:
                     name = self._facts.resolve(each)
                     if name is not None and name.partition(".")[0] != "torch":
                         yield f"{name}()" if each in called else name
