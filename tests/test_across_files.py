@@ -95,6 +95,26 @@ RUN = {
         },
         "[1.0, 1.0] 3",
     ),
+    "a function that another file spawns": (
+        {
+            "work.py": """
+                import torch
+
+                def work(q7, n):
+                    torch.cuda.set_device(q7)
+                    return torch.ones(n).to(q7)
+            """,
+            "main.py": """
+                import torch.multiprocessing as mp
+                import work
+
+                if __name__ == "__main__":
+                    mp.spawn(work.work, args=(2,), nprocs=2)
+                print(work.work(0, 2).tolist())
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
     "a device that a circular star import does not bring yet": (
         {
             "first.py": """
@@ -147,7 +167,40 @@ RUN = {
         "[1.0, 1.0]",
     ),
 }  # fmt: skip
+CONVERT = """
+    import torch
+
+    class Converter:
+        def convert(self, x, q7=0):
+            return x.to(q7)
+"""
 REPORTED = {
+    "a parameter that is a dtype in another file": {
+        "convert.py": CONVERT,
+        "main.py": """
+            import torch
+            from convert import Converter
+
+            Converter().convert(torch.ones(2), torch.float16)
+        """,
+    },
+    "a keyword that is a dtype in another file": {
+        "convert.py": CONVERT,
+        "main.py": """
+            import torch
+            from convert import Converter
+
+            Converter().convert(torch.ones(2), q7=torch.float16)
+        """,
+    },
+    "a parameter that is another accelerator in another file": {
+        "convert.py": CONVERT,
+        "main.py": """
+            from convert import Converter
+
+            Converter().convert(f(1, [2, 3]), "mps")
+        """,
+    },
     "a stream that another file reads": {
         "engine.py": ENGINE,
         "main.py": """

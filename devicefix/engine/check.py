@@ -86,7 +86,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    facts = facts.informed(project.is_integer_option, project.is_flag)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
 from devicefix.facts.certain import certain_device
+from devicefix.facts.passed import passed_kinds
 from devicefix.facts.prefilter import may_matter
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.torchscript import TorchScript
@@ -39,6 +40,7 @@ class Summary:
         scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
+        passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
     """
 
     path: str
@@ -60,6 +62,7 @@ class Summary:
     scripted: frozenset[str] = frozenset()
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -103,6 +106,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         scripted=frozenset(TorchScript(facts).imported),
         device_places=device_names(passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
+        passed=frozenset(passed_kinds(data)),
     )
 
 
@@ -157,6 +161,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         scripted=_scripted(data),
         device_places=places,
         receivers=taking,
+        passed=frozenset(passed_kinds(data)),
     )
 
 

@@ -209,6 +209,12 @@ class Project:
         return any(place in parameter for parameter in self._receivers.get(function, ()))
 
     @_remembered
+    def passed(self, function: str, parameter: str, position: int) -> list[str]:
+        """Return the kinds of what is passed to functions of a name for a parameter."""
+        given = self._passed.get(function, ())
+        return sorted({kind for place, kind in given if place in (parameter, position)})
+
+    @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
         """Return the names that star imports bring into a file; true for those that are a device.
 
@@ -358,6 +364,14 @@ class Project:
             for base in bases:
                 subclasses.setdefault(base, set()).add(name)
         return _closure(classes, subclasses)
+
+    @cached_property
+    def _passed(self) -> dict[str, list[tuple[int | str, str]]]:
+        found: dict[str, list[tuple[int | str, str]]] = {}
+        for summary in self.files.values():
+            for function, argument in summary.passed:
+                found.setdefault(function, []).append(argument)
+        return found
 
     def _together(self, start: set[str]) -> frozenset[str]:
         """Return the files that some files may run with.

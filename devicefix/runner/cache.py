@@ -260,4 +260,5 @@ _READERS: dict[str, Any] = {
     "scripted": frozenset,
     "device_places": frozenset,
     "receivers": _pairs,
+    "passed": _pairs,
 }
