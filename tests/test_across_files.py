@@ -201,6 +201,34 @@ REPORTED = {
             Converter().convert(f(1, [2, 3]), "mps")
         """,
     },
+    "a device whose number another file takes": {
+        "config.py": """
+            import torch
+
+            DEVICE = "cuda:1"
+            x = torch.ones(2).to(DEVICE)
+        """,
+        "main.py": """
+            from config import DEVICE
+
+            number = int(DEVICE.split(":")[1])
+        """,
+    },
+    "an attribute whose number another file takes": {
+        "config.py": """
+            import torch
+
+            class Config:
+                device = "cuda:1"
+        """,
+        "main.py": """
+            import torch
+            from config import Config
+
+            number = int(Config.device[5:])
+            x = torch.ones(2).to(Config.device)
+        """,
+    },
     "a stream that another file reads": {
         "engine.py": ENGINE,
         "main.py": """

@@ -29,6 +29,7 @@ class Summary:
         public: the names in its `__all__`.
         read: the names that the module reads, where it has star imports.
         attributes: the attributes that it may read, those of `self` as `self.x`.
+        numbered: the names and attributes of which it takes the number of a device.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`; true for those that define `to`, too.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
@@ -51,6 +52,7 @@ class Summary:
     public: frozenset[str] = frozenset()
     read: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: dict[str, bool] = field(default_factory=dict)
     get_device: bool = False
@@ -95,6 +97,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         public=_public(facts) or frozenset(),
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
         attributes=_attributes(data),
+        numbered=_numbered(data),
         classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
         cuda_classes={name: defines(node, "to") for name, node in classes.items() if defines(node, "cuda")},
         get_device="def get_device(" in facts.source.text,
@@ -117,6 +120,11 @@ _IMPORT = re.compile(
 _COMMENT = re.compile(rb"#[^\n]*")
 _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
 _OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
+# `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
+_NUMBERED = re.compile(
+    rb"(?:split|partition)\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])|\[5:\]|(?:replace|prefix|strip)\(\s*[\"']cuda"
+)
+_TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
 
@@ -154,6 +162,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         tuple(stars),
         read=frozenset(name.decode() for name in _NAME.findall(data)) if stars else frozenset(),
         attributes=attributes,
+        numbered=_numbered(data),
         classes=classes,
         get_device=b"def get_device(" in data,
         forks=_forks(data),
@@ -292,6 +301,15 @@ def _scripted(data: bytes) -> frozenset[str]:
         return frozenset()
 
 
+def _numbered(data: bytes) -> frozenset[str]:
+    """Return the names and attributes of which a module takes the number of a device."""
+    if not any(word in data for word in (b"split(", b"partition(", b"[5:]", b"cuda")):
+        return frozenset()
+    starts = (found.start() for found in _NUMBERED.finditer(data))
+    names = (_TAKEN_OF.search(data[max(0, start - 80) : start]) for start in starts)
+    return frozenset(name[1].decode() for name in names if name is not None)
+
+
 def _public(facts: Facts) -> frozenset[str] | None:
     """Return the names that a star import brings, None for all without an underscore."""
     bindings = facts.tree.root.bindings.get("__all__")
@@ -301,7 +319,9 @@ def _public(facts: Facts) -> frozenset[str] | None:
     for binding in bindings:
         if isinstance(binding.value, (ast.List, ast.Tuple)):
             found.update(
-                each.value for each in binding.value.elts if isinstance(each, ast.Constant) and each.value
+                each.value
+                for each in binding.value.elts
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
             )
     return frozenset(found)
 

@@ -209,6 +209,12 @@ class Project:
         return any(place in parameter for parameter in self._receivers.get(function, ()))
 
     @_remembered
+    def takes_number(self, path: str, name: str) -> bool:
+        """Return whether another file than that at `path` takes the number of a device of some name."""
+        path = os.path.normpath(path)
+        return any(name in summary.numbered for file, summary in self.files.items() if file != path)
+
+    @_remembered
     def passed(self, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what is passed to functions of a name for a parameter."""
         given = self._passed.get(function, ())
