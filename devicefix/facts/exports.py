@@ -107,7 +107,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         flags=_flags(facts),
         low_precision=has_low_precision(data),
         scripted=frozenset(TorchScript(facts).imported),
-        device_places=device_names(passed_on),
+        device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
         passed=frozenset(passed_kinds(data)),
     )
