@@ -296,8 +296,8 @@ class Project:
         return any(
             name in other.attributes
             or (f"self.{name}" in other.attributes and (not owner or _inherits(other, own)))
-            for file, other in self.files.items()
-            if file != path
+            for file in self._together({path}) - {path}
+            for other in (self.files[file],)
         )
 
     @_remembered
