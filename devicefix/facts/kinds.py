@@ -64,7 +64,7 @@ class Kinds:
         seen: the kinds that the module shows, each with a node that shows it.
         unknown: whether a value is of unknown kind.
         open: whether a caller that the module does not show may pass any value.
-        classes: the full names of the classes of the modules and objects, as far as they are known.
+        classes: the full names of the classes of the tensors, modules and objects, as far as they are known.
     """
 
     seen: dict[Kind, ast.AST] = field(default_factory=dict)
@@ -530,7 +530,7 @@ class KindsOf:
                 return self._generic(annotation, (dotted(outer) or "").rpartition(".")[2], inner)
         name = self._facts.resolve(annotation) or dotted(annotation) or ""
         if name in _OF_ANNOTATIONS:
-            return Kinds({_OF_ANNOTATIONS[name]: annotation})
+            return _of_annotation(annotation, name)
         return self.instance(annotation)
 
     def _generic(self, annotation: ast.expr, outer: str, inner: ast.expr) -> Kinds:
@@ -546,8 +546,7 @@ class KindsOf:
         return UNKNOWN
 
     def _quoted(self, annotation: ast.expr, text: str) -> Kinds:
-        known = _OF_ANNOTATIONS.get(text)
-        return UNKNOWN if known is None else Kinds({known: annotation})
+        return _of_annotation(annotation, text) if text in _OF_ANNOTATIONS else UNKNOWN
 
     # -- calls ----------------------------------------------------------------------------------------
 
@@ -633,6 +632,12 @@ class KindsOf:
         bases = [self.instance(base, depth - 1) if depth else UNKNOWN for base in definition.bases]
         kind = Kind.MODULE if any(Kind.MODULE in base.seen for base in bases) else Kind.OBJECT
         return Kinds({kind: definition}, classes=frozenset({definition.name}))
+
+
+def _of_annotation(node: ast.expr, name: str) -> Kinds:
+    kind = _OF_ANNOTATIONS[name]
+    classes = {name} if kind in (Kind.TENSOR, Kind.MODULE) else ()  # or one that inherits from it
+    return Kinds({kind: node}, classes=frozenset(classes))
 
 
 def _class_name(name: str) -> str:
