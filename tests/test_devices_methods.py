@@ -225,19 +225,19 @@ DYNAMIC = [
 
 @pytest.mark.parametrize("available", [True, False])
 @pytest.mark.parametrize("definition", DYNAMIC)
-@pytest.mark.parametrize("use", ["for o in [Late()]:\n    o = o.cuda()", "Late().cuda()", "o = Late()\no.cuda()"])
+@pytest.mark.parametrize(
+    "use", ["for o in [Late()]:\n    o = o.cuda()", "Late().cuda()", "o = Late()\no.cuda()"]
+)
 def test_a_cuda_that_is_no_method_in_the_body_of_a_class(
     definition: str, use: str, available: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    test_an_own_cuda_is_called_where_cuda_is_available(
-        f"{definition}\n\n\n{use}", available, monkeypatch
-    )
+    test_an_own_cuda_is_called_where_cuda_is_available(f"{definition}\n\n\n{use}", available, monkeypatch)
 
 
 def test_a_module_with_a_to_of_its_own_keeps_the_cuda_of_torch() -> None:
     code = (
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def to(self, form):\n        return str(form)\n\n\n"
-        "for net in [Net()]:\n    net.cuda()\n"
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def to(self, form):\n        return str(form)\n"
+        "\n\nfor net in [Net()]:\n    net.cuda()\n"
     )
     result = analyze(code, fix=True)
     assert result.output is not None

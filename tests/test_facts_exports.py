@@ -36,13 +36,15 @@ def exported(code: str, name: str) -> Any:
         ("class A:\n    def cuda(self): ...\nclass B:\n    def cpu(self): ...", "cuda_classes", {"A"}),
         ("class A:\n    def to(self, form): ...\nclass B:\n    def cuda(self): ...\n    def to(self): ...",
          "to_classes", {"A"}),
-        ("def f():\n    class A:\n        def cuda(self): ...\ndef g():\n    class A: ...", "cuda_classes", {"A"}),
+        ("def f():\n    class A:\n        def cuda(self): ...\ndef g():\n    class A: ...",
+         "cuda_classes", {"A"}),
         ("def move(self): ...\nA.cuda = move", "adds_cuda", True),
         ("def move(self): ...\nsetattr(f(), 'cuda', move)", "adds_cuda", True),
         ("def add(cls):\n    cls.cuda = lambda self: self\n    return cls", "adds_cuda", True),
         ("type('A', (), {'cuda': lambda self: self})", "adds_cuda", True),
         ("type('A', (), dict(cuda=lambda self: self))", "adds_cuda", True),
-        ("class M(type):\n    def __new__(m, n, b, d):\n        d['cuda'] = lambda self: self", "adds_cuda", True),
+        ("class M(type):\n    def __new__(m, n, b, d):\n        d['cuda'] = lambda self: self",
+         "adds_cuda", True),
         ("def move(self): ...\nd['x'].cuda = functools.partial(move, 1)", "adds_cuda", True),
         ("class A:\n    def move(self): ...\n    def __init__(self):\n        self.cuda = self.move",
          "adds_cuda", True),
@@ -150,7 +152,13 @@ def test_a_class_has_its_own_method(body: str, expected: bool) -> None:
 
 
 def test_a_file_without_cuda_shows_the_classes_with_a_method_to() -> None:
-    data = b"import torch\nclass A(torch.nn.Module):\n    def to(self, form): ...\nclass B:\n    def too(): ...\n"
+    data = b"import torch\nclass A(nn.Module):\n    def to(self, form): ...\nclass B:\n    def too(): ...\n"
     summary = passed_through(data, "x.py")
     assert summary is not None
     assert summary.to_classes == {"A"}
+
+
+def test_a_variable_for_a_device_shows_nothing_about_options_of_its_name() -> None:
+    code = "import torch\ndevice = torch.device('cuda')\nx.to(device)\ny.to(opt.gpu)"
+    assert exported(code, "device_places") == {"gpu"}
+    assert exported(code.replace("torch.device(", "str("), "device_places") == {"gpu", "device"}

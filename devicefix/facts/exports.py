@@ -197,7 +197,7 @@ def _answers(hook: ast.AST, name: str) -> bool:
     """
     return any(
         (isinstance(node, ast.Constant) and node.value == name)
-        or isinstance(node, (ast.Lambda, ast.FunctionDef)) and node is not hook
+        or (isinstance(node, (ast.Lambda, ast.FunctionDef)) and node is not hook)
         for node in ast.walk(hook)
     )
 

@@ -113,7 +113,7 @@ class Project:
 
     @_remembered
     def has_own_cuda(self) -> bool:
-        """Return whether `.cuda()` and `.to(device)` may differ: a class has its own `cuda`, or its own `to`."""
+        """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
         return self._supposed_own_cuda or self._adds_cuda or bool(self._own_classes)
 
     @_remembered
