@@ -7,6 +7,7 @@ from enum import Enum
 
 from devicefix.devices.context import Context
 from devicefix.facts.kinds import Kind
+from devicefix.facts.values import last_name
 
 _OWN = {Kind.MODULE, Kind.OBJECT}
 
@@ -38,6 +39,32 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
         return CustomCuda.MAYBE
     added = project.adds_cuda() and not all(name.startswith("torch.") for name in kinds.classes)
     return CustomCuda.MAYBE if added else CustomCuda.NEVER
+
+
+def may_be_storage(context: Context, receiver: ast.expr) -> bool:
+    """Return whether a receiver may be a storage, which has no `.to(device)`.
+
+    Where its kind is not known, the first parameter of a `map_location` is one, and what is called so may be.
+    """
+    kinds = context.facts.kinds.of(receiver)
+    if kinds.can_be(Kind.STORAGE) is not None:
+        return Kind.STORAGE in kinds.seen
+    return "storage" in last_name(receiver) or _is_located(context, receiver)
+
+
+def _is_located(context: Context, receiver: ast.expr) -> bool:
+    """Return whether a receiver is a parameter of a function that is passed as a `map_location`."""
+    tree = context.facts.tree
+    found = tree.scope(receiver).lookup(receiver.id) if isinstance(receiver, ast.Name) else None
+    if found is None or not any(binding.parameter for binding in found[1]):
+        return False
+    function = found[0].node
+    uses = tree.reads(function.name) if isinstance(function, ast.FunctionDef) else [function]
+    return any(
+        (isinstance(parent, ast.keyword) and parent.arg == "map_location")
+        or (isinstance(parent, ast.Call) and use in parent.args[1:] and last_name(parent.func) == "load")
+        for use, parent in ((use, tree.parents[use]) for use in uses)
+    )
 
 
 def _of_self(context: Context, receiver: ast.Name) -> CustomCuda:

@@ -45,6 +45,7 @@ class Kind(Enum):
     DTYPE = "a dtype"
     STREAM = "a stream"
     EVENT = "an event"
+    STORAGE = "a storage"
     STRING = "a string that is not a device"
     COLLECTION = "a collection"
     OTHER = "a value of another kind"
@@ -171,6 +172,10 @@ _OF_TENSORS = {
     "sigmoid", "tanh", "relu", "index_select", "gather", "masked_fill", "masked_fill_", "data", "grad",
     "T", "new_zeros", "new_ones", "new_tensor", "new_full",
 }  # fmt: skip
+
+
+# Methods of tensors that return their storage.
+_STORAGES = ("storage", "typed_storage", "untyped_storage")
 
 
 class KindsOf:
@@ -580,11 +585,13 @@ class KindsOf:
 
     def _method(self, node: ast.Call, function: ast.Attribute, depth: int) -> Kinds | None:
         """Return the kinds of the result of a method of a tensor or module, None for other objects."""
+        if function.attr in _STORAGES:
+            return Kinds({Kind.STORAGE: node})
         if function.attr not in _SAME and function.attr not in _OF_TENSORS and function.attr != "get_device":
             return None
         receiver = self.of(function.value, depth)
         if function.attr in _SAME:
-            return receiver if receiver.are({Kind.TENSOR, Kind.MODULE}) else None
+            return receiver if receiver.are({Kind.TENSOR, Kind.MODULE, Kind.STORAGE}) else None
         if receiver.are({Kind.TENSOR}):
             return Kinds({Kind.INDEX if function.attr == "get_device" else Kind.TENSOR: node})
         return None
@@ -716,6 +723,8 @@ def _of_torch(node: ast.Call, name: str) -> Kinds:
         and (function[:1].islower() or function.endswith("Tensor"))
     ):
         return Kinds({Kind.TENSOR: node})
+    if function.endswith("Storage"):
+        return Kinds({Kind.STORAGE: node})
     if module == "torch.cuda" and function.endswith("Tensor"):
         return Kinds({Kind.TENSOR: node})
     return UNKNOWN

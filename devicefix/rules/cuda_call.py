@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, custom_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts import dotted
-from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
@@ -125,6 +124,44 @@ class CudaCall(Rule):
 
                 def place(storage, location):
                     return storage.cuda(0) if torch.cuda.is_available() else storage
+            """,
+        ),
+        Example(
+            "a storage that is called something else",
+            before="""
+                import torch
+
+                q7 = torch.ones(2).untyped_storage()
+                y = q7.cuda()
+            """,
+            after="""
+                import torch
+
+                q7 = torch.ones(2).untyped_storage()
+                y = q7.cuda() if torch.cuda.is_available() else q7
+            """,
+        ),
+        Example(
+            "the storages of a checkpoint",
+            before="""
+                import torch
+
+
+                def place(q7, location):
+                    return q7.cuda(0)
+
+
+                state = torch.load("x.pt", place)
+            """,
+            after="""
+                import torch
+
+
+                def place(q7, location):
+                    return q7.cuda(0) if torch.cuda.is_available() else q7
+
+
+                state = torch.load("x.pt", place)
             """,
         ),
         Example(
@@ -333,7 +370,7 @@ class CudaCall(Rule):
 
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
-        if _storage(node):
+        if _is_storage(self.context, node):
             return self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU", fix)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
@@ -344,10 +381,11 @@ class CudaCall(Rule):
 def move(context: Context, node: ast.Call) -> Fix | None:
     """Return the fix that replaces `.cuda()` by `.to(device)`, or None if there is none."""
     target = device_argument(node)
-    use = None if _storage(node) else target_device(context, node, target)
+    storage = _is_storage(context, node)
+    use = None if storage else target_device(context, node, target)
     if use is None:
         fix = _kept(context, node)
-        if fix is not None or target is None or _storage(node):
+        if fix is not None or target is None or storage:
             return fix
         use = runtime_device(context, node, target)
     return None if use is None else context.edit(node, moved(use.text), use)
@@ -368,9 +406,9 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     return context.when_cuda(node, receiver_of, of_cuda=True)
 
 
-def _storage(node: ast.Call) -> bool:
-    """Return whether the receiver is a storage, which has no `.to(device)`."""
-    return isinstance(node.func, ast.Attribute) and "storage" in last_name(node.func.value)
+def _is_storage(context: Context, node: ast.Call) -> bool:
+    assert isinstance(node.func, ast.Attribute)
+    return may_be_storage(context, node.func.value)
 
 
 def _super(receiver: ast.expr) -> bool:
