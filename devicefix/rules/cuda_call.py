@@ -203,6 +203,23 @@ class CudaCall(Rule):
             """,
         ),
         Example(
+            "an object that may have no cuda method, but one that is called to",
+            before="""
+                import torch
+
+
+                class Form:
+                    def to(self, name):
+                        return self
+
+
+                try:
+                    x = f(x).cuda()
+                except AttributeError:
+                    print("not moved")
+            """,
+        ),
+        Example(
             "a computed argument behind a receiver over several lines",
             before="""
                 import torch
@@ -365,8 +382,16 @@ class CudaCall(Rule):
                 "call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
+        elif self._shows_class(node):
+            message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
+            yield self.finding(node, message)
         else:
             yield self._move(node)
+
+    def _shows_class(self, node: ast.Call) -> bool:
+        """Return whether the lack of `cuda` leads to a handler, which a `to` of the project would skip."""
+        handlers = self.facts.guards.refusals.handlers(node, AttributeError.__name__)
+        return bool(handlers) and self.context.project.has_own_to()
 
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
