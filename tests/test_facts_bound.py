@@ -53,6 +53,13 @@ BOUND = cases(
     import a.b as d
     use()
 
+    # a branch that always runs
+    if True:
+        import a as d
+    else:
+        c = 1
+    use()
+
     # both branches
     if a:
         d = 1

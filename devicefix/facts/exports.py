@@ -11,6 +11,7 @@ from devicefix.facts import Facts, dotted
 from devicefix.facts.certain import certain_device
 from devicefix.facts.passed import passed_kinds
 from devicefix.facts.prefilter import may_matter
+from devicefix.facts.scopes import Binding
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
@@ -31,7 +32,9 @@ class Summary:
         attributes: the attributes that it may read, those of `self` as `self.x`.
         numbered: the names and attributes of which it takes the number of a device.
         classes: the names of the base classes of every class.
-        cuda_classes: the classes that define a method `cuda`; true for those that define `to`, too.
+        cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.
+        to_classes: the other classes that define a method `to`.
+        adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
         late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
@@ -54,7 +57,9 @@ class Summary:
     attributes: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    cuda_classes: dict[str, bool] = field(default_factory=dict)
+    cuda_classes: frozenset[str] = frozenset()
+    to_classes: frozenset[str] = frozenset()
+    adds_cuda: bool = False
     get_device: bool = False
     late: bool = False
     forks: bool = False
@@ -86,8 +91,10 @@ def summary_of(facts: Facts, path: str) -> Summary:
     """Summarize a module whose facts are known."""
     root = facts.tree.root
     passed_on = device_values(facts)
-    classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
     data = facts.source.text.encode()
+    classes = [node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)]
+    cuda_classes = {node.name for node in classes if own_method(facts, node, "cuda")}
+    to_classes = {node.name for node in classes if own_method(facts, node, "to")}
     return Summary(
         path=path,
         imports=frozenset(_imports(facts)),
@@ -98,8 +105,10 @@ def summary_of(facts: Facts, path: str) -> Summary:
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
         attributes=_attributes(data),
         numbered=_numbered(data),
-        classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
-        cuda_classes={name: defines(node, "to") for name, node in classes.items() if defines(node, "cuda")},
+        classes=_bases(classes),
+        cuda_classes=frozenset(cuda_classes),
+        to_classes=frozenset(to_classes - cuda_classes),
+        adds_cuda=_adds_cuda(facts),
         get_device="def get_device(" in facts.source.text,
         late=bool(late_settings(facts)),
         forks=_forks(data),
@@ -129,6 +138,21 @@ _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
 
 
+_METHOD = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(def[ \t]+to\())")
+
+
+def _to_classes(data: bytes) -> frozenset[str]:
+    """Return the classes of a module that define a method `to`, without parsing it."""
+    if b"def to(" not in data:
+        return frozenset()
+    found, last = set(), b""
+    for name, method in _METHOD.findall(data):
+        if method:
+            found.add(last.decode())
+        last = name or last
+    return frozenset(found - {""})
+
+
 def passed_through(data: bytes, path: str) -> Summary | None:
     """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
@@ -151,6 +175,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
+    to_classes = _to_classes(data)
     places, taking = scanned(data)
     low_precision = has_low_precision(data)
     attributes = _attributes(data)
@@ -164,6 +189,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         attributes=attributes,
         numbered=_numbered(data),
         classes=classes,
+        to_classes=to_classes,
         get_device=b"def get_device(" in data,
         forks=_forks(data),
         low_precision=low_precision,
@@ -174,14 +200,96 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     )
 
 
-def defines(node: ast.ClassDef, method: str) -> bool:
-    """Return whether the body of a class defines a method, which is no property."""
-    for statement in node.body:
-        match statement:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name == method:
-                return not any((dotted(each) or "").endswith("property") for each in statement.decorator_list)
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == method:
-                return not isinstance(value, ast.Constant)  # a flag of this name
+def _bases(classes: Iterable[ast.ClassDef]) -> dict[str, tuple[str, ...]]:
+    """Return the bases of classes by their names; several classes may have one name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in classes:
+        found[node.name] = (*found.get(node.name, ()), *filter(None, map(dotted, node.bases)))
+    return found
+
+
+def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
+    """Return whether a class has a method by its own code: in its body, or by `__getattr__`."""
+    scope = facts.tree.scopes[node]
+    if any(_is_method(binding) for binding in scope.bindings.get(name, ())):
+        return True
+    return any(
+        _answers(binding.node, name)
+        for hook in ("__getattr__", "__getattribute__")
+        for binding in scope.bindings.get(hook, ())
+    )
+
+
+def _is_method(binding: Binding) -> bool:
+    """Return whether what a class body binds may be a method: no property, no flag, no field."""
+    match binding.node:
+        case ast.FunctionDef(decorator_list=decorators) | ast.AsyncFunctionDef(decorator_list=decorators):
+            return not any((dotted(each) or "").endswith("property") for each in decorators)
+        case ast.AnnAssign(value=None) | ast.ClassDef():
+            return False
+    return not isinstance(binding.value, ast.Constant)
+
+
+def _answers(hook: ast.AST, name: str) -> bool:
+    """Return whether `__getattr__` may make a method: it compares names, or defines functions.
+
+    One that only passes the name on to another object has both `cuda` and `to`, or neither.
+    """
+    return any(
+        (isinstance(node, ast.Constant) and node.value == name)
+        or (isinstance(node, (ast.Lambda, ast.FunctionDef)) and node is not hook)
+        for node in ast.walk(hook)
+    )
+
+
+def _adds_cuda(facts: Facts) -> bool:
+    """Return whether a function is stored under the name `cuda` elsewhere than in the body of a class.
+
+    That is an attribute (`Batch.cuda = move`, also by `setattr`), or an item of what becomes a namespace
+    (`type("Batch", (), {"cuda": move})`).
+    """
+    for path, bindings in facts.tree.attributes.items():
+        if path.endswith(".cuda") and any(_is_function(facts, binding.value) for binding in bindings):
+            return True
+    for node in facts.tree.nodes_with("cuda"):
+        match node:
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value="cuda"), value]):
+                stored: list[ast.expr | None] = [value]
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value="cuda"))], value=value):
+                stored = [value]
+            case ast.Assign(targets=[ast.Attribute(attr="cuda")], value=value):
+                stored = [value]
+            case ast.Dict(keys=keys, values=values):
+                stored = [value for key, value in zip(keys, values, strict=True) if _is_cuda(key)]
+            case ast.Call(keywords=keywords):
+                stored = [keyword.value for keyword in keywords if keyword.arg == "cuda"]
+            case _:
+                continue
+        if any(_is_function(facts, value) for value in stored):
+            return True
+    return False
+
+
+def _is_cuda(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and key.value == "cuda"
+
+
+def _is_function(facts: Facts, value: ast.expr | None) -> bool:
+    """Return whether a value is a function of the module, or made of one: `partial(f)`, `property(f)`."""
+    match value:
+        case ast.Lambda():
+            return True
+        case ast.Name(id=name):
+            found = facts.tree.scope(value).lookup(name)
+            return found is not None and any(
+                isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                or isinstance(binding.value, ast.Lambda)
+                for binding in found[1]
+            )
+        case ast.Attribute(attr=name):
+            return any(name in scope.bindings for scope in facts.tree.scopes.values() if scope.is_class)
+        case ast.Call(args=arguments):
+            return any(_is_function(facts, argument) for argument in arguments)
     return False
 
 

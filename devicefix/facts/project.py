@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
@@ -64,9 +65,10 @@ class Project:
         for summary in self.files.values():
             for name, names in summary.classes.items():
                 self._bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in names)
-        own = [pair for summary in self.files.values() for pair in summary.cuda_classes.items()]
-        self.cuda_classes = self._with_subclasses({name for name, _ in own})
-        self.without_to = self._with_subclasses({name for name, has_to in own if not has_to})
+        own = {name for summary in self.files.values() for name in summary.cuda_classes}
+        self.cuda_classes = self._with_subclasses(own)
+        self.to_classes = {name for summary in self.files.values() for name in summary.to_classes}
+        self._adds_cuda = any(summary.adds_cuda for summary in self.files.values())
         options = {option for summary in self.files.values() for option in summary.options}
         self.integer_options = frozenset(
             {name for name, kind in options if kind == "int"}
@@ -114,8 +116,18 @@ class Project:
 
     @_remembered
     def has_own_cuda(self) -> bool:
-        """Return whether any class defines `cuda` without a `to`, which could replace it."""
-        return self._supposed_own_cuda or bool(self.without_to)
+        """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
+        return self._supposed_own_cuda or self._adds_cuda or bool(self._own_classes)
+
+    @_remembered
+    def adds_cuda(self) -> bool:
+        """Return whether an object or class of unknown name gets its own `cuda` after it was made."""
+        return self._adds_cuda
+
+    @_remembered
+    def has_own_to(self) -> bool:
+        """Return whether any class defines a `to`, but no `cuda`."""
+        return bool(self.to_classes)
 
     @_remembered
     def is_cuda_class(self, name: str) -> bool:
@@ -123,15 +135,23 @@ class Project:
         return name in self.cuda_classes
 
     @_remembered
-    def has_cuda_subclass(self, name: str) -> bool:
-        """Return whether a class of this name has a subclass that defines `cuda`."""
-        return name in self._above_cuda_classes
+    def may_be_own(self, name: str) -> bool:
+        """Return whether an instance of a class of this name may have its own `cuda` or `to`."""
+        return name in self._above_own_classes
 
     @cached_property
-    def _above_cuda_classes(self) -> frozenset[str]:
-        return (
-            _closure(self.cuda_classes, self._bases) - self.cuda_classes if self.cuda_classes else frozenset()
-        )
+    def _own_classes(self) -> frozenset[str]:
+        """The classes whose `cuda` is their own, or the one of torch beside a `to` of their own."""
+        return self.cuda_classes | self._with_subclasses(set(filter(self._is_foreign, self.to_classes)))
+
+    @cached_property
+    def _above_own_classes(self) -> frozenset[str]:
+        return _closure(self._own_classes, self._bases) if self._own_classes else frozenset()
+
+    def _is_foreign(self, name: str) -> bool:
+        """Return whether a class inherits from one of another project: only that can bring torch's `cuda`."""
+        reached = _closure({name}, self._bases)
+        return any(base not in self._bases and not hasattr(builtins, base) for base in reached)
 
     @_remembered
     def defines_get_device(self) -> bool:
