@@ -156,9 +156,9 @@ class Module:
     @cached_property
     def summary(self) -> Summary | None:
         """The exports of the module for the other files, if there are any."""
-        from devicefix.facts.exports import passed_through, summary_of
+        from devicefix.facts.exports import matters_to_others, passed_through, summary_of
 
-        if not (self.matters or b"CUDA_VISIBLE_DEVICES" in self.data or may_matter(self.data)):
+        if not (self.matters or matters_to_others(self.data)):
             return passed_through(self.data, self.path)
         try:
             return None if self.facts is None else summary_of(self.facts, self.path)

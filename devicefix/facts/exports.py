@@ -11,6 +11,7 @@ from devicefix.facts import Facts, dotted
 from devicefix.facts.certain import certain_device
 from devicefix.facts.prefilter import may_matter
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
+from devicefix.facts.values import last_name
 from devicefix.files.text import DecodeError
 
 
@@ -28,7 +29,7 @@ class Summary:
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`; true for those that define `to`, too.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
-        late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
+        late: whether an environment variable of CUDA's driver is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
@@ -55,6 +56,14 @@ class Summary:
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
 
 
+_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES")
+
+
+def matters_to_others(data: bytes) -> bool:
+    """Return whether the bytes of a file hold a word that may concern the other files of its project."""
+    return any(word in data for word in _FOR_OTHERS) or may_matter(data)
+
+
 def summarize(data: bytes, path: str) -> Summary | None:
     """Summarize a file for the others of its project.
 
@@ -62,7 +71,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
         None where the file can't matter to them, or does not parse. For a file without a word of CUDA's,
         only its imports, classes and devices, so that others can be followed through it.
     """
-    if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
+    if not matters_to_others(data):
         return passed_through(data, path)
     try:
         return summary_of(Facts.read(data), path)
@@ -145,9 +154,20 @@ def defines(node: ast.ClassDef, method: str) -> bool:
     return False
 
 
+# The driver reads these once, when `torch.cuda.is_available()` starts it, and torch its own one in that call:
+# https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars. The excluded ones are for builds.
+_OF_DRIVER = re.compile(
+    r"CUDA_(?!HOME|PATH|ROOT|DIR|BIN|INC|LIB|VERSION|TOOLKIT|ARCH|NVCC)\w+"
+    r"|PYTORCH_NVML_BASED_CUDA_CHECK|(?:HIP|ROCR)_VISIBLE_DEVICES"
+)
+
+
 def late_settings(facts: Facts) -> list[ast.stmt]:
-    """Return the statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
-    if "CUDA_VISIBLE_DEVICES" not in facts.source.text:
+    """Return the statements that set an environment variable of CUDA's driver where torch may be in use.
+
+    They are below the import of torch, or in a function.
+    """
+    if not _OF_DRIVER.search(facts.source.text):
         return []
     first = min(
         (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
@@ -155,12 +175,37 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
         default=None,
     )  # fmt: skip
     found: list[ast.stmt] = []
-    for node in facts.tree.nodes_with("CUDA_VISIBLE_DEVICES"):
-        if isinstance(node, (ast.Assign, ast.Expr)) and _sets_visible_devices(node):
+    for node in facts.tree.nodes_with("environ", "putenv"):
+        if isinstance(node, ast.stmt) and any(map(_is_of_driver, _set_in_environment(facts, node))):
             in_function = facts.tree.scope(node).function is not None
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
     return found
+
+
+def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.AST]:
+    """Return the expressions that hold the names of the environment variables that a statement sets."""
+    match statement:
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            items = [each for each in targets if isinstance(each, ast.Subscript)]
+            keys = [each.slice for each in items if last_name(each.value) == "environ"]
+            return [facts.value(key) or key for key in keys]
+        case ast.AugAssign(target=target, value=value) if last_name(target) == "environ":
+            return [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=attr)) as call):
+            if attr == "putenv" or (
+                last_name(owner) == "environ" and attr in ("setdefault", "update", "pop", "__setitem__")
+            ):
+                return [call]
+    return []
+
+
+def _is_of_driver(names: ast.AST) -> bool:
+    return any(
+        (isinstance(node, ast.Constant) and isinstance(node.value, str) and _OF_DRIVER.fullmatch(node.value))
+        or (isinstance(node, ast.keyword) and node.arg is not None and _OF_DRIVER.fullmatch(node.arg))
+        for node in ast.walk(names)
+    )
 
 
 _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
@@ -195,22 +240,6 @@ def _forks(data: bytes) -> bool:
 
 def _last_import(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _sets_visible_devices(node: ast.Assign | ast.Expr) -> bool:
-    if isinstance(node, ast.Assign):
-        return any(
-            isinstance(target, ast.Subscript)
-            and isinstance(target.slice, ast.Constant)
-            and target.slice.value == "CUDA_VISIBLE_DEVICES"
-            for target in node.targets
-        )
-    if not isinstance(node.value, ast.Call):
-        return False
-    name = dotted(node.value.func) or ""
-    if name.endswith(("environ.setdefault", "environ.update", "putenv")):
-        return "CUDA_VISIBLE_DEVICES" in ast.dump(node.value)
-    return False
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -147,7 +147,7 @@ class Project:
 
     @_remembered
     def is_late(self, path: str) -> bool:
-        """Return whether a file must not ask for CUDA on import: CUDA_VISIBLE_DEVICES is set later."""
+        """Return whether a file must not ask for CUDA on import: a variable of the driver is set later."""
         return os.path.normpath(path) in self.late
 
     @_remembered
