@@ -34,8 +34,9 @@ class InsertionPoint:
 class Places:
     """The places in a module at which a program can ask whether CUDA is available.
 
-    `torch.cuda.is_available()` starts the driver, which reads its environment variables once. Code must not ask
-    before the program sets one, such as CUDA_VISIBLE_DEVICES. A process that has asked can't fork workers that use CUDA.
+    `torch.cuda.is_available()` starts the driver, which reads its environment variables once. Code must not
+    ask before the program sets one, such as CUDA_VISIBLE_DEVICES. A process that has asked can't fork workers
+    that use CUDA.
 
     Args:
         facts: The module's facts.
@@ -114,8 +115,8 @@ class Places:
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site.
 
-        It is unsafe in code that runs before the program sets a variable of the driver: during import, and in a
-        function that sets it further down, or is called by code that does.
+        It is unsafe in code that runs before the program sets a variable of the driver: during import, and in
+        a function that sets it further down, or is called by code that does.
         """
         if not self._sets_devices_late:
             return Safety.SAFE

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
 from devicefix.engine.check import matters
-from devicefix.facts.prefilter import may_matter
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.files.text import DecodeError
 from devicefix.model import Finding, Result

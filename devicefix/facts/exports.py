@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
+from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
 from devicefix.facts.prefilter import may_matter
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
@@ -36,6 +37,9 @@ class Summary:
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
+        backends: attributes, keys and imported names whose values become backends of process groups.
+        backend_receivers: functions, each with a parameter that becomes one, and its position.
+        compared_backends: names that are compared with "nccl" or "gloo", each with the text.
     """
 
     path: str
@@ -54,9 +58,12 @@ class Summary:
     low_precision: bool = False
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    backends: frozenset[str] = frozenset()
+    backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    compared_backends: frozenset[tuple[str, str]] = frozenset()
 
 
-_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES")
+_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo")
 
 
 def matters_to_others(data: bytes) -> bool:
@@ -83,6 +90,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
     """Summarize a module whose facts are known."""
     root = facts.tree.root
     passed_on = device_values(facts)
+    backends = backend_values(facts)
     classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
     return Summary(
         path=path,
@@ -101,7 +109,15 @@ def summary_of(facts: Facts, path: str) -> Summary:
         low_precision=has_low_precision(facts.source.text.encode()),
         device_places=device_names(passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
+        backends=device_names(each for each in backends if not _is_local(facts, each)),
+        backend_receivers=frozenset(receivers(facts, backends)),
+        compared_backends=frozenset(compared_backends(facts)),
     )
+
+
+def _is_local(facts: Facts, node: ast.expr) -> bool:
+    """Return whether an expression is a name that is not imported from another file."""
+    return isinstance(node, ast.Name) and facts.resolve(node) is None
 
 
 # They begin with a line end, which is found several times as fast as the beginning of a line.

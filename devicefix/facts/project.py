@@ -205,6 +205,31 @@ class Project:
         return any(place in parameter for parameter in self._receivers.get(function, ()))
 
     @_remembered
+    def is_backend(self, name: str) -> bool:
+        """Return whether a file makes a process group with the value of an attribute or key of this name."""
+        return any(name in summary.backends for summary in self.files.values())
+
+    @_remembered
+    def receives_backend(self, function: str, place: int | str) -> bool:
+        """Return whether a function of this name makes a process group with an argument."""
+        return any(
+            function == name and place in parameter
+            for summary in self.files.values()
+            for name, parameter in summary.backend_receivers
+        )
+
+    @_remembered
+    def allows_gloo(self, name: str) -> bool:
+        """Return whether no file compares what has this name with "nccl", or one does with "gloo"."""
+        texts = {
+            text
+            for summary in self.files.values()
+            for compared, text in summary.compared_backends
+            if compared == name
+        }
+        return texts != {"nccl"}
+
+    @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
         """Return the names that star imports bring into a file; true for those that are a device."""
         summary = self.files.get(os.path.normpath(path))

@@ -257,4 +257,7 @@ _READERS: dict[str, Any] = {
     "low_precision": bool,
     "device_places": frozenset,
     "receivers": _pairs,
+    "backends": frozenset,
+    "backend_receivers": _pairs,
+    "compared_backends": _pairs,
 }
