@@ -13,7 +13,7 @@ Place = int | str  # the position of an argument, or its keyword
 
 # The functions that take a backend, each with its position among the arguments and its keyword:
 # https://docs.pytorch.org/docs/stable/distributed.html, https://deepspeed.readthedocs.io/en/latest/initialize.html,
-# https://huggingface.co/docs/accelerate/package_reference/kwargs, the reference of Lightning and Transformers.
+# https://huggingface.co/docs/accelerate/package_reference/kwargs, Lightning's and Transformers' pages.
 _GROUPS: dict[str, tuple[Place, ...]] = {
     "init_process_group": (0, "backend"),
     "new_group": (2, "backend"),
