@@ -437,6 +437,30 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "a choice of classes by a device",
+            before="""
+                import torch
+
+                classes = {"cuda": Parallel, "npu": Other}
+
+
+                def wrap(model, device):
+                    assert device in ["cuda", "npu"]
+                    return classes[device](model)
+            """,
+        ),
+        Example(
+            "a tensor in a module that needs a library elsewhere",
+            before="""
+                import flash_attn
+                import torch
+
+
+                def place(x):
+                    assert x.is_cuda
+            """,
+        ),
+        Example(
             "the result of a test",
             before="""
                 import torch
@@ -872,13 +896,8 @@ class CudaRequired(Rule):
         yield from self._judged(node, verdict, (remove(self.facts, statement),) if alone else ())
 
     def _asked(self, node: ast.stmt, place: ast.stmt | ast.expr, message: str) -> Iterator[Finding]:
-        """Yield the finding of a check of a value, which stays, unless it is right where it stands.
-
-        It is where CUDA was asked for, before a CUDA library, and in the wrapper of a kernel.
-        """
+        """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
         if self.facts.is_guarded(node) or self._refusals.is_requested(node):
-            return
-        if self._refusals.libraries.needed_by(self._refusals.function(node), node) is not None:
             return
         if not self._before_kernel(node):
             in_test = self._refusals.in_test(node)
@@ -936,7 +955,15 @@ class CudaRequired(Rule):
         calls = (
             each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
         )
-        return any(_is_launch(call.func) or _is_compiled(call.func) for call in calls)
+        return any(self._is_launch(call.func) or _is_compiled(call.func) for call in calls)
+
+    def _is_launch(self, function: ast.expr) -> bool:
+        """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
+        if not isinstance(function, ast.Subscript):
+            return False
+        bindings = self.facts.bindings(function.value)
+        defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
+        return all(defined) if defined else self.facts.resolve(function.value) is not None
 
     def _counts(self, test: ast.expr) -> bool:
         """Return whether a test compares with the number of GPUs."""
@@ -967,11 +994,6 @@ def _is_wildcard(pattern: ast.pattern) -> bool:
 def _is_compiled(function: ast.expr) -> bool:
     """Return whether a function is that of a compiled extension, by its name: `_C.forward`, `nms_ext.nms`."""
     return any(_EXTENSION.fullmatch(part) for part in (dotted(function) or "").split("."))
-
-
-def _is_launch(function: ast.expr) -> bool:
-    """Return whether a function is a kernel of Triton with its grid: `kernel[(1,)]`."""
-    return isinstance(function, ast.Subscript) and not isinstance(function.slice, ast.Constant)
 
 
 def _missing(test: ast.expr, truth: bool) -> str:
