@@ -139,9 +139,10 @@ class Guards:
         if answer and not branch and isinstance(node.body[-1], (ast.Return, ast.Break, ast.Continue)):
             block = self.facts.tree.block(node)
             branch = block[block.index(node) + 1 :]
-        if not branch or not self.refusals.refuses(branch):
+        last = self.refusals.last(branch)
+        if last is None:
             return None
-        return None if self.refusals.is_handled(node, self.refusals.error_of(branch[-1])) else branch
+        return None if self.refusals.is_handled(node, self.refusals.error_of(last)) else branch
 
     @cached_property
     def lines(self) -> frozenset[int]:
@@ -430,10 +431,10 @@ class Guards:
         match statement:
             case ast.Assert(test=test):
                 return self.implies(test) and self.refusals.is_handled(statement, AssertionError.__name__)
-            case ast.If(test=test, body=[*_, last] as body, orelse=[]) if self.implies(test, False):
+            case ast.If(test=test, body=body, orelse=[]) if self.implies(test, False):
+                last = self.refusals.last(body)
                 return returns(body) or (
-                    self.refusals.refuses(body)
-                    and self.refusals.is_handled(last, self.refusals.error_of(last))
+                    last is not None and self.refusals.is_handled(last, self.refusals.error_of(last))
                 )
         return False
 

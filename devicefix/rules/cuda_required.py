@@ -198,6 +198,27 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "an error before a line that is never reached",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                if torch.cuda.is_available():
+                    backend = "nccl"
+                else:
+                    raise NotImplementedError("CUDA was not found")
+                    backend = "gloo"
+                dist.init_process_group(backend)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                backend = "nccl" if torch.cuda.is_available() else "gloo"
+                dist.init_process_group(backend)
+            """,
+        ),
+        Example(
             "an exit in the last branch of several",
             before="""
                 import torch
@@ -838,15 +859,16 @@ class CudaRequired(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         refusal = self._guards.refusal(node)
         if refusal is not None:
-            verdict = self._refusals.verdict(node, node.test, self._ends.error_of(refusal[-1]))
+            verdict = self._refusals.verdict(node, node.test, self._ends.error_of(self._ends.last(refusal)))
             yield from self._judged(node.test, verdict, self._without(node, refusal))
             return
         for branch, truth in ((node.body, False), (node.orelse, True)):
-            if branch and self._ends.refuses(branch):
+            last = self._ends.last(branch)
+            if last is not None:
                 missing = _missing(node.test, truth)
                 if missing or self._is_false_on_a_cpu(node.test, truth):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
-                    if not self._ends.is_handled(node, self._ends.error_of(branch[-1])):
+                    if not self._ends.is_handled(node, self._ends.error_of(last)):
                         yield from self._asked(node, node.test, message)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
@@ -868,8 +890,9 @@ class CudaRequired(Rule):
             return
         for case in node.cases:
             never = isinstance(case.pattern, ast.MatchSingleton) and case.pattern.value is not answer
-            if (never or _is_wildcard(case.pattern)) and self._ends.refuses(case.body):
-                error = self._ends.error_of(case.body[-1])
+            last = self._ends.last(case.body)
+            if (never or _is_wildcard(case.pattern)) and last is not None:
+                error = self._ends.error_of(last)
                 yield from self._judged(node.subject, self._refusals.verdict(node, node.subject, error), ())
 
     def _judged(
