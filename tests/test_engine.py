@@ -107,6 +107,15 @@ def test_unsafe_fix_waits_to_be_asked() -> None:
     assert "is_available" in text_of(rewrite(late, unsafe_fixes=True))
 
 
+@pytest.mark.parametrize(
+    "move", ["x.cuda(torch.cuda.current_device(), *more)", "x.cuda(torch.cuda.current_device())"]
+)
+def test_finding_inside_another_is_fixable_if_that_is(move: str) -> None:
+    found = rewrite(f"import torch\n\ny = {move}\n").findings
+    assert len({finding.fix is None for finding in found}) == 1
+    assert len(found) == 2
+
+
 # -- where the device comes from ---------------------------------------------------------------------
 
 
