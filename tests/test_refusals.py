@@ -584,3 +584,40 @@ def test_a_check_that_a_value_on_a_cpu_fails_is_reported(form: str, test: str) -
 )
 def test_a_check_that_a_value_on_a_cpu_passes(test: str) -> None:
     assert not analyze(f"import torch\nassert {test}\n").findings
+
+
+_REFUSING_MODULE = "import torch\nassert torch.cuda.is_available()\nx = 1\n"
+_REFUSING_FUNCTION = (
+    "import torch\n\n\ndef check():\n    assert torch.cuda.is_available()\n    return 1\n\n\nx = check()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "other", "safe"),
+    [
+        (_REFUSING_MODULE, "try:\n    import module\nexcept Exception:\n    module = None\n", False),
+        (_REFUSING_MODULE, "import torch\ntry:\n    from .module import x\nexcept:\n    x = 'cuda'\n", False),
+        (_REFUSING_MODULE, "try:\n    import module\nexcept ImportError:\n    module = None\n", True),
+        (_REFUSING_MODULE, "import module\n", True),
+        (
+            _REFUSING_FUNCTION,
+            "import module\ntry:\n    module.check()\nexcept AssertionError:\n    x = 'cuda'\n",
+            False,
+        ),
+        (
+            _REFUSING_FUNCTION,
+            "import module\ntry:\n    module.other()\nexcept AssertionError:\n    x = 'cuda'\n",
+            True,
+        ),
+        (
+            _REFUSING_FUNCTION,
+            "import module\ntry:\n    module.check()\nexcept Exception:\n    raise OSError('cuda')\n",
+            True,
+        ),
+    ],
+)
+def test_a_refusal_that_another_file_catches_is_not_safe_to_remove(
+    module: str, other: str, safe: bool
+) -> None:
+    (found,) = analyze(module, others={"other.py": other}).findings
+    assert (found.safety is Safety.SAFE) is safe

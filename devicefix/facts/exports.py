@@ -11,6 +11,7 @@ from devicefix.facts import Facts, dotted
 from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
 from devicefix.facts.prefilter import may_matter
+from devicefix.facts.refusals import may_catch
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.values import last_name
 from devicefix.files.text import DecodeError
@@ -40,6 +41,7 @@ class Summary:
         backends: attributes, keys and imported names whose values become backends of process groups.
         backend_receivers: functions, each with a parameter that becomes one, and its position.
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
+        tried: modules that are imported, and functions that are called, where an error is caught.
     """
 
     path: str
@@ -61,6 +63,7 @@ class Summary:
     backends: frozenset[str] = frozenset()
     backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     compared_backends: frozenset[tuple[str, str]] = frozenset()
+    tried: frozenset[str] = frozenset()
 
 
 _FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo")
@@ -112,7 +115,28 @@ def summary_of(facts: Facts, path: str) -> Summary:
         backends=device_names(each for each in backends if not _is_local(facts, each)),
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
+        tried=frozenset(_tried(facts)),
     )
+
+
+# What code that refuses to run without CUDA may raise.
+_ERRORS = ("AssertionError", "RuntimeError", "ValueError", "OSError", "SystemExit")
+
+
+def _tried(facts: Facts) -> Iterable[str]:
+    """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
+    refusals = facts.guards.refusals
+    for node in facts.tree.nodes_with("try"):
+        if isinstance(node, ast.Try) and any(
+            may_catch(handler, error) and not refusals.refuses(handler.body)
+            for handler in node.handlers
+            for error in _ERRORS
+        ):
+            for part in (part for statement in node.body for part in ast.walk(statement)):
+                if isinstance(part, (ast.Import, ast.ImportFrom)):
+                    yield from (name.rpartition(".")[2] for name in _imported(part))
+                elif isinstance(part, ast.Call):
+                    yield last_name(part.func)
 
 
 def _is_local(facts: Facts, node: ast.expr) -> bool:
@@ -123,6 +147,12 @@ def _is_local(facts: Facts, node: ast.expr) -> bool:
 # They begin with a line end, which is found several times as fast as the beginning of a line.
 _IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))")
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
+
+
+_TRIED = re.compile(
+    rb"\n[ \t]*try:[^\n]*\n((?:[ \t]+(?:from|import)[ \t][^\n]*\n)+)"
+    rb"[ \t]*except\b(?![^\n]*(?:Import|ModuleNotFound)Error)"
+)
 
 
 def passed_through(data: bytes, path: str) -> Summary | None:
@@ -145,6 +175,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     }
     places, taking = scanned(data)
     low_precision = has_low_precision(data)
+    tried = {name.decode() for lines in _TRIED.findall(data) for name in re.findall(rb"\w+", lines)}
     if not imports and not classes and not places and not low_precision:
         return None
     return Summary(
@@ -156,6 +187,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         low_precision=low_precision,
         device_places=places,
         receivers=taking,
+        tried=frozenset(tried),
     )
 
 

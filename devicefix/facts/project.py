@@ -230,6 +230,12 @@ class Project:
         return texts != {"nccl"}
 
     @_remembered
+    def is_tried(self, path: str, name: str) -> bool:
+        """Return whether another file than `path` catches the errors of a module or function of this name."""
+        here = os.path.normpath(path)
+        return any(name in summary.tried for other, summary in self.files.items() if other != here)
+
+    @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
         """Return the names that star imports bring into a file; true for those that are a device."""
         summary = self.files.get(os.path.normpath(path))

@@ -88,7 +88,7 @@ class Refusals:
             for child, parent in self._in_function(node)
             if isinstance(parent, _TRIES) and child in parent.body
             for handler in parent.handlers
-            if _may_catch(handler, error)
+            if may_catch(handler, error)
         ]
 
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
@@ -144,7 +144,7 @@ def _skips_test(error: ast.expr | None) -> bool:
     return kind is not None and "Skip" in (dotted(kind) or "")
 
 
-def _may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
+def may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
     """Return whether a handler may catch an error of a class, by its name; unknown classes may be related."""
     if handler.type is None:
         return True

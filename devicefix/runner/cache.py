@@ -260,4 +260,5 @@ _READERS: dict[str, Any] = {
     "backends": frozenset,
     "backend_receivers": _pairs,
     "compared_backends": _pairs,
+    "tried": frozenset,
 }
