@@ -47,12 +47,15 @@ def backend_values(facts: Facts) -> list[ast.expr]:
         value
         for node in facts.tree.nodes_with(*_WORDS)
         if isinstance(node, ast.Call)
-        for place, value in (
-            *enumerate(node.args),
-            *((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg is not None),
-        )
+        for place, value in _arguments(node)
         if takes_backend(facts, node.func, place)
     ]
+
+
+def _arguments(call: ast.Call) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield the arguments of a call, each with its position or keyword."""
+    yield from enumerate(call.args)
+    yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
 
 
 def compared_backends(facts: Facts) -> Iterator[tuple[str, str]]:

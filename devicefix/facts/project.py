@@ -233,7 +233,11 @@ class Project:
     def is_tried(self, path: str, name: str) -> bool:
         """Return whether another file than `path` catches the errors of a module or function of this name."""
         here = os.path.normpath(path)
-        return any(name in summary.tried for other, summary in self.files.items() if other != here)
+        return any(
+            name in summary.tried and here in self._imported[other]
+            for other, summary in self.files.items()
+            if other != here
+        )
 
     @_remembered
     def star_names(self, path: str) -> dict[str, bool]:

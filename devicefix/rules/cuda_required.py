@@ -458,6 +458,21 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "an assert before a function of the module",
+            before="""
+                import torch
+
+
+                def my_forward(x):
+                    return x
+
+
+                def double(x):
+                    assert x.is_cuda
+                    return my_forward(x)
+            """,
+        ),
+        Example(
             "a choice of classes by a device",
             before="""
                 import torch
@@ -978,7 +993,7 @@ class CudaRequired(Rule):
         calls = (
             each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
         )
-        return any(self._is_launch(call.func) or _is_compiled(call.func) for call in calls)
+        return any(self._is_launch(call.func) or self._is_compiled(call.func) for call in calls)
 
     def _is_launch(self, function: ast.expr) -> bool:
         """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
@@ -987,6 +1002,13 @@ class CudaRequired(Rule):
         bindings = self.facts.bindings(function.value)
         defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
         return all(defined) if defined else self.facts.resolve(function.value) is not None
+
+    def _is_compiled(self, function: ast.expr) -> bool:
+        """Return whether a function is imported, and called as those of compiled extensions: `_C.forward`."""
+        parts = (dotted(function) or "").split(".")
+        found = self.facts.tree.scope(function).lookup(parts[0])
+        imported = found is not None and any(binding.imported for binding in found[1])
+        return imported and any(map(_EXTENSION.fullmatch, parts))
 
     def _counts(self, test: ast.expr) -> bool:
         """Return whether a test compares with the number of GPUs."""
@@ -1012,11 +1034,6 @@ class CudaRequired(Rule):
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
-
-
-def _is_compiled(function: ast.expr) -> bool:
-    """Return whether a function is that of a compiled extension, by its name: `_C.forward`, `nms_ext.nms`."""
-    return any(_EXTENSION.fullmatch(part) for part in (dotted(function) or "").split("."))
 
 
 def _missing(test: ast.expr, truth: bool) -> str:
