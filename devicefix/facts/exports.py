@@ -112,11 +112,31 @@ def summary_of(facts: Facts, path: str) -> Summary:
         low_precision=has_low_precision(facts.source.text.encode()),
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
-        backends=device_names(each for each in backends if not _is_local(facts, each)),
+        backends=device_names(facts, backends),
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
         tried=frozenset(_tried(facts)),
     )
+
+
+# What code that refuses to run without CUDA may raise.
+_ERRORS = ("AssertionError", "RuntimeError", "ValueError", "OSError", "SystemExit")
+
+
+def _tried(facts: Facts) -> Iterable[str]:
+    """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
+    refusals = facts.guards.refusals
+    for node in facts.tree.nodes_with("try"):
+        if isinstance(node, ast.Try) and any(
+            may_catch(handler, error) and not refusals.refuses(handler.body)
+            for handler in node.handlers
+            for error in _ERRORS
+        ):
+            for part in (part for statement in node.body for part in ast.walk(statement)):
+                if isinstance(part, (ast.Import, ast.ImportFrom)):
+                    yield from (name.rpartition(".")[2] for name in _imported(part))
+                elif isinstance(part, ast.Call):
+                    yield last_name(part.func)
 
 
 # What code that refuses to run without CUDA may raise.
