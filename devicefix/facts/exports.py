@@ -139,31 +139,6 @@ def _tried(facts: Facts) -> Iterable[str]:
                     yield last_name(part.func)
 
 
-# What code that refuses to run without CUDA may raise.
-_ERRORS = ("AssertionError", "RuntimeError", "ValueError", "OSError", "SystemExit")
-
-
-def _tried(facts: Facts) -> Iterable[str]:
-    """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
-    refusals = facts.guards.refusals
-    for node in facts.tree.nodes_with("try"):
-        if isinstance(node, ast.Try) and any(
-            may_catch(handler, error) and not refusals.refuses(handler.body)
-            for handler in node.handlers
-            for error in _ERRORS
-        ):
-            for part in (part for statement in node.body for part in ast.walk(statement)):
-                if isinstance(part, (ast.Import, ast.ImportFrom)):
-                    yield from (name.rpartition(".")[2] for name in _imported(part))
-                elif isinstance(part, ast.Call):
-                    yield last_name(part.func)
-
-
-def _is_local(facts: Facts, node: ast.expr) -> bool:
-    """Return whether an expression is a name that is not imported from another file."""
-    return isinstance(node, ast.Name) and facts.resolve(node) is None
-
-
 # They begin with a line end, which is found several times as fast as the beginning of a line.
 _IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))")
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
