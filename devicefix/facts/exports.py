@@ -8,12 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
+from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
 from devicefix.facts.passed import passed_kinds
 from devicefix.facts.prefilter import may_matter
+from devicefix.facts.refusals import may_catch
 from devicefix.facts.scopes import Binding
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
 from devicefix.facts.torchscript import TorchScript
+from devicefix.facts.values import last_name
 from devicefix.files.text import DecodeError
 
 
@@ -36,7 +39,7 @@ class Summary:
         to_classes: the other classes that define a method `to`.
         adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
-        late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
+        late: whether an environment variable of CUDA's driver is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
@@ -45,6 +48,10 @@ class Summary:
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
         passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
+        backends: attributes, keys and imported names whose values become backends of process groups.
+        backend_receivers: functions, each with a parameter that becomes one, and its position.
+        compared_backends: names that are compared with "nccl" or "gloo", each with the text.
+        tried: modules that are imported, and functions that are called, where an error is caught.
     """
 
     path: str
@@ -70,6 +77,18 @@ class Summary:
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
+    backends: frozenset[str] = frozenset()
+    backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    compared_backends: frozenset[tuple[str, str]] = frozenset()
+    tried: frozenset[str] = frozenset()
+
+
+_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo")
+
+
+def matters_to_others(data: bytes) -> bool:
+    """Return whether the bytes of a file hold a word that may concern the other files of its project."""
+    return any(word in data for word in _FOR_OTHERS) or may_matter(data)
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -79,7 +98,7 @@ def summarize(data: bytes, path: str) -> Summary | None:
         None where the file can't matter to them, or does not parse. For a file without a word of CUDA's,
         only its imports, classes and devices, so that others can be followed through it.
     """
-    if not may_matter(data) and b"CUDA_VISIBLE_DEVICES" not in data:
+    if not matters_to_others(data):
         return passed_through(data, path)
     try:
         return summary_of(Facts.read(data), path)
@@ -95,6 +114,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
     classes = [node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)]
     cuda_classes = {node.name for node in classes if own_method(facts, node, "cuda")}
     to_classes = {node.name for node in classes if own_method(facts, node, "to")}
+    backends = backend_values(facts)
     return Summary(
         path=path,
         imports=frozenset(_imports(facts)),
@@ -119,7 +139,31 @@ def summary_of(facts: Facts, path: str) -> Summary:
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
         passed=frozenset(passed_kinds(data)),
+        backends=device_names(facts, backends),
+        backend_receivers=frozenset(receivers(facts, backends)),
+        compared_backends=frozenset(compared_backends(facts)),
+        tried=frozenset(_tried(facts)),
     )
+
+
+# What code that refuses to run without CUDA may raise.
+_ERRORS = ("AssertionError", "RuntimeError", "ValueError", "OSError", "SystemExit")
+
+
+def _tried(facts: Facts) -> Iterable[str]:
+    """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
+    refusals = facts.guards.refusals
+    for node in facts.tree.nodes_with("try"):
+        if isinstance(node, ast.Try) and any(
+            may_catch(handler, error) and not refusals.refuses(handler.body)
+            for handler in node.handlers
+            for error in _ERRORS
+        ):
+            for part in (part for statement in node.body for part in ast.walk(statement)):
+                if isinstance(part, (ast.Import, ast.ImportFrom)):
+                    yield from (name.rpartition(".")[2] for name in _imported(part))
+                elif isinstance(part, ast.Call):
+                    yield last_name(part.func)
 
 
 # They begin with a line end, which is found several times as fast as the beginning of a line.
@@ -153,6 +197,12 @@ def _to_classes(data: bytes) -> frozenset[str]:
     return frozenset(found - {""})
 
 
+_TRIED = re.compile(
+    rb"\n[ \t]*try:[^\n]*\n((?:[ \t]+(?:from|import)[ \t][^\n]*\n)+)"
+    rb"[ \t]*except\b(?![^\n]*(?:Import|ModuleNotFound)Error)"
+)
+
+
 def passed_through(data: bytes, path: str) -> Summary | None:
     """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
@@ -179,6 +229,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     places, taking = scanned(data)
     low_precision = has_low_precision(data)
     attributes = _attributes(data)
+    tried = {name.decode() for lines in _TRIED.findall(data) for name in re.findall(rb"\w+", lines)}
     if not imports and not classes and not places and not low_precision and not attributes:
         return None
     return Summary(
@@ -197,6 +248,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         device_places=places,
         receivers=taking,
         passed=frozenset(passed_kinds(data)),
+        tried=frozenset(tried),
     )
 
 
@@ -293,9 +345,20 @@ def _is_function(facts: Facts, value: ast.expr | None) -> bool:
     return False
 
 
+# The driver reads these once, when `torch.cuda.is_available()` starts it, and torch its own one in that call:
+# https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars. The excluded ones are for builds.
+_OF_DRIVER = re.compile(
+    r"CUDA_(?!HOME|PATH|ROOT|DIR|BIN|INC|LIB|VERSION|TOOLKIT|ARCH|NVCC)\w+"
+    r"|PYTORCH_NVML_BASED_CUDA_CHECK|(?:HIP|ROCR)_VISIBLE_DEVICES"
+)
+
+
 def late_settings(facts: Facts) -> list[ast.stmt]:
-    """Return the statements that set CUDA_VISIBLE_DEVICES after torch has been imported, or in a function."""
-    if "CUDA_VISIBLE_DEVICES" not in facts.source.text:
+    """Return the statements that set an environment variable of CUDA's driver where torch may be in use.
+
+    They are below the import of torch, or in a function.
+    """
+    if not _OF_DRIVER.search(facts.source.text):
         return []
     first = min(
         (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
@@ -303,12 +366,37 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
         default=None,
     )  # fmt: skip
     found: list[ast.stmt] = []
-    for node in facts.tree.nodes_with("CUDA_VISIBLE_DEVICES"):
-        if isinstance(node, (ast.Assign, ast.Expr)) and _sets_visible_devices(node):
+    for node in facts.tree.nodes_with("environ", "putenv"):
+        if isinstance(node, ast.stmt) and any(map(_is_of_driver, _set_in_environment(facts, node))):
             in_function = facts.tree.scope(node).function is not None
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
     return found
+
+
+def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.AST]:
+    """Return the expressions that hold the names of the environment variables that a statement sets."""
+    match statement:
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            items = [each for each in targets if isinstance(each, ast.Subscript)]
+            keys = [each.slice for each in items if last_name(each.value) == "environ"]
+            return [facts.value(key) or key for key in keys]
+        case ast.AugAssign(target=target, value=value) if last_name(target) == "environ":
+            return [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=attr)) as call):
+            if attr == "putenv" or (
+                last_name(owner) == "environ" and attr in ("setdefault", "update", "pop", "__setitem__")
+            ):
+                return [call]
+    return []
+
+
+def _is_of_driver(names: ast.AST) -> bool:
+    return any(
+        (isinstance(node, ast.Constant) and isinstance(node.value, str) and _OF_DRIVER.fullmatch(node.value))
+        or (isinstance(node, ast.keyword) and node.arg is not None and _OF_DRIVER.fullmatch(node.arg))
+        for node in ast.walk(names)
+    )
 
 
 _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
@@ -343,22 +431,6 @@ def _forks(data: bytes) -> bool:
 
 def _last_import(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _sets_visible_devices(node: ast.Assign | ast.Expr) -> bool:
-    if isinstance(node, ast.Assign):
-        return any(
-            isinstance(target, ast.Subscript)
-            and isinstance(target.slice, ast.Constant)
-            and target.slice.value == "CUDA_VISIBLE_DEVICES"
-            for target in node.targets
-        )
-    if not isinstance(node.value, ast.Call):
-        return False
-    name = dotted(node.value.func) or ""
-    if name.endswith(("environ.setdefault", "environ.update", "putenv")):
-        return "CUDA_VISIBLE_DEVICES" in ast.dump(node.value)
-    return False
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -170,7 +170,7 @@ class Project:
 
     @_remembered
     def is_late(self, path: str) -> bool:
-        """Return whether a file must not ask for CUDA on import: CUDA_VISIBLE_DEVICES is set later."""
+        """Return whether a file must not ask for CUDA on import: a variable of the driver is set later."""
         return os.path.normpath(path) in self.late
 
     @_remembered
@@ -239,6 +239,41 @@ class Project:
         """Return the kinds of what is passed to functions of a name for a parameter."""
         given = self._passed.get(function, ())
         return sorted({kind for place, kind in given if place in (parameter, position)})
+
+    @_remembered
+    def is_backend(self, name: str) -> bool:
+        """Return whether a file makes a process group with the value of an attribute or key of this name."""
+        return any(name in summary.backends for summary in self.files.values())
+
+    @_remembered
+    def receives_backend(self, function: str, place: int | str) -> bool:
+        """Return whether a function of this name makes a process group with an argument."""
+        return any(
+            function == name and place in parameter
+            for summary in self.files.values()
+            for name, parameter in summary.backend_receivers
+        )
+
+    @_remembered
+    def allows_gloo(self, name: str) -> bool:
+        """Return whether no file compares what has this name with "nccl", or one does with "gloo"."""
+        texts = {
+            text
+            for summary in self.files.values()
+            for compared, text in summary.compared_backends
+            if compared == name
+        }
+        return texts != {"nccl"}
+
+    @_remembered
+    def is_tried(self, path: str, name: str) -> bool:
+        """Return whether another file than `path` catches the errors of a module or function of this name."""
+        here = os.path.normpath(path)
+        return any(
+            name in summary.tried and here in self._imported[other]
+            for other, summary in self.files.items()
+            if other != here
+        )
 
     @_remembered
     def star_names(self, path: str) -> dict[str, bool]:

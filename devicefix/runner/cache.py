@@ -264,4 +264,8 @@ _READERS: dict[str, Any] = {
     "device_places": frozenset,
     "receivers": _pairs,
     "passed": _pairs,
+    "backends": frozenset,
+    "backend_receivers": _pairs,
+    "compared_backends": _pairs,
+    "tried": frozenset,
 }
