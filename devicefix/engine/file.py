@@ -167,7 +167,7 @@ class Module:
 
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
-        if not self.matters:
+        if not self.matters and not self._imports_extension(project):
             return []
         if self.facts is None:
             return self._unreadable()
@@ -175,6 +175,13 @@ class Module:
 
         findings, self.devices = check_module(self.facts, self.path, self.settings, project)
         return findings
+
+    def _imports_extension(self, project: Project) -> bool:
+        """Return whether the module may import a CUDA extension of the project, without a word of CUDA's."""
+        if b"torch" not in self.data or b"skip-file" in self.data:
+            return False
+        names = (name.rpartition(".")[2].encode() for name in project.cuda_extensions())
+        return any(name in self.data for name in names)
 
     def check(self, project: Project) -> Result:
         """Check the module, and fix it if the settings say so; see `check_file`."""

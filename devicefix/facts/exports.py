@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
@@ -35,6 +35,7 @@ class Summary:
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
+        cuda_extensions: the compiled modules that it builds with CUDA on every machine.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Summary:
     low_precision: bool = False
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    cuda_extensions: frozenset[str] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -92,6 +94,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         low_precision=has_low_precision(facts.source.text.encode()),
         device_places=device_names(passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
+        cuda_extensions=frozenset(_cuda_extensions(facts)),
     )
 
 
@@ -191,6 +194,22 @@ def _forks(data: bytes) -> bool:
     if b"multiprocessing" not in data and b"concurrent" not in data and b"os.fork" not in data:
         return False
     return _FORKING.search(data) is not None and _NOT_FORKING.search(data) is None
+
+
+def _cuda_extensions(facts: Facts) -> Iterator[str]:
+    """Yield the names of the extensions that a module builds with CUDA, and under no condition.
+
+    https://docs.pytorch.org/docs/stable/cpp_extension.html
+    """
+    for node in facts.tree.nodes_with("CUDAExtension("):
+        if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
+            assert isinstance(node, ast.Call)
+            keyword = (each.value for each in node.keywords if each.arg == "name")
+            name = next(iter(node.args), None) or next(keyword, None)
+            around = (parent for _, parent in facts.tree.ancestors(node))
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                if not any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around):
+                    yield name.value
 
 
 def _last_import(name: str) -> str:

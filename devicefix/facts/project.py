@@ -205,6 +205,11 @@ class Project:
         return any(place in parameter for parameter in self._receivers.get(function, ()))
 
     @_remembered
+    def cuda_extensions(self) -> list[str]:
+        """Return the names of the compiled modules that the project builds with CUDA on every machine."""
+        return sorted({name for summary in self.files.values() for name in summary.cuda_extensions})
+
+    @_remembered
     def star_names(self, path: str) -> dict[str, bool]:
         """Return the names that star imports bring into a file; true for those that are a device."""
         summary = self.files.get(os.path.normpath(path))

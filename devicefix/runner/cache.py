@@ -257,4 +257,5 @@ _READERS: dict[str, Any] = {
     "low_precision": bool,
     "device_places": frozenset,
     "receivers": _pairs,
+    "cuda_extensions": frozenset,
 }
