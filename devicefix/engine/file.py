@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import matters
+from devicefix.engine.check import matters, skipped
 from devicefix.facts.prefilter import may_matter
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.files.text import DecodeError
@@ -178,7 +178,7 @@ class Module:
 
     def _imports_extension(self, project: Project) -> bool:
         """Return whether the module may import a CUDA extension of the project, without a word of CUDA's."""
-        if b"torch" not in self.data or b"skip-file" in self.data:
+        if b"torch" not in self.data or skipped(self.data):
             return False
         names = (name.rpartition(".")[2].encode() for name in project.cuda_extensions())
         return any(name in self.data for name in names)

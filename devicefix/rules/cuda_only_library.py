@@ -18,7 +18,7 @@ _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 def _words() -> list[bytes]:
     """Return what to search for in files that import a library: `fla` is a part of many words."""
     names = {name.partition(".")[0] for name in LIBRARIES} - {"fla"}
-    return sorted(name.encode() for name in {*names, "import fla", "from fla"})
+    return sorted(name.encode() for name in {*names, "import fla.", "from fla.", "from fla import"})
 
 
 class CudaOnlyLibrary(Rule):

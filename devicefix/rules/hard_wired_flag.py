@@ -314,7 +314,9 @@ class HardWiredFlag(Rule):
         for keyword in node.keywords:
             needs = self._needs(node, name, keyword)
             if needs is not None and not self.facts.is_guarded(node):
-                yield self.finding(node, f"`{self.context.source.code(keyword)}` needs CUDA; {needs}")
+                yield self.finding(
+                    node, f"`{keyword.arg}={self.context.source.code(keyword.value)}` needs CUDA; {needs}"
+                )
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
             code = self.context.source.code(keyword.value)
             if self._lightning(name, keyword):
@@ -343,7 +345,7 @@ class HardWiredFlag(Rule):
     def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
         """Check the value of a setting whose name is unique to transformers and accelerate."""
         for node, leaf in self._leaves(name, value):
-            advice = ""
+            advice, copes = "", False
             if name == "device_map" and self._maps_to_cuda(leaf):
                 advice = (
                     "loads to a CUDA device, which may not exist; select it by `torch.cuda.is_available()`"
@@ -354,7 +356,8 @@ class HardWiredFlag(Rule):
             elif name.endswith("attn_implementation") and isinstance(leaf, ast.Constant):
                 if leaf.value in _FLASH:
                     advice = 'needs flash-attn, which needs CUDA; use "sdpa" without it'
-            if advice and not self.facts.is_guarded(leaf) and not self._libraries.copes(leaf, "flash"):
+                    copes = self._libraries.copes(node, "flash")
+            if advice and not copes and not self.facts.is_guarded(leaf):
                 self.context.mark_handled(node)
                 yield self.finding(node, f"`{name}={self.context.source.code(leaf)}` {advice}")
 
@@ -393,7 +396,7 @@ class HardWiredFlag(Rule):
                 yield self.finding(
                     node, f"`{method}` needs xformers, which needs CUDA; call it only if CUDA is available"
                 )
-        elif not any(not integer(each) for each in passed) and not self._libraries.copes(node, "cuda"):
+        elif all(map(integer, passed)):
             yield self.finding(node, f"`{method}` needs an accelerator; call it only if CUDA is available")
 
     def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> str | None:

@@ -226,7 +226,7 @@ class CudaLibraries:
             return True
         word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
         for child, parent in self.facts.tree.ancestors(node):
-            if isinstance(parent, ast.If) and child is not parent.test:
+            if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
                 if word.search(self.context.source.code(parent.test)):
                     return True
             if isinstance(parent, ast.Try) and child in parent.body:
