@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts.values import cuda_device, integer, last_name
-from devicefix.model import Finding
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 
 _OPTIMIZERS = tuple(
@@ -43,8 +43,9 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the setting is the same. The numbers of an optimizer do not depend on `capturable`, and
-    `fork_rng` always restores the state of the CPU. The other settings are reported without a fix.
+    Safe for `fork_rng`, which always restores the random numbers of the CPU: with CUDA nothing changes. Unsafe for
+    `capturable`: it computes the corrections of a step in float32, and other optimizers do so in float64, which
+    may differ in the last digits. The other settings are reported without a fix.
     """
 
     code = "DF411"
@@ -66,6 +67,7 @@ class CudaOnlySetting(Rule):
 
                 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, capturable=True if torch.cuda.is_available() else False)
             """,
+            unsafe=True,
         ),
         Example(
             "the random numbers of a GPU",
@@ -143,7 +145,7 @@ class CudaOnlySetting(Rule):
                     x = torch.rand(1)
                 with torch.random.fork_rng(range(torch.cuda.device_count())), sdpa_kernel(backends):
                     x = torch.rand(1)
-                with torch.random.fork_rng([0], enabled=use_cuda):
+                with torch.random.fork_rng([0], enabled=use_cuda), torch.random.fork_rng([0], device_type="xpu"):
                     x = torch.rand(1)
                 with torch.backends.cuda.sdp_kernel(enable_math=False, enable_mem_efficient=False):
                     x = torch.rand(1)
@@ -182,24 +184,24 @@ class CudaOnlySetting(Rule):
         if name in _OPTIMIZERS:
             capturable = given.get("capturable")
             if capturable is not None and _is(capturable, True):
-                yield self._mended(capturable, "`capturable=True` raises an error on a CPU", "False")
+                message = "`capturable=True` raises an error on a CPU; use `False` there"
+                yield self._mended(capturable, message, "False", Safety.UNSAFE)
         elif name == _FORK:
             devices = next(iter(call.args), given.get("devices"))
-            if isinstance(devices, (ast.List, ast.Tuple)) and "enabled" not in given:
+            if isinstance(devices, (ast.List, ast.Tuple)) and not {"enabled", "device_type"} & given.keys():
                 if any(integer(each) or cuda_device(self.facts, each) for each in devices.elts):
                     self.context.mark_handled(devices)
-                    yield self._mended(
-                        devices, "the random numbers of a GPU raise an error without CUDA", "[]"
-                    )
+                    message = "`fork_rng` raises an error for a GPU that does not exist; use `[]` without CUDA"
+                    yield self._mended(devices, message, "[]", self.devices.safety(devices))
         elif name == _ACCELERATOR:
             if isinstance(self.facts.tree.parents[call], ast.Attribute):
                 yield self.finding(call, f"`{name}()` is None on a CPU; use `cpu` where there is none")
         elif self._leaves_no_kernel(call, name, given):
             yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")
 
-    def _mended(self, value: ast.expr, message: str, otherwise: str) -> Finding:
-        fix = self.context.when_cuda(value, otherwise, self.devices.safety(value))
-        return self.finding(value, f"{message}; use `{otherwise}` there", fix)
+    def _mended(self, value: ast.expr, message: str, otherwise: str, safety: Safety) -> Finding:
+        fix = self.context.when_cuda(value, otherwise, safety, of_cuda=True)
+        return self.finding(value, message, fix)
 
     def _leaves_no_kernel(self, call: ast.Call, name: str, given: dict[str | None, ast.expr]) -> bool:
         """Return whether no kernel of attention for a CPU is left after a call."""

@@ -359,7 +359,9 @@ class HardWiredFlag(Rule):
                     copes = self._libraries.copes(node, "flash")
             if advice and not copes and not self.facts.is_guarded(leaf):
                 self.context.mark_handled(node)
-                yield self.finding(node, f"`{name}={self.context.source.code(leaf)}` {advice}")
+                code = self.context.source.code(leaf)
+                setting = f"{name}={code}" if "\n" not in code else name
+                yield self.finding(node, f"`{setting}` {advice}")
 
     def _leaves(self, name: str, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the expressions that may be the value of a setting: each, and what a variable is bound to."""
