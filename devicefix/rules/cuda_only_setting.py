@@ -191,7 +191,9 @@ class CudaOnlySetting(Rule):
             if isinstance(devices, (ast.List, ast.Tuple)) and not {"enabled", "device_type"} & given.keys():
                 if any(integer(each) or cuda_device(self.facts, each) for each in devices.elts):
                     self.context.mark_handled(devices)
-                    message = "`fork_rng` raises an error for a GPU that does not exist; use `[]` without CUDA"
+                    message = (
+                        "`fork_rng` raises an error for a GPU that does not exist; use `[]` without CUDA"
+                    )
                     yield self._mended(devices, message, "[]", self.devices.safety(devices))
         elif name == _ACCELERATOR:
             if isinstance(self.facts.tree.parents[call], ast.Attribute):

@@ -148,6 +148,20 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "options and fields",
+            before="""
+                from dataclasses import dataclass, field  # with torch
+
+
+                @dataclass
+                class Options:
+                    attn_implementation: str = field(default="flash_attention_2")
+
+
+                parser.add_argument("--device-map", default="cuda:0")
+            """,
+        ),
+        Example(
             "half precision in training",
             before="""
                 from accelerate import Accelerator  # with torch
@@ -326,7 +340,10 @@ class HardWiredFlag(Rule):
                 yield self.finding(node, self._message(f"{keyword.arg}={code}"))
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
-        yield from self._check_setting(node.arg or "", node.value)
+        call = self.facts.tree.parents[node]
+        is_default = node.arg == "default" and isinstance(call, ast.Call)
+        name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
+        yield from self._check_setting(name, node.value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
         if node.value is not None:
@@ -341,6 +358,14 @@ class HardWiredFlag(Rule):
         for parameter, default in with_defaults(node):
             if default is not None:
                 yield from self._check_setting(parameter.arg, default)
+
+    def _option(self, call: ast.Call) -> str:
+        """Return the name of the option, or the field of a data class, that a call makes."""
+        owner = self.facts.tree.parents[call]
+        if isinstance(owner, ast.AnnAssign):
+            return last_name(owner.target)
+        named = call.args[0] if call.args else None
+        return str(named.value).lstrip("-").replace("-", "_") if isinstance(named, ast.Constant) else ""
 
     def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
         """Check the value of a setting whose name is unique to transformers and accelerate."""
