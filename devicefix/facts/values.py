@@ -48,7 +48,7 @@ def cuda_literal(node: ast.AST) -> int | str | None:
 def cuda_string(node: ast.AST) -> bool:
     """Return whether an expression is a string that names a CUDA device, also one put together."""
     match node:
-        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text))]):
+        case ast.Constant(value=str(text)):
             return bool(_CUDA.match(text))
         case ast.JoinedStr(values=[ast.Constant(value=str(text)), ast.FormattedValue()]):
             return text in ("cuda:", "cuda")

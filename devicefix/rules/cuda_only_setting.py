@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import cuda_device, integer, last_name
+from devicefix.facts.values import last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 
@@ -11,7 +11,6 @@ _OPTIMIZERS = tuple(
     f"torch.optim.{name}"
     for name in ("ASGD", "Adadelta", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
 )
-_FORK = "torch.random.fork_rng"
 _KERNEL = "torch.nn.attention.sdpa_kernel"
 _OLD_KERNEL = "torch.backends.cuda.sdp_kernel"
 _SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
@@ -23,14 +22,13 @@ _NO_KERNEL = "leaves no kernel of scaled dot product attention for a CPU; allow 
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds settings of torch with which it needs CUDA: optimizers with `capturable=True`,
-    `torch.random.fork_rng(devices=[0])`, kernels of scaled dot product attention that a CPU does not have, and
-    attributes of `torch.accelerator.current_accelerator()`.
+    Finds settings of torch with which it needs CUDA: optimizers with `capturable=True`, kernels of scaled dot
+    product attention that a CPU does not have, and attributes of `torch.accelerator.current_accelerator()`.
 
     ## Why it matters
-    Measured on torch 2.13 without CUDA: the step of a capturable optimizer raises an `AssertionError`, as
-    `fork_rng` with a device does. Attention raises `RuntimeError: No viable backend` unless its math or flash
-    kernels are allowed. The current accelerator is `None`, which has no `type`.
+    Measured on torch 2.13 without CUDA: the step of a capturable optimizer raises an `AssertionError`. Attention
+    raises `RuntimeError: No viable backend` unless its math or flash kernels are allowed. The current accelerator is
+    `None`, which has no `type`.
 
     ## Example
     ```python
@@ -43,17 +41,16 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    Safe for `fork_rng`, which always restores the random numbers of the CPU: with CUDA nothing changes. Unsafe for
-    `capturable`: it computes the corrections of a step in float32, and other optimizers do so in float64, which
-    may differ in the last digits. The other settings are reported without a fix.
+    Unsafe for `capturable`: it computes the corrections of a step in float32, and other optimizers do so in float64,
+    which may differ in the last digits. The other settings are reported without a fix.
     """
 
     code = "DF411"
     name = "cuda-only-setting"
     summary = "A setting of torch only works with CUDA"
-    references = (*_OPTIMIZERS, _FORK, _KERNEL, _OLD_KERNEL, *_SWITCHES, _ACCELERATOR)
-    words = (b"capturable", b"fork_rng", b"sdpa_kernel", b"current_accelerator")
-    common_words = (b"sdp", *(name.rpartition(".")[2].encode() for name in _OPTIMIZERS))
+    references = (*_OPTIMIZERS, _KERNEL, _OLD_KERNEL, *_SWITCHES, _ACCELERATOR)
+    words = (b"capturable", b"sdpa_kernel", b"current_accelerator")
+    common_words = (b"sdp",)
     INVALID = (
         Example(
             "an optimizer that can be captured in a graph",
@@ -68,25 +65,6 @@ class CudaOnlySetting(Rule):
                 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, capturable=True if torch.cuda.is_available() else False)
             """,
             unsafe=True,
-        ),
-        Example(
-            "the random numbers of a GPU",
-            before="""
-                import torch
-
-                with torch.random.fork_rng(devices=[0]):
-                    x = torch.rand(1)
-                with torch.random.fork_rng(["cuda"]):
-                    x = torch.rand(1)
-            """,
-            after="""
-                import torch
-
-                with torch.random.fork_rng(devices=[0] if torch.cuda.is_available() else []):
-                    x = torch.rand(1)
-                with torch.random.fork_rng(["cuda"] if torch.cuda.is_available() else []):
-                    x = torch.rand(1)
-            """,
         ),
         Example(
             "a kernel of attention that a CPU does not have",
@@ -141,11 +119,9 @@ class CudaOnlySetting(Rule):
                 from torch.nn.attention import SDPBackend, sdpa_kernel
 
                 optimizer = torch.optim.Adam(net.parameters(), fused=True, capturable=False)
-                with torch.random.fork_rng(devices=[]), sdpa_kernel([SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION]):
+                with sdpa_kernel([SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION]):
                     x = torch.rand(1)
-                with torch.random.fork_rng(range(torch.cuda.device_count())), sdpa_kernel(backends):
-                    x = torch.rand(1)
-                with torch.random.fork_rng([0], enabled=use_cuda), torch.random.fork_rng([0], device_type="xpu"):
+                with sdpa_kernel(backends):
                     x = torch.rand(1)
                 with torch.backends.cuda.sdp_kernel(enable_math=False, enable_mem_efficient=False):
                     x = torch.rand(1)
@@ -184,26 +160,16 @@ class CudaOnlySetting(Rule):
         if name in _OPTIMIZERS:
             capturable = given.get("capturable")
             if capturable is not None and _is(capturable, True):
-                message = "`capturable=True` raises an error on a CPU; use `False` there"
-                yield self._mended(capturable, message, "False", Safety.UNSAFE)
-        elif name == _FORK:
-            devices = next(iter(call.args), given.get("devices"))
-            if isinstance(devices, (ast.List, ast.Tuple)) and not {"enabled", "device_type"} & given.keys():
-                if any(integer(each) or cuda_device(self.facts, each) for each in devices.elts):
-                    self.context.mark_handled(devices)
-                    message = (
-                        "`fork_rng` raises an error for a GPU that does not exist; use `[]` without CUDA"
-                    )
-                    yield self._mended(devices, message, "[]", self.devices.safety(devices))
+                yield self.finding(
+                    capturable,
+                    "`capturable=True` raises an error on a CPU; use `False` there",
+                    self.context.when_cuda(capturable, "False", Safety.UNSAFE, of_cuda=True),
+                )
         elif name == _ACCELERATOR:
             if isinstance(self.facts.tree.parents[call], ast.Attribute):
                 yield self.finding(call, f"`{name}()` is None on a CPU; use `cpu` where there is none")
         elif self._leaves_no_kernel(call, name, given):
             yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")
-
-    def _mended(self, value: ast.expr, message: str, otherwise: str, safety: Safety) -> Finding:
-        fix = self.context.when_cuda(value, otherwise, safety, of_cuda=True)
-        return self.finding(value, message, fix)
 
     def _leaves_no_kernel(self, call: ast.Call, name: str, given: dict[str | None, ast.expr]) -> bool:
         """Return whether no kernel of attention for a CPU is left after a call."""

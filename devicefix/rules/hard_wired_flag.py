@@ -334,6 +334,7 @@ class HardWiredFlag(Rule):
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
             code = self.context.source.code(keyword.value)
             if self._lightning(name, keyword):
+                self.context.mark_handled(keyword.value)
                 message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
                 yield self.finding(node, message)
             elif flag and self._foreign(node.func) and not self._asked(node):

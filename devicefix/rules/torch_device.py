@@ -71,19 +71,6 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
-            "an f-string without fields",
-            before="""
-                import torch
-
-                device = torch.device(f"cuda")
-            """,
-            after="""
-                import torch
-
-                device = torch.device(f"cuda" if torch.cuda.is_available() else "cpu")
-            """,
-        ),
-        Example(
             "a formatted string",
             before="""
                 import torch
