@@ -355,7 +355,8 @@ def test_not_guarded(code: str) -> None:
 
 def test_flags_that_are_set_under_each_other_are_followed_without_end() -> None:
     parts = [
-        f"def f{i}(self):\n    if not g{i}():\n        return\n    if self.a{i}:\n        self.a{i + 1} = self.a{i}\n"
+        f"def f{i}(self):\n    if not g{i}():\n        return\n"
+        f"    if self.a{i}:\n        self.a{i + 1} = self.a{i}\n"
         f"def g{i}():\n    return a.a{i + 1}\n"
         for i in range(60)
     ]
