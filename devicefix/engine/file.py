@@ -177,11 +177,8 @@ class Module:
         return findings
 
     def _imports_extension(self, project: Project) -> bool:
-        """Return whether the module may import a CUDA extension of the project, without a word of CUDA's."""
-        if b"torch" not in self.data or skipped(self.data):
-            return False
-        names = (name.rpartition(".")[2].encode() for name in project.cuda_extensions())
-        return any(name in self.data for name in names)
+        """Return whether the module imports a CUDA extension of the project, which no word need say."""
+        return bool(project.imported_extensions(self.path)) and not skipped(self.data)
 
     def check(self, project: Project) -> Result:
         """Check the module, and fix it if the settings say so; see `check_file`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from functools import cached_property
 
@@ -187,7 +186,7 @@ class CudaLibraries:
                 continue  # the inference server of NVIDIA has the same name
             if advice is not None:
                 return None if any(map(self._is_of_project, (library, parts[0]))) else (library, advice)
-        module = self._extension(name) or _compiled(name)
+        module = self._extensions.get(name.removesuffix(".*")) or _compiled(name)
         if module is not None and not any(map(self._is_of_project, (name, module))):
             advice = "it is compiled for CUDA; import it only if CUDA is available, and add a CPU path in plain torch"
             return module, advice
@@ -196,15 +195,10 @@ class CudaLibraries:
     def _is_of_project(self, module: str) -> bool:
         return self.context.project.has_module(self.context.devices.path, module)
 
-    def _extension(self, name: str) -> str | None:
-        """Return the extension that an import reads, if the project builds it with CUDA on every machine."""
-        extensions = self.context.project.cuda_extensions()
-        if extensions and name.startswith("."):
-            level = len(name) - len(name.lstrip("."))
-            folders = os.path.normpath(self.context.devices.path).split(os.sep)[:-level]
-            whole = ".".join(("", *folders, name[level:].partition(".")[0]))
-            return next((each for each in extensions if whole.endswith(f".{each}")), None)
-        return next((each for each in extensions if f"{name}.".startswith(f"{each}.")), None)
+    @cached_property
+    def _extensions(self) -> dict[str, str]:
+        """The imports of extensions that the project builds with CUDA on every machine, with their names."""
+        return self.context.project.imported_extensions(self.context.devices.path)
 
     def _is_lazy(self, node: ast.AST) -> bool:
         """Return whether a node is part of a function that the module only calls under a guard."""
