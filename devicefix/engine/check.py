@@ -32,7 +32,12 @@ def matters(data: bytes, settings: Settings) -> bool:
         or may_be_unused(data, settings)
     ):
         return False
-    return not (b"skip-file" in data and SKIP_FILE.search(data))
+    return not skipped(data)
+
+
+def skipped(data: bytes) -> bool:
+    """Return whether a file's bytes ask that it be skipped."""
+    return b"skip-file" in data and SKIP_FILE.search(data) is not None
 
 
 def _holds_words(data: bytes, settings: Settings) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from devicefix.facts import with_defaults
 from devicefix.facts.backends import takes_backend
+from devicefix.facts.kinds import Kind
 from devicefix.facts.names import option_names
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Safety
@@ -296,6 +297,17 @@ class NcclBackend(Rule):
                 mesh = init_device_mesh("cuda", (2,))
             """,
         ),
+        Example(
+            "a device mesh of a type in a variable",
+            before="""
+                from torch.distributed.device_mesh import init_device_mesh
+
+
+                def start(q7="cuda"):
+                    kind = "cuda"
+                    return init_device_mesh(device_type=kind, mesh_shape=(2,))
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -358,7 +370,7 @@ class NcclBackend(Rule):
             *node.args[:1],
             *(keyword.value for keyword in node.keywords if keyword.arg == "device_type"),
         ]
-        if any(isinstance(kind, ast.Constant) and kind.value == "cuda" for kind in kinds):
+        if any(self.facts.kinds.of(kind).are([Kind.CUDA]) for kind in kinds):
             yield self.finding(
                 node, "a mesh of CUDA devices needs NCCL; use a mesh of type `cpu` and `gloo` without CUDA"
             )
