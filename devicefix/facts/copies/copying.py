@@ -8,13 +8,16 @@ from functools import cached_property
 
 from devicefix.facts.copies.bodies import Bodies, positional_names
 from devicefix.facts.copies.dtypes import unconverted
-from devicefix.facts.copies.expressions import contents, root, viewed
+from devicefix.facts.copies.expressions import root, viewed, viewed_all
+from devicefix.facts.copies.inside import bound_inside, contents
 from devicefix.facts.copies.leaves import is_trained
-from devicefix.facts.copies.moves import already_there, as_tensor, moves, numpy_array
+from devicefix.facts.copies.moves import already_there, is_tensor, makes_tensor, moved, moves
 from devicefix.facts.copies.places import Place, parameters_of, places_of
 from devicefix.facts.flow import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
+
+_MANY = 100  # expressions that one may be a view of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,13 @@ class Copy:
         call: the call that copies.
         outer: the expression around it that is a view of it.
         places: what is copied, and what that is a part of.
+        moved: whether it is moved before that, as in `x.cuda().cpu()`.
     """
 
     call: ast.Call
     outer: ast.expr
     places: tuple[Place, ...]
+    moved: bool = False
 
     @property
     def source(self) -> Place:
@@ -65,7 +70,7 @@ class Copies:
                 continue
             if ".cpu(" not in self._facts.source.code(last):
                 continue
-            for expression in contents(last.value):
+            for expression in contents(self._facts, last.value):
                 copy = _written_out(self._facts, expression)
                 if copy is not None and any(
                     place.parameters and root(place.path) == names[0] for place in copy.places
@@ -96,17 +101,15 @@ def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
     call = move_inside(facts, outer)
     if call is None:
         return None
-    given = as_tensor(facts, call)
-    base = call.func.value if isinstance(call.func, ast.Attribute) and not given else call.args[0]
+    base = moved(facts, call)
     if already_there(facts, call, base):
         return None
     places = tuple(places_of(facts, base))
-    if given:
-        places = tuple(Place(place.path, place.indexed, buffer=True) for place in places
-                       if numpy_array(facts, base))  # fmt: skip
+    if makes_tensor(facts, call) and not is_tensor(facts, base):
+        places = tuple(replace(place, buffer=True) for place in places)
     if places and is_trained(facts, _viewed_by(base)):
         places = (replace(places[0], trained=True), *places[1:])
-    return Copy(call, outer, places) if places else None
+    return Copy(call, outer, places, move_inside(facts, base) is not None) if places else None
 
 
 def _viewed_by(node: ast.expr) -> ast.expr:
@@ -118,12 +121,17 @@ def _viewed_by(node: ast.expr) -> ast.expr:
 
 def move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
     """Return the move that an expression is, or is a view of."""
-    while not (isinstance(node, ast.Call) and moves(facts, node)):
-        inner = viewed(node) or unconverted(facts, node)
+    todo, seen = [node], 0
+    while todo and (seen := seen + 1) < _MANY:
+        node = todo.pop()
+        if isinstance(node, ast.Call) and moves(facts, node):
+            return node
+        inner = viewed_all(node) or bound_inside(facts, node)
         if inner is None:
-            return None
-        node = inner
-    return node
+            same = unconverted(facts, node)
+            inner = [] if same is None else [same]
+        todo += reversed(inner)
+    return None
 
 
 def _state_on_cpu(outer: ast.Call) -> Copy | None:

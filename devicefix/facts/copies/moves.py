@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
-from devicefix.facts.copies.dtypes import converts, may_be_device
+from devicefix.facts.copies.dtypes import converts, dtype_of, may_be_device
 from devicefix.facts.copies.expressions import keyword, names_cpu, viewed
+from devicefix.facts.copies.inside import values_of
+from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding
 from devicefix.facts.values import last_name
 
 _FACTORIES = {
@@ -16,28 +16,108 @@ _FACTORIES = {
     "FloatTensor", "LongTensor", "Tensor", "eye", "linspace", "randint", "ByteTensor", "IntTensor",
     "DoubleTensor",
 }  # fmt: skip
+_MAKERS = {"as_tensor", "asarray"}
+_TYPES = {
+    "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "LongTensor": "int64",
+    "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}  # fmt: skip
 
 
 def moves(facts: Facts, node: ast.Call) -> bool:
     """Return whether a call moves a tensor, or a NumPy array, to a device and does nothing else to it."""
-    if as_tensor(facts, node):
-        device = keyword(node, "device")
-        return (
-            bool(node.args)
-            and device is not None
-            and keyword(node, "dtype") is None
-            and not names_cpu(device)
-        )
+    if makes_tensor(facts, node):
+        return _copies_to_gpu(facts, node)
     if not isinstance(node.func, ast.Attribute):
         return False
     match node.func.attr:
-        case "cpu":
+        case "cpu" | "pin_memory":
             return not node.args
         case "cuda":
             return facts.resolve(node.func) is None
         case "to":
             return _to_device(facts, node)
+        case "type" | "type_as":
+            return len(node.args) == 1 and _to_type(facts, node)
     return False
+
+
+def makes_tensor(facts: Facts, node: ast.Call) -> bool:
+    """Return whether a call makes a tensor of an array or a tensor, as `torch.as_tensor` does."""
+    if not node.args:
+        return False
+    if last_name(node.func) in _MAKERS:
+        return facts.call(node, "torch.as_tensor", "torch.asarray")
+    return cuda_type(facts, node.func) is not None
+
+
+def cuda_type(facts: Facts, node: ast.expr) -> str | None:
+    """Return the dtype of a type of CUDA tensors, such as `float32` for `torch.cuda.FloatTensor`, or None.
+
+    With its fix it is a choice: `torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor`.
+    """
+    match node:
+        case ast.IfExp(body=body, orelse=orelse):
+            return cuda_type(facts, body) or cuda_type(facts, orelse)
+        case ast.Constant(value=str(name)):
+            return _dtype_of_type(name)
+        case ast.Attribute(attr=attr, value=ast.IfExp(body=body)) if attr in _TYPES:
+            return _dtype_of_type(f"{facts.resolve(body)}.{attr}")
+        case ast.Attribute(attr=attr) if attr in _TYPES:
+            return _dtype_of_type(facts.resolve(node) or "")
+        case ast.Name():
+            value = facts.value(node)
+            name = facts.resolve(node) or ""
+            return cuda_type(facts, value) if isinstance(value, ast.IfExp) else _dtype_of_type(name)
+    return None
+
+
+def _dtype_of_type(name: str) -> str | None:
+    return _TYPES.get(name.removeprefix("torch.cuda.")) if name.startswith("torch.cuda.") else None
+
+
+def _copies_to_gpu(facts: Facts, node: ast.Call) -> bool:
+    """Return whether a call that makes a tensor copies to a GPU, and shares the memory on a CPU."""
+    dtype = cuda_type(facts, node.func)
+    if dtype is not None:
+        return len(node.args) == 1 and dtype_of(facts, node.args[0]) == dtype
+    device = keyword(node, "device")
+    return device is not None and not names_cpu(device) and shares_memory(facts, node)
+
+
+def shares_memory(facts: Facts, node: ast.Call) -> bool:
+    """Return whether a tensor that a call makes on a CPU shares the memory of its argument."""
+    if _true(keyword(node, "copy")) or keyword(node, "dtype") is not None:
+        return False
+    return numpy_array(facts, node.args[0]) or is_tensor(facts, node.args[0])
+
+
+def is_tensor(facts: Facts, node: ast.expr) -> bool:
+    """Return whether an expression is shown to be a tensor."""
+    return facts.kinds.of(node).are({Kind.TENSOR})
+
+
+def moved(facts: Facts, call: ast.Call) -> ast.expr:
+    """Return what a call moves."""
+    if isinstance(call.func, ast.Attribute) and not makes_tensor(facts, call):
+        return call.func.value
+    return call.args[0]
+
+
+def _to_type(facts: Facts, node: ast.Call) -> bool:
+    """Return whether `type` or `type_as` moves a tensor to a GPU, and may return itself on a CPU."""
+    value, target = node.func.value, node.args[0]  # type: ignore[attr-defined]
+    if last_name(node.func) == "type_as":
+        return _is_moved(facts, target)
+    dtype = cuda_type(facts, target)
+    return dtype is not None and not converts(facts, value, dtype)
+
+
+def _is_moved(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a tensor is shown to have been moved to a GPU."""
+    if isinstance(node, ast.Call):
+        return cuda_type(facts, node.func) is not None or _moved(facts, node)
+    return _all_there(facts, node, False)
 
 
 def _to_device(facts: Facts, node: ast.Call) -> bool:
@@ -53,11 +133,6 @@ def _to_device(facts: Facts, node: ast.Call) -> bool:
 
 def _true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and bool(node.value)
-
-
-def as_tensor(facts: Facts, node: ast.Call) -> bool:
-    """Return whether a call is one of `torch.as_tensor`."""
-    return last_name(node.func) == "as_tensor" and facts.call(node, "torch.as_tensor")
 
 
 def goes_to_cpu(call: ast.Call) -> bool:
@@ -77,12 +152,12 @@ def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
         if inner is None:
             break
         node = inner
-    return facts.once(_all_there, facts.bindings(node), to_cpu)
+    return _all_there(facts, node, to_cpu)
 
 
-def _all_there(facts: Facts, bindings: Sequence[Binding], to_cpu: bool) -> bool:
+def _all_there(facts: Facts, node: ast.expr, to_cpu: bool) -> bool:
     """Return whether all values of a name are on a device already."""
-    values = [binding.value for binding in bindings if not isinstance(binding.node, ast.AugAssign)]
+    values = values_of(facts, node)
     return bool(values) and all(value is not None and is_there(facts, value, to_cpu) for value in values)
 
 
@@ -95,11 +170,7 @@ def numpy_array(facts: Facts, node: ast.expr) -> bool:
     """Return whether an expression is a view of a name that is bound to a NumPy array."""
     while (inner := viewed(node)) is not None:
         node = inner
-    return facts.once(_all_arrays, facts.bindings(node))
-
-
-def _all_arrays(facts: Facts, bindings: Sequence[Binding]) -> bool:
-    values = [binding.value for binding in bindings]
+    values = values_of(facts, node)
     return bool(values) and all(
         isinstance(value, ast.Call)
         and (
