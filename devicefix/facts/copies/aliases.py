@@ -10,7 +10,7 @@ from typing import NamedTuple
 from devicefix.facts.copies.bodies import Bodies
 from devicefix.facts.copies.copying import move_inside
 from devicefix.facts.copies.expressions import root
-from devicefix.facts.copies.inside import contents
+from devicefix.facts.copies.inside import kept_in
 from devicefix.facts.copies.keeping import Holder, elements, emptying, rebinding, stores
 from devicefix.facts.copies.places import Place, lasting, place_of
 from devicefix.facts.copies.uses import FAR
@@ -172,14 +172,19 @@ class Aliases:
 
     def _stores(self, point: Point) -> Iterator[_Stored]:
         for holder, value in stores(self._facts, point):
-            inside = list(contents(self._facts, value))
-            places = [(place_of(self._facts, expression), expression) for expression in inside]
+            inside = list(kept_in(self._facts, value))
+            places = [(place_of(self._facts, expression), expression) for expression, _ in inside]
             paths = frozenset(place.path for place, _ in places if place)
             if paths:
                 same = frozenset(
                     place.path for place, it in places if place and move_inside(self._facts, it) is None
                 )
-                yield _Stored(Place(holder.path, inside != [value] or holder.adds), holder.adds, same, paths)
+                yield _Stored(
+                    Place(holder.path, any(contained for _, contained in inside) or holder.adds),
+                    holder.adds,
+                    same,
+                    paths,
+                )
         for name, iterated in elements(point):
             place = place_of(self._facts, iterated)
             if place is not None and lasting(self._facts, iterated):

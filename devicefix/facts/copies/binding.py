@@ -31,8 +31,7 @@ def bound_by(facts: Facts, node: ast.AST) -> Iterator[Pair]:
     """Yield what a statement, or a part of one that binds names, binds."""
     match node:
         case ast.Assign(targets=targets, value=value):
-            for target in targets:
-                yield from unpacked(target, value)
+            yield from (pair for target in targets for pair in unpacked(target, value))
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield target, value
         case ast.For() | ast.AsyncFor():
@@ -40,11 +39,19 @@ def bound_by(facts: Facts, node: ast.AST) -> Iterator[Pair]:
         case ast.withitem():
             yield from _entered(node)
         case ast.match_case(pattern=pattern):
-            around = facts.tree.parents.get(node)
-            if isinstance(around, ast.Match):
-                yield from captured(pattern, around.subject)
+            yield from captured(pattern, facts.tree.parents[node].subject)  # type: ignore[attr-defined]
+        case ast.FunctionDef(decorator_list=[ast.Lambda(body=ast.Call(func=ast.Name(), args=[]))]):
+            yield from _called(node)
         case ast.pattern():
             yield from bound_by(facts, facts.tree.parents[node])
+
+
+def _called(function: ast.FunctionDef) -> Iterator[Pair]:
+    """Yield the name of a function that its decorator calls, `@(lambda f: f())`, with what it returns."""
+    name = ast.copy_location(ast.Name(function.name, ast.Store()), function)
+    yield from (
+        (name, inner.value) for inner in function.body if isinstance(inner, ast.Return) and inner.value
+    )
 
 
 def _in_loop(loop: ast.For | ast.AsyncFor) -> Iterator[Pair]:

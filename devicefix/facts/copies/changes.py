@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from devicefix.facts.copies.bodies import Bodies, Function, positional_names
 from devicefix.facts.copies.copying import move_inside
-from devicefix.facts.copies.expressions import constant_key, in_place, keyword, root
+from devicefix.facts.copies.expressions import constant_key, everything, in_place, keyword, root
 from devicefix.facts.copies.places import Place, place_of, places_of
 from devicefix.facts.copies.training import Training
 from devicefix.facts.flow import Flow, Point, without_index
@@ -323,7 +323,11 @@ def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
             if not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)):
                 yield from _whole(facts, target, False)
         case ast.Subscript(ctx=ast.Store(), value=value) if not constant_key(node):
-            yield from _whole(facts, value, not isinstance(node.slice, (ast.Slice, ast.Tuple)))
+            yield from _whole(
+                facts,
+                value,
+                not isinstance(node.slice, (ast.Slice, ast.Tuple)) and not everything(node.slice),
+            )
         case ast.Call(func=function):
             if isinstance(function, ast.Attribute):
                 if changes_numbers(function.attr):

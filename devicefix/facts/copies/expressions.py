@@ -165,12 +165,12 @@ def assigned_whole(node: ast.AST) -> ast.expr | None:
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr="copy_" | "zero_" | "fill_", value=value))):
             return value
-        case ast.Assign(targets=[ast.Subscript(value=value, slice=index)]) if _everything(index):
+        case ast.Assign(targets=[ast.Subscript(value=value, slice=index)]) if everything(index):
             return value
     return None
 
 
-def _everything(index: ast.expr) -> bool:
+def everything(index: ast.expr) -> bool:
     """Return whether an index is `:` or `...`."""
     if isinstance(index, ast.Slice):
         return index.lower is None and index.upper is None and index.step is None

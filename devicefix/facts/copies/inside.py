@@ -23,21 +23,27 @@ _MANY = 500  # expressions in one value
 
 def contents(facts: Facts, value: ast.expr) -> Iterator[ast.expr]:
     """Return the expressions whose values are kept where `value` is kept."""
-    todo, seen = [value], 0
+    return (expression for expression, _ in kept_in(facts, value))
+
+
+def kept_in(facts: Facts, value: ast.expr) -> Iterator[tuple[ast.expr, bool]]:
+    """Return the expressions whose values are kept where `value` is kept, and whether in a collection."""
+    todo, seen = [(value, False)], 0
     while todo:
-        value = todo.pop()
+        value, contained = todo.pop()
         seen += 1
+        inside = choices(value) or bound_inside(facts, value)
         # A generator that nobody has run through yet keeps nothing.
-        inside = (
-            choices(value) or bound_inside(facts, value) or (None if is_lazy(value) else elements_of(value))
-        )
-        match value:
-            case ast.Call(func=function, args=[argument]) if inside is None and collects(function):
-                inside = [argument]
+        if inside is None and not is_lazy(value):
+            inside = elements_of(value)
+            match value:
+                case ast.Call(func=function, args=[argument]) if inside is None and collects(function):
+                    inside = [argument]
+            contained = contained or inside is not None
         if inside is None or seen > _MANY:
-            yield value
+            yield value, contained
         else:
-            todo += reversed(inside)
+            todo += ((each, contained) for each in reversed(inside))
 
 
 def bound_inside(facts: Facts, node: ast.expr) -> list[ast.expr] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from devicefix.facts.copies.dtypes import converts, dtype_of, may_be_device
 from devicefix.facts.copies.expressions import keyword, names_cpu, viewed
@@ -28,18 +29,66 @@ def moves(facts: Facts, node: ast.Call) -> bool:
     """Return whether a call moves a tensor, or a NumPy array, to a device and does nothing else to it."""
     if makes_tensor(facts, node):
         return _copies_to_gpu(facts, node)
-    if not isinstance(node.func, ast.Attribute):
+    call = method_called(facts, node)
+    if call is None:
         return False
-    match node.func.attr:
+    match call.func.attr:  # type: ignore[attr-defined]
         case "cpu" | "pin_memory":
-            return not node.args
+            return not call.args
         case "cuda":
-            return facts.resolve(node.func) is None
+            return call is not node or facts.resolve(call.func) is None
         case "to":
-            return _to_device(facts, node)
+            return _to_device(facts, call)
         case "type" | "type_as":
-            return len(node.args) == 1 and _to_type(facts, node)
+            return len(call.args) == 1 and _to_type(facts, call)
     return False
+
+
+def method_called(facts: Facts, node: ast.Call) -> ast.Call | None:
+    """Return a call of a method in its plain form, such as `x.cuda()` for `getattr(x, "cuda")()`, or None."""
+    match node.func:
+        case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *_]):
+            return _plain(node, value, name, node.args)
+        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *given]) if (
+            last_name(function) == "methodcaller" and len(node.args) == 1
+        ):
+            return _plain(node, node.args[0], name, given)
+        case ast.Call(func=function, args=[ast.Attribute() as method, *given]) if (
+            last_name(function) == "partial"
+        ):
+            inner = ast.Call(method, [*given, *node.args], [*node.func.keywords, *node.keywords])
+            return method_called(facts, ast.copy_location(inner, node))
+        case ast.Attribute(attr=name, value=value):
+            if last_name(value) == "Tensor" and node.args and facts.resolve(value) == "torch.Tensor":
+                return _plain(node, node.args[0], name, node.args[1:])
+            spread = any(isinstance(given, ast.Starred) for given in node.args)
+            if spread or any(given.arg is None for given in node.keywords):
+                return _plain(node, value, name, node.args)
+            return node
+    return None
+
+
+def _plain(node: ast.Call, value: ast.expr, name: str, given: Sequence[ast.expr]) -> ast.Call:
+    """Return `value.name(...)` with the arguments of a call; displays with stars are written out."""
+    args = [each for one in given for each in _spread(one)]
+    keywords = []
+    for one in node.keywords:
+        if one.arg is None and isinstance(one.value, ast.Dict):
+            pairs = zip(one.value.keys, one.value.values, strict=True)
+            keywords += [
+                ast.keyword(str(key.value), its) for key, its in pairs if isinstance(key, ast.Constant)
+            ]
+        elif one.arg is None and isinstance(one.value, ast.Call) and last_name(one.value.func) == "dict":
+            keywords += one.value.keywords
+        else:
+            keywords.append(one)
+    return ast.copy_location(ast.Call(ast.Attribute(value, name, ast.Load()), args, keywords), node)
+
+
+def _spread(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.Starred) and isinstance(node.value, (ast.List, ast.Tuple)):
+        return node.value.elts
+    return [node]
 
 
 def makes_tensor(facts: Facts, node: ast.Call) -> bool:
@@ -99,9 +148,8 @@ def is_tensor(facts: Facts, node: ast.expr) -> bool:
 
 def moved(facts: Facts, call: ast.Call) -> ast.expr:
     """Return what a call moves."""
-    if isinstance(call.func, ast.Attribute) and not makes_tensor(facts, call):
-        return call.func.value
-    return call.args[0]
+    plain = None if makes_tensor(facts, call) else method_called(facts, call)
+    return call.args[0] if plain is None else plain.func.value  # type: ignore[attr-defined]
 
 
 def _to_type(facts: Facts, node: ast.Call) -> bool:
@@ -135,15 +183,16 @@ def _true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and bool(node.value)
 
 
-def goes_to_cpu(call: ast.Call) -> bool:
+def goes_to_cpu(facts: Facts, call: ast.Call) -> bool:
     """Return whether a move is one to the CPU."""
-    target = call.args[0] if call.args else keyword(call, "device")
-    return last_name(call.func) == "cpu" or (target is not None and names_cpu(target))
+    plain = method_called(facts, call) or call
+    target = plain.args[0] if plain.args else keyword(plain, "device")
+    return last_name(plain.func) in ("cpu", "pin_memory") or (target is not None and names_cpu(target))
 
 
 def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
     """Return whether a move of `base` does nothing on a GPU either, since the tensor is on that device."""
-    to_cpu = goes_to_cpu(call)
+    to_cpu = goes_to_cpu(facts, call)
     node = base
     while True:
         if isinstance(node, ast.Call) and moves(facts, node) and isinstance(node.func, ast.Attribute):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from devicefix.facts.copies.dtypes import dtype_of, unconverted
 from devicefix.facts.copies.expressions import choices, constant_key, in_place, viewed
 from devicefix.facts.copies.inside import bound_inside
-from devicefix.facts.copies.moves import is_tensor, moves, shares_memory
+from devicefix.facts.copies.moves import is_tensor, moved, moves, shares_memory
 from devicefix.facts.flow import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
@@ -79,7 +79,9 @@ def _one_inside(facts: Facts, node: ast.expr, converted: bool) -> tuple[ast.expr
             # An array of an unknown dtype is mostly one of pixels, which `float()` copies.
             shared = not converted and (facts.call(node, "torch.from_numpy") or shares_memory(facts, node))
             return (node.args[0] if shared else None), False
-        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if moves(facts, node) or in_place(attr):
+        case ast.Call() if moves(facts, node):
+            return moved(facts, node), False
+        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if in_place(attr):
             return value, False
         case ast.Subscript(slice=index) if not constant_key(node) and not _chooses_a_view(facts, index):
             return None, False

@@ -16,7 +16,7 @@ from devicefix.facts.copies.changes import Changes
 from devicefix.facts.copies.clashes import Clashes
 from devicefix.facts.copies.copying import Copies, Copy
 from devicefix.facts.copies.expressions import root
-from devicefix.facts.copies.inside import contents
+from devicefix.facts.copies.inside import kept_in
 from devicefix.facts.copies.keeping import Holder, outlives_call, overwriting, rebinding, stores
 from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.copies.moves import goes_to_cpu, is_there
@@ -27,6 +27,7 @@ from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 
 _COPYING = (".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor")
+_NAMED = re.compile(r"(?:getattr|methodcaller|partial)\s*\(")
 _OF_MODULES = {
     "parameters",
     "named_parameters",
@@ -80,7 +81,8 @@ def _copying(text: str) -> Iterator[int]:
             if _CALLED.match(text, at + len(word)):
                 yield at
             at = text.find(word, at + 1)
-    yield from (match.start() for match in _SPACED.finditer(text))
+    for pattern in (_SPACED, _NAMED):
+        yield from (match.start() for match in pattern.finditer(text))
 
 
 _At = tuple[Point, ast.AST]  # a change, and where it happens
@@ -100,7 +102,13 @@ class _Search:
         self._pending: dict[tuple[Function, str], _Passed] = {}
 
     def held(self) -> Iterator[Held]:
-        """Return the copies that are kept, body by body."""
+        """Return the copies that are kept, each once."""
+        found: dict[ast.Call, Held] = {}
+        for held in self._all():
+            found.setdefault(held.call, held)
+        return iter(found.values())
+
+    def _all(self) -> Iterator[Held]:
         for owner in self._bodies.owners:
             if self._may_copy(owner):
                 flow = self._bodies.flow(owner)
@@ -139,12 +147,12 @@ class _Search:
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:
         """Return the copies that are made and kept at a point."""
         for holder, value in stores(self._facts, point):
-            for expression in contents(self._facts, value):
+            for expression, contained in kept_in(self._facts, value):
                 copy = self._copies.of(expression)
                 if copy is None or self._is_there(flow, point, copy) or self._is_module(copy.source):
                     continue
                 trained = is_parameter(expression)
-                place = Place(holder.path, indexed=holder.adds or expression is not value, trained=trained)
+                place = Place(holder.path, indexed=holder.adds or contained, trained=trained)
                 kept = Member(place, point, holder.adds)
                 held = self._clashing(flow, point, copy, kept, _only)
                 held = held or self._clashing(flow, point, copy, kept, self._aliases.after)
@@ -289,7 +297,7 @@ class _Search:
         moved = False
         if not copy.moved:
             values = self._aliases.values(flow, point, copy.source.path)
-            to_cpu = goes_to_cpu(copy.call)
+            to_cpu = goes_to_cpu(self._facts, copy.call)
             moved = bool(values) and all(value and is_there(self._facts, value, to_cpu) for value in values)
         return moved or (self._facts.is_guarded(copy.call) and not self._is_replaced(copy))
 
