@@ -12,6 +12,7 @@ from functools import cache
 from textwrap import dedent
 
 import pytest
+from _pytest.mark import ParameterSet
 from running import run_program
 
 from devicefix.config.settings import Settings
@@ -888,6 +889,13 @@ SAME = {
         """,
 }
 
+# These always run; the others are slow.
+FAST = frozenset((
+    "an attack", "an attribute from call to call", "a walrus in a test", "a capture of an entry", "a lambda",
+    "a comprehension", "an array on a device", "a method that changes its argument", "the first parameter",
+    "a fresh tensor", "clone", "a list as a tensor", "another capture",
+))  # fmt: skip
+
 # Each program in a namespace of its own, and all in one process: starting torch takes most of the time.
 RUN = """
 import json, sys, types
@@ -916,6 +924,11 @@ def rewritten(name: str, unsafe: bool = True) -> str:
     return program(name) if after is None else after.decode()
 
 
+def safely_rewritten(name: str) -> str:
+    """Return a program with its safe fixes."""
+    return rewritten(name, unsafe=False)
+
+
 def reported(name: str) -> set[str]:
     """Return the codes of the copies that are reported in a program."""
     outcome = check_text(program(name).encode(), "m.py", Settings())
@@ -923,41 +936,54 @@ def reported(name: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
-    """What each program prints: as it is on CUDA, and with its safe or all fixes on each machine."""
-    folder = tmp_path_factory.mktemp("run")
-    names = [*DIFFERENT, *SAME]
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, list[str]]]:
+    """Return what a program prints: as it is on CUDA, and with its safe or all fixes on each machine."""
 
-    def run(machine: str, code: Callable[[str], str]) -> dict[str, list[str]]:
+    @cache
+    def run(fast: bool, machine: str, code: Callable[[str], str]) -> dict[str, list[str]]:
+        names = [name for name in (*DIFFERENT, *SAME) if (name in FAST) is fast]
+        folder = tmp_path_factory.mktemp("run")
         (folder / "programs.json").write_text(json.dumps({name: code(name) for name in names}))
         ran = run_program(folder, RUN, machine=machine, copies=False)
         assert ran.status == 0, ran.errors
         return dict(map(json.loads, ran.output.splitlines()))
 
-    return {
-        "on CUDA": run("simulated", program),
-        "on CUDA, fixed": run("simulated", rewritten),
-        "safely fixed": run("cpu", lambda name: rewritten(name, unsafe=False)),
-        "fixed": run("cpu", rewritten),
-    }
+    def all_runs(name: str) -> dict[str, list[str]]:
+        return {
+            "on CUDA": run(name in FAST, "simulated", program)[name],
+            "on CUDA, fixed": run(name in FAST, "simulated", rewritten)[name],
+            "safely fixed": run(name in FAST, "cpu", safely_rewritten)[name],
+            "fixed": run(name in FAST, "cpu", rewritten)[name],
+        }
+
+    return all_runs
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_a_difference_is_reported_and_mended(name: str, printed: dict[str, dict[str, list[str]]]) -> None:
-    assert reported(name)
-    assert printed["safely fixed"][name] != printed["on CUDA"][name]
-    assert printed["fixed"][name] == printed["on CUDA"][name] == printed["on CUDA, fixed"][name]
+def marked(*names: str) -> list[ParameterSet]:
+    """Return names of programs as parameters, of which all but a few are slow."""
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_no_difference_is_reported_where_there_is_none(
-    name: str, printed: dict[str, dict[str, list[str]]]
+@pytest.mark.parametrize("name", marked(*DIFFERENT))
+def test_a_difference_is_reported_and_mended(
+    name: str, printed: Callable[[str], dict[str, list[str]]]
 ) -> None:
+    runs = printed(name)
+    assert reported(name)
+    assert runs["safely fixed"] != runs["on CUDA"]
+    assert runs["fixed"] == runs["on CUDA"] == runs["on CUDA, fixed"]
+
+
+@pytest.mark.parametrize("name", marked(*SAME))
+def test_no_difference_is_reported_where_there_is_none(
+    name: str, printed: Callable[[str], dict[str, list[str]]]
+) -> None:
+    runs = printed(name)
     assert not reported(name)
-    assert printed["safely fixed"][name] == printed["on CUDA"][name]
+    assert runs["safely fixed"] == runs["on CUDA"]
 
 
-@pytest.mark.parametrize("name", [*DIFFERENT, *SAME])
+@pytest.mark.parametrize("name", marked(*DIFFERENT, *SAME))
 def test_the_names_do_not_matter(name: str) -> None:
     code = program(name)
     text = re.sub(rf"(?<!\.)\b({'|'.join(NAMES)})\b(?!=)", r"q_\1", code)

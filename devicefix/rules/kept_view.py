@@ -46,7 +46,7 @@ class KeptView(Rule):
     code = "DF802"
     name = "kept-view"
     summary = "A result that is only a copy on a GPU is used after its source changed"
-    words = (b"cuda",)
+    words = (b"cuda", b"pin_memory")
     INVALID = (
         Example(
             "arrays of a tensor that is filled again",

@@ -187,7 +187,7 @@ def goes_to_cpu(facts: Facts, call: ast.Call) -> bool:
     """Return whether a move is one to the CPU."""
     plain = method_called(facts, call) or call
     target = plain.args[0] if plain.args else keyword(plain, "device")
-    return last_name(plain.func) in ("cpu", "pin_memory") or (target is not None and names_cpu(target))
+    return last_name(plain.func) == "cpu" or (target is not None and names_cpu(target))
 
 
 def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
