@@ -157,6 +157,8 @@ class _Effects:
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self._facts = bodies.facts
+        self._known: dict[Function, _Effect | None] = {}
+        self._by_method_name: dict[str, frozenset[str]] = {}
 
     def of(self, node: ast.AST) -> Iterator[Change]:
         """Return what a node changes."""
@@ -174,14 +176,15 @@ class _Effects:
         called = node.func
         if isinstance(called, ast.Lambda):
             yield from self._by_lambda(node, called)
-        elif isinstance(called, ast.Name) and called.id in self._by_functions:
-            for effect in self._by_functions[called.id]:
-                yield from self._passed(node, effect, skipped=0)
+        elif isinstance(called, ast.Name) and called.id in self._functions:
+            for function in self._functions[called.id]:
+                if (effect := self._effect(function)) is not None:
+                    yield from self._passed(node, effect, skipped=0)
         elif isinstance(called, ast.Name) and isinstance(value := self._facts.value(called), ast.Lambda):
             yield from self._by_lambda(node, value)
-        elif isinstance(called, ast.Attribute) and called.attr in self._by_own_methods:
-            for owner, effect in self._by_own_methods[called.attr]:
-                if self._is_object(called.value, owner):
+        elif isinstance(called, ast.Attribute) and called.attr in self._methods:
+            for owner, function in self._methods[called.attr]:
+                if self._is_object(called.value, owner) and (effect := self._effect(function)) is not None:
                     yield from self._passed(node, effect, skipped=1)
 
     def _passed(self, call: ast.Call, effect: _Effect, skipped: int) -> Iterator[Change]:
@@ -219,33 +222,38 @@ class _Effects:
     def _by_method(self, node: ast.AST) -> Iterator[Change]:
         """Return what is changed by a method of a class of the module."""
         match node:
-            case ast.Call(func=ast.Attribute(attr=name, value=receiver)) if name in self._by_methods:
+            case ast.Call(func=ast.Attribute(attr=name, value=receiver)) if name in self._methods:
                 whole = place_of(self._facts, receiver)
                 if whole is not None:
-                    for rest in self._by_methods[name]:
+                    for rest in self._changed_by(name):
                         yield Change(Place(whole.path + rest), False, receiver)
 
     @cached_property
-    def _by_functions(self) -> dict[str, list[_Effect]]:
-        """Return what the functions of the module change, by their names."""
-        found: dict[str, list[_Effect]] = {}
+    def _functions(self) -> dict[str, list[Function]]:
+        """Return the functions of the module that are no methods, by their names."""
+        found: dict[str, list[Function]] = {}
         for function in self._bodies.functions:
-            if not self._bodies.is_method(function) and (effect := self._effect(function)):
-                found.setdefault(function.name, []).append(effect)
+            if not self._bodies.is_method(function):
+                found.setdefault(function.name, []).append(function)
         return found
 
     @cached_property
-    def _by_own_methods(self) -> dict[str, list[tuple[ast.ClassDef, _Effect]]]:
-        """Return what the methods of the module's classes change of their arguments, by their names."""
-        found: dict[str, list[tuple[ast.ClassDef, _Effect]]] = {}
+    def _methods(self) -> dict[str, list[tuple[ast.ClassDef, Function]]]:
+        """Return the methods of the module's classes, by their names."""
+        found: dict[str, list[tuple[ast.ClassDef, Function]]] = {}
         for function in self._bodies.functions:
             owner = self._facts.tree.parents.get(function)
-            if isinstance(owner, ast.ClassDef) and (effect := self._effect(function)):
-                found.setdefault(function.name, []).append((owner, effect))
+            if isinstance(owner, ast.ClassDef):
+                found.setdefault(function.name, []).append((owner, function))
         return found
 
     def _effect(self, function: Function) -> _Effect | None:
-        """Return what a function changes, None if it changes nothing."""
+        """Return what a function changes, None if it changes nothing; from a cache."""
+        if function not in self._known:
+            self._known[function] = self._effect_of(function)
+        return self._known[function]
+
+    def _effect_of(self, function: Function) -> _Effect | None:
         changed = self._changed_in(function, lambda node: _direct(self._facts, node), items=True)
         receiver = self._bodies.receiver(function)
         names = [*positional_names(function), *(parameter.arg for parameter in function.args.kwonlyargs)]
@@ -260,23 +268,24 @@ class _Effects:
         )
         return _Effect(parameters, outside) if parameters or outside else None
 
-    @cached_property
-    def _by_methods(self) -> dict[str, frozenset[str]]:
-        """Return what a method changes of the object that it is called on, by the method's name.
+    def _changed_by(self, method: str) -> frozenset[str]:
+        """Return what the methods of a name change of the object that they are called on; from a cache.
 
         The empty string is the object itself, for the methods of a class of tensors.
         """
-        found: dict[str, frozenset[str]] = {}
-        for function in self._bodies.functions:
-            receiver = self._bodies.receiver(function)
-            if receiver is not None:
-                changed = self._changed_in(function, self._with_functions)
-                paths = {path.removeprefix(receiver) for path in changed if path.startswith(f"{receiver}.")}
-                if receiver in changed and self._is_tensor(self._facts.tree.parents.get(function)):
-                    paths.add("")
-                if paths:
-                    found[function.name] = found.get(function.name, frozenset()) | paths
-        return found
+        if method not in self._by_method_name:
+            found = (path for owner, each in self._methods[method] for path in self._own_paths(owner, each))
+            self._by_method_name[method] = frozenset(found)
+        return self._by_method_name[method]
+
+    def _own_paths(self, owner: ast.ClassDef, function: Function) -> Iterator[str]:
+        receiver = self._bodies.receiver(function)
+        if receiver is not None:
+            for path in self._changed_in(function, self._with_functions):
+                if path.startswith(f"{receiver}."):
+                    yield path.removeprefix(receiver)
+                elif path == receiver and self._is_tensor(owner):
+                    yield ""
 
     def _is_tensor(self, owner: ast.AST | None) -> bool:
         """Return whether a class is one of tensors."""
