@@ -492,3 +492,13 @@ def test_a_fix_that_brings_an_unbound_name_leaves_the_file(monkeypatch: pytest.M
         check_file(
             b"import os\ntorch = f()\n\nx.cuda()\nimport torch\n", "m.py", Settings(fix=True), Project()
         )
+
+
+def test_a_line_above_a_decorated_function_at_the_start_of_a_function() -> None:
+    code = (
+        "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\ndef f():\n    @torch.no_grad()\n"
+        "    def g(x):\n        return x.cuda()\n"
+    )
+    output = check_file(code.encode(), "x.py", Settings(fix=True), Project()).output
+    assert output is not None
+    assert b"    device = torch.device(" in output

@@ -91,7 +91,7 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    facts = facts.informed(project.is_integer_option, project.is_flag)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
@@ -112,8 +112,13 @@ def _rule_options(settings: Settings) -> RuleOptions:
     return RuleOptions(settings.target, settings.torch_version, frozenset(on))
 
 
+# Groups of rules whose fixes avoid an error: moves, devices, types, `torch.cuda`, checkpoints, distributed.
+_FAILING = "123456"
+
+
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.facts.fallbacks import Fallbacks
     from devicefix.facts.torchscript import TorchScript
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
@@ -122,13 +127,19 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, (*WORDS, *imported))
-    compiled = TorchScript(context.facts)
+    compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
+    fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if compiled.compiles(node) and not _is_compiled(context.facts, node, sound):
             sound = sound.unfixed("since TorchScript compiles this: choose the device where it is called")
+        fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
+        if fallback is not None:
+            if fallback.certain:
+                continue
+            sound = sound.unfixed(f"since the handler in line {fallback.line} is the path without CUDA")
         yield sound if string is None else _in_string(context, string, sound)
 
 

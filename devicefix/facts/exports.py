@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
 from devicefix.facts.certain import certain_device
+from devicefix.facts.passed import passed_kinds
 from devicefix.facts.prefilter import may_matter
+from devicefix.facts.scopes import Binding
 from devicefix.facts.sinks import device_names, device_values, receivers, scanned
+from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
 
@@ -23,19 +26,26 @@ class Summary:
         imports: the modules it imports, absolute (`a.b`) or relative (`..b`).
         star_imports: those of them that it imports everything from.
         bound: the names bound at the top of the module.
-        devices: those of them that are the current CUDA device or else the CPU.
+        devices: those that a star import brings, and that are the current CUDA device or else the CPU.
+        public: the names in its `__all__`.
         read: the names that the module reads, where it has star imports.
+        attributes: the attributes that it may read, those of `self` as `self.x`.
+        numbered: the names and attributes of which it takes the number of a device.
         classes: the names of the base classes of every class.
-        cuda_classes: the classes that define a method `cuda`; true for those that define `to`, too.
+        cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.
+        to_classes: the other classes that define a method `to`.
+        adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
         late: whether CUDA_VISIBLE_DEVICES is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
+        scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
         cuda_extensions: the compiled modules that it builds with CUDA on every machine.
+        passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
     """
 
     path: str
@@ -43,18 +53,25 @@ class Summary:
     star_imports: tuple[str, ...] = ()
     bound: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
     read: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    cuda_classes: dict[str, bool] = field(default_factory=dict)
+    cuda_classes: frozenset[str] = frozenset()
+    to_classes: frozenset[str] = frozenset()
+    adds_cuda: bool = False
     get_device: bool = False
     late: bool = False
     forks: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
     low_precision: bool = False
+    scripted: frozenset[str] = frozenset()
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     cuda_extensions: frozenset[str] = frozenset()
+    passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
 
 
 def summarize(data: bytes, path: str) -> Summary | None:
@@ -76,75 +93,206 @@ def summary_of(facts: Facts, path: str) -> Summary:
     """Summarize a module whose facts are known."""
     root = facts.tree.root
     passed_on = device_values(facts)
-    classes = {node.name: node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)}
+    data = facts.source.text.encode()
+    classes = [node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)]
+    cuda_classes = {node.name for node in classes if own_method(facts, node, "cuda")}
+    to_classes = {node.name for node in classes if own_method(facts, node, "to")}
     return Summary(
         path=path,
         imports=frozenset(_imports(facts)),
         star_imports=tuple(facts.tree.star_imports),
         bound=frozenset(root.bindings),
         devices=frozenset(name for name in tuple(root.bindings) if _device(facts, name)),
+        public=_public(facts) or frozenset(),
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
-        classes={name: tuple(filter(None, map(dotted, node.bases))) for name, node in classes.items()},
-        cuda_classes={name: defines(node, "to") for name, node in classes.items() if defines(node, "cuda")},
+        attributes=_attributes(data),
+        numbered=_numbered(data),
+        classes=_bases(classes),
+        cuda_classes=frozenset(cuda_classes),
+        to_classes=frozenset(to_classes - cuda_classes),
+        adds_cuda=_adds_cuda(facts),
         get_device="def get_device(" in facts.source.text,
         late=bool(late_settings(facts)),
-        forks=_forks(facts.source.text.encode()),
+        forks=_forks(data),
         options=facts.options,
         flags=_flags(facts),
-        low_precision=has_low_precision(facts.source.text.encode()),
+        low_precision=has_low_precision(data),
+        scripted=frozenset(TorchScript(facts).imported),
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
         cuda_extensions=frozenset(_cuda_extensions(facts)),
+        passed=frozenset(passed_kinds(data)),
     )
 
 
 # They begin with a line end, which is found several times as fast as the beginning of a line.
-_IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))")
+_IMPORT = re.compile(
+    rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(([^)]*)|([\w, \t*]*))|import[ \t]+([\w., \t]+))"
+)
+_COMMENT = re.compile(rb"#[^\n]*")
+_ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
+_OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
+# `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
+_NUMBERED = re.compile(
+    rb"(?:split|partition)\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])|\[5:\]|(?:replace|prefix|strip)\(\s*[\"']cuda"
+)
+_TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
+_NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
+
+
+_METHOD = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(def[ \t]+to\())")
+
+
+def _to_classes(data: bytes) -> frozenset[str]:
+    """Return the classes of a module that define a method `to`, without parsing it."""
+    if b"def to(" not in data:
+        return frozenset()
+    found, last = set(), b""
+    for name, method in _METHOD.findall(data):
+        if method:
+            found.add(last.decode())
+        last = name or last
+    return frozenset(found - {""})
 
 
 def passed_through(data: bytes, path: str) -> Summary | None:
     """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
     imports: set[str] = set()
-    for module, names, plain in _IMPORT.findall(data):
+    stars: list[str] = []
+    for module, in_parentheses, on_line, plain in _IMPORT.findall(data):
         if plain:
             imports.update(part.split()[0].decode() for part in plain.split(b",") if part.strip())
-        else:
-            base = module.decode()
-            imports.add(base)
-            joint = "" if base.endswith(".") else "."
-            imports.update(
-                f"{base}{joint}{part.split()[0].decode()}" for part in names.split(b",") if part.strip()
-            )
+            continue
+        base = module.decode()
+        imports.add(base)
+        joint = "" if base.endswith(".") else "."
+        names = _COMMENT.sub(b"", in_parentheses) or on_line
+        for name in (part.split()[0].decode() for part in names.split(b",") if part.strip()):
+            if name == "*":
+                stars.append(base)
+            else:
+                imports.add(f"{base}{joint}{name}")
     classes = {
         name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
         for name, bases in _CLASS.findall(data)
     }
+    to_classes = _to_classes(data)
     places, taking = scanned(data)
     low_precision = has_low_precision(data)
-    if not imports and not classes and not places and not low_precision:
+    attributes = _attributes(data)
+    if not imports and not classes and not places and not low_precision and not attributes:
         return None
     return Summary(
         path,
         frozenset(imports),
+        tuple(stars),
+        read=frozenset(name.decode() for name in _NAME.findall(data)) if stars else frozenset(),
+        attributes=attributes,
+        numbered=_numbered(data),
         classes=classes,
+        to_classes=to_classes,
         get_device=b"def get_device(" in data,
         forks=_forks(data),
         low_precision=low_precision,
+        scripted=_scripted(data),
         device_places=places,
         receivers=taking,
+        passed=frozenset(passed_kinds(data)),
     )
 
 
-def defines(node: ast.ClassDef, method: str) -> bool:
-    """Return whether the body of a class defines a method, which is no property."""
-    for statement in node.body:
-        match statement:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name == method:
-                return not any((dotted(each) or "").endswith("property") for each in statement.decorator_list)
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == method:
-                return not isinstance(value, ast.Constant)  # a flag of this name
+def _bases(classes: Iterable[ast.ClassDef]) -> dict[str, tuple[str, ...]]:
+    """Return the bases of classes by their names; several classes may have one name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in classes:
+        found[node.name] = (*found.get(node.name, ()), *filter(None, map(dotted, node.bases)))
+    return found
+
+
+def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
+    """Return whether a class has a method by its own code: in its body, or by `__getattr__`."""
+    scope = facts.tree.scopes[node]
+    if any(_is_method(binding) for binding in scope.bindings.get(name, ())):
+        return True
+    return any(
+        _answers(binding.node, name)
+        for hook in ("__getattr__", "__getattribute__")
+        for binding in scope.bindings.get(hook, ())
+    )
+
+
+def _is_method(binding: Binding) -> bool:
+    """Return whether what a class body binds may be a method: no property, no flag, no field."""
+    match binding.node:
+        case ast.FunctionDef(decorator_list=decorators) | ast.AsyncFunctionDef(decorator_list=decorators):
+            return not any((dotted(each) or "").endswith("property") for each in decorators)
+        case ast.AnnAssign(value=None) | ast.ClassDef():
+            return False
+    return not isinstance(binding.value, ast.Constant)
+
+
+def _answers(hook: ast.AST, name: str) -> bool:
+    """Return whether `__getattr__` may make a method: it compares names, or defines functions.
+
+    One that only passes the name on to another object has both `cuda` and `to`, or neither.
+    """
+    return any(
+        (isinstance(node, ast.Constant) and node.value == name)
+        or (isinstance(node, (ast.Lambda, ast.FunctionDef)) and node is not hook)
+        for node in ast.walk(hook)
+    )
+
+
+def _adds_cuda(facts: Facts) -> bool:
+    """Return whether a function is stored under the name `cuda` elsewhere than in the body of a class.
+
+    That is an attribute (`Batch.cuda = move`, also by `setattr`), or an item of what becomes a namespace
+    (`type("Batch", (), {"cuda": move})`).
+    """
+    for path, bindings in facts.tree.attributes.items():
+        if path.endswith(".cuda") and any(_is_function(facts, binding.value) for binding in bindings):
+            return True
+    for node in facts.tree.nodes_with("cuda"):
+        match node:
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value="cuda"), value]):
+                stored: list[ast.expr | None] = [value]
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value="cuda"))], value=value):
+                stored = [value]
+            case ast.Assign(targets=[ast.Attribute(attr="cuda")], value=value):
+                stored = [value]
+            case ast.Dict(keys=keys, values=values):
+                stored = [value for key, value in zip(keys, values, strict=True) if _is_cuda(key)]
+            case ast.Call(keywords=keywords):
+                stored = [keyword.value for keyword in keywords if keyword.arg == "cuda"]
+            case _:
+                continue
+        if any(_is_function(facts, value) for value in stored):
+            return True
+    return False
+
+
+def _is_cuda(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and key.value == "cuda"
+
+
+def _is_function(facts: Facts, value: ast.expr | None) -> bool:
+    """Return whether a value is a function of the module, or made of one: `partial(f)`, `property(f)`."""
+    match value:
+        case ast.Lambda():
+            return True
+        case ast.Name(id=name):
+            found = facts.tree.scope(value).lookup(name)
+            return found is not None and any(
+                isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                or isinstance(binding.value, ast.Lambda)
+                for binding in found[1]
+            )
+        case ast.Attribute(attr=name):
+            return any(name in scope.bindings for scope in facts.tree.scopes.values() if scope.is_class)
+        case ast.Call(args=arguments):
+            return any(_is_function(facts, argument) for argument in arguments)
     return False
 
 
@@ -264,6 +412,47 @@ def _flags(facts: Facts) -> dict[str, bool]:
     return found
 
 
+def _attributes(data: bytes) -> frozenset[str]:
+    """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
+    own = (b"self" + name for name in _OWN_ATTRIBUTE.findall(data)) if b"self" in data else ()
+    return frozenset(name.decode() for name in {*_ATTRIBUTE.findall(data), *own})
+
+
+def _scripted(data: bytes) -> frozenset[str]:
+    """Return what TorchScript compiles of other files, for a module that is parsed only if it may do so."""
+    if b"jit" not in data or b"script" not in data:
+        return frozenset()
+    try:
+        return frozenset(TorchScript(Facts.read(data)).imported)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+
+
+def _numbered(data: bytes) -> frozenset[str]:
+    """Return the names and attributes of which a module takes the number of a device."""
+    if not any(word in data for word in (b"split(", b"partition(", b"[5:]", b"cuda")):
+        return frozenset()
+    starts = (found.start() for found in _NUMBERED.finditer(data))
+    names = (_TAKEN_OF.search(data[max(0, start - 80) : start]) for start in starts)
+    return frozenset(name[1].decode() for name in names if name is not None)
+
+
+def _public(facts: Facts) -> frozenset[str] | None:
+    """Return the names that a star import brings, None for all without an underscore."""
+    bindings = facts.tree.root.bindings.get("__all__")
+    if not bindings:
+        return None
+    found: set[str] = set()
+    for binding in bindings:
+        if isinstance(binding.value, (ast.List, ast.Tuple)):
+            found.update(
+                each.value
+                for each in binding.value.elts
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+    return frozenset(found)
+
+
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
     falsy = isinstance(value, ast.Constant) and not value.value
     return falsy or facts.guards.implies(value) or facts.is_guarded(node)
@@ -271,8 +460,10 @@ def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
 
 def _device(facts: Facts, name: str) -> bool:
     bindings = facts.tree.root.bindings[name]
+    public = _public(facts)
     return (
-        len(bindings) == 1
+        (public is None or name in public)
+        and len(bindings) == 1
         and certain_device(facts, bindings[0].value)
         and facts.tree.parents.get(bindings[0].node) is facts.tree.module
     )

@@ -20,7 +20,7 @@ _PRINTING = {
     "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical",
     "write",
 }  # fmt: skip
-_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
+TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
 _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _CALLS = 4  # how many functions to follow that end the program by a call of the next
 
@@ -81,20 +81,20 @@ class Refusals:
         return [
             handler
             for child, parent in self._in_function(node)
-            if isinstance(parent, _TRIES) and child in parent.body
+            if isinstance(parent, TRIES) and child in parent.body
             for handler in parent.handlers
-            if _may_catch(handler, error)
+            if may_catch(handler, error)
         ]
 
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""
         if any(
-            isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(_suppresses, parent.items))
+            isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items))
             for _, parent in self._in_function(node)
         ):
             return True
         handlers = self.handlers(node, error)
-        return any(_continues(handler.body) and not self.refuses(handler.body) for handler in handlers)
+        return any(continues(handler.body) and not self.refuses(handler.body) for handler in handlers)
 
     def error_of(self, statement: ast.stmt) -> str | None:
         """Return the name of the class of the error that a statement raises, None if that is not known."""
@@ -139,7 +139,7 @@ def _skips_test(error: ast.expr | None) -> bool:
     return kind is not None and "Skip" in (dotted(kind) or "")
 
 
-def _may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
+def may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
     """Return whether a handler may catch an error of a class, by its name; unknown classes may be related."""
     if handler.type is None:
         return True
@@ -152,7 +152,7 @@ def _may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
     return False
 
 
-def _continues(body: Sequence[ast.stmt]) -> bool:
+def continues(body: Sequence[ast.stmt]) -> bool:
     """Return whether a handler does more than print the error."""
     return not all(
         isinstance(statement, ast.Pass)
@@ -165,7 +165,7 @@ def _continues(body: Sequence[ast.stmt]) -> bool:
     )
 
 
-def _suppresses(item: ast.withitem) -> bool:
+def suppresses(item: ast.withitem) -> bool:
     """Return whether a context manager expects an error: `contextlib.suppress`, `pytest.raises`."""
     call = item.context_expr
     name = dotted(call.func) if isinstance(call, ast.Call) else None
