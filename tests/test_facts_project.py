@@ -24,7 +24,7 @@ def project(**files: str) -> Project:
         ("..c", ["/p/c.py", "/p/c/__init__.py"]),
         ("c.d", ["/p/a/c/d.py", "/p/a/c/d/__init__.py", "/p/c/d.py", "/p/c/d/__init__.py", "/c/d.py",
                  "/c/d/__init__.py"]),
-        (".", []),
+        (".", ["/p/a/__init__.py"]),
     ],
 )  # fmt: skip
 def test_candidates(module: str, expected: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -86,12 +87,13 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    facts = facts.informed(project.is_integer_option, project.is_flag)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
     found = sorted(_visit(context, settings, tables(on, RANKS)), key=by_position)
-    return _unless_comments_go(facts.source, _unless_deep(facts, found)), context.devices
+    fixable = _unless_comments_go(facts.source, _unless_deep(facts, found))
+    return _unless_around_stays(facts.source, fixable), context.devices
 
 
 @lru_cache(maxsize=1)
@@ -122,7 +124,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, (*WORDS, *imported))
-    compiled = TorchScript(context.facts)
+    compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
@@ -213,6 +215,28 @@ def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding
         else finding
         for finding in findings
     ]
+
+
+def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Finding]:
+    """Drop the fixes that are left to the code around a finding, where that code is not fixed."""
+    if not any(finding.fix and not finding.fix.edits for finding in findings):
+        return findings
+    changed = [
+        (min(edit.start for edit in fix.edits), max(edit.end for edit in fix.edits), fix.safety)
+        for finding in findings
+        if (fix := finding.fix) and fix.edits
+    ]
+
+    def checked(finding: Finding) -> Finding:
+        if finding.fix is None or finding.fix.edits:
+            return finding
+        place = source.line_starts[finding.line - 1] + finding.column - 1
+        around = [safety for start, end, safety in changed if start <= place < end]
+        if not around:
+            return finding.unfixed("since the code around it is not")
+        return replace(finding, fix=replace(finding.fix, safety=around[0]))
+
+    return list(map(checked, findings))
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:

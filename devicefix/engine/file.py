@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
 from devicefix.engine.check import matters
-from devicefix.facts.prefilter import may_matter
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.files.text import DecodeError
 from devicefix.model import Finding, Result
@@ -156,9 +155,9 @@ class Module:
     @cached_property
     def summary(self) -> Summary | None:
         """The exports of the module for the other files, if there are any."""
-        from devicefix.facts.exports import passed_through, summary_of
+        from devicefix.facts.exports import matters_to_others, passed_through, summary_of
 
-        if not (self.matters or b"CUDA_VISIBLE_DEVICES" in self.data or may_matter(self.data)):
+        if not (self.matters or matters_to_others(self.data)):
             return passed_through(self.data, self.path)
         try:
             return None if self.facts is None else summary_of(self.facts, self.path)

@@ -241,11 +241,15 @@ class _Run:
         if isinstance(owner, ast.Module) and not end:
             early.update(self._units)
         self._spread(early)
+        # A function that may run at any time unbinds a nonlocal or global name again.
+        self._is_lost = any(self._unit(node)[1] is not None for node in self._unbinders)
+        if self._is_lost:
+            self.first, self.after = False, {}
 
     def reaches(self, site: ast.AST) -> bool:
         """Return whether the goal is reached whenever a node is, which is inside the owner."""
         name, unit = self._unit(site)
-        if unit is not None and self._unbinders:
+        if self._is_lost or (unit is not None and self._unbinders):
             return False
         if name is not None and name not in self._early:
             return True

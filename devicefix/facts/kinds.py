@@ -143,7 +143,7 @@ _OF_ANNOTATIONS = {
     "torch.cuda.Stream": Kind.STREAM,
     "torch.cuda.Event": Kind.EVENT,
 }
-_DTYPES = {
+DTYPES = {
     "float", "float16", "float32", "float64", "bfloat16", "half", "double", "long", "int", "int8",
     "int16", "int32", "int64", "short", "uint8", "bool", "complex64", "complex128", "cfloat",
 }  # fmt: skip
@@ -485,7 +485,21 @@ class KindsOf:
         if function.args.vararg is parameter or function.args.kwarg is parameter:
             return Kinds({Kind.COLLECTION: parameter})
         kinds = Kinds(open=True) if default is None else self.of(default, depth) | Kinds(open=True)
-        return _union([kinds, *self._arguments(function, parameter, depth)])
+        return _union(
+            [kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)]
+        )
+
+    def _passed(self, function: Function, parameter: ast.arg) -> Kinds:
+        """Return the kinds of what the calls in other files pass for a parameter."""
+        owner = self._facts.tree.parents.get(function)
+        method = isinstance(owner, ast.ClassDef)
+        name = (
+            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        )
+        positional = [*function.args.posonlyargs, *function.args.args]
+        position = positional.index(parameter) - method if parameter in positional else -1
+        found = self._facts.passed(name, parameter.arg, position)
+        return Kinds({Kind[kind]: parameter for kind in found})
 
     def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
         """Yield the kinds of what the calls in the module pass for a parameter."""
@@ -707,7 +721,7 @@ def _of_constant(node: ast.Constant) -> Kinds:
 
 def _of_reference(node: ast.expr, name: str) -> Kinds:
     """Return the kinds of what an import brings."""
-    if name.startswith("torch.") and name.count(".") == 1 and name.rpartition(".")[2] in _DTYPES:
+    if name.startswith("torch.") and name.count(".") == 1 and name.rpartition(".")[2] in DTYPES:
         return Kinds({Kind.DTYPE: node})
     return UNKNOWN
 

@@ -38,17 +38,22 @@ class Refusals:
             block: the statements.
             calls: how many functions to follow that do so.
         """
-        *others, last = block
-        if any(isinstance(node, _LEAVING) for statement in others for node in ast.walk(statement)):
-            return False
-        match last:
-            case ast.Raise(exc=error):
-                return not _skips_test(error)
-            case ast.Expr(value=value):
-                return self.ends(value, calls)
-            case ast.If(body=body, orelse=orelse) if orelse:
-                return self.refuses(body, calls) and self.refuses(orelse, calls)
-        return False
+        return self.last(block, calls) is not None
+
+    def last(self, block: Sequence[ast.stmt], calls: int = _CALLS) -> ast.stmt | None:
+        """Return the statement of a block that always refuses to go on, None if there is none."""
+        for statement in block:
+            match statement:
+                case ast.Raise(exc=error):
+                    return None if _skips_test(error) else statement
+                case ast.Expr(value=value) if self.ends(value, calls):
+                    return statement
+                case ast.If(body=body, orelse=[_, *_] as orelse):
+                    if self.refuses(body, calls) and self.refuses(orelse, calls):
+                        return statement
+            if any(isinstance(node, _LEAVING) for node in ast.walk(statement)):
+                return None
+        return None
 
     def ends(self, node: ast.expr, calls: int = _CALLS) -> bool:
         """Return whether an expression ends the program: `sys.exit(1)`, or a function that does so."""
@@ -96,7 +101,7 @@ class Refusals:
         handlers = self.handlers(node, error)
         return any(continues(handler.body) and not self.refuses(handler.body) for handler in handlers)
 
-    def error_of(self, statement: ast.stmt) -> str | None:
+    def error_of(self, statement: ast.stmt | None) -> str | None:
         """Return the name of the class of the error that a statement raises, None if that is not known."""
         match statement:
             case ast.Assert():

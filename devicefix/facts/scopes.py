@@ -117,6 +117,15 @@ class Bindings:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self.star_imports: list[str] = []
         self.declared_elsewhere: set[str] = set()
+        self._nonlocal: list[tuple[Scope, str, Binding]] = []
+
+    def settle(self) -> None:
+        """Add the bindings of `nonlocal` names to the functions around, which may bind them further below."""
+        for scope, name, binding in self._nonlocal:
+            found = scope.lookup(name)
+            if found is not None and not found[0].is_module:
+                found[1].append(binding)
+        self._nonlocal.clear()
 
     def bind(self, node: ast.AST, scope: Scope) -> None:
         """Record what a node binds in its scope, without what the nodes inside it bind."""
@@ -133,8 +142,11 @@ class Bindings:
                 self._add(scope, extra.arg, Binding(extra, parameter=True))
 
     def _add(self, scope: Scope, name: str, binding: Binding) -> None:
-        target = self.root if name in scope.elsewhere and scope.parent else scope
-        target.bindings.setdefault(name, []).append(binding)
+        if name in scope.elsewhere and name not in scope.of_module:
+            self._nonlocal.append((scope, name, binding))
+        else:
+            target = self.root if name in scope.elsewhere else scope
+            target.bindings.setdefault(name, []).append(binding)
 
     def _target(self, target: ast.expr, node: ast.AST, value: ast.expr | None, scope: Scope) -> None:
         if isinstance(target, ast.Name):
