@@ -156,9 +156,3 @@ def test_a_file_without_cuda_shows_the_classes_with_a_method_to() -> None:
     summary = passed_through(data, "x.py")
     assert summary is not None
     assert summary.to_classes == {"A"}
-
-
-def test_a_variable_for_a_device_shows_nothing_about_options_of_its_name() -> None:
-    code = "import torch\ndevice = torch.device('cuda')\nx.to(device)\ny.to(opt.gpu)"
-    assert exported(code, "device_places") == {"gpu"}
-    assert exported(code.replace("torch.device(", "str("), "device_places") == {"gpu", "device"}

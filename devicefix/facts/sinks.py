@@ -52,19 +52,8 @@ def is_location(function: ast.expr, keyword: str) -> bool:
 
 
 def device_values(facts: Facts) -> list[ast.expr]:
-    """Return the expressions that the module passes on as devices, without variables of its own devices."""
-    return [value for value in _arguments(facts) if not _is_made_here(facts, value)]
-
-
-def _is_made_here(facts: Facts, value: ast.expr) -> bool:
-    """Return whether a value is a variable for a `torch.device(...)`: no other place of its name is one.
-
-    Fixes insert such variables, and must not show more than the module did before.
-    """
-    found = facts.tree.scope(value).lookup(value.id) if isinstance(value, ast.Name) else None
-    return found is not None and all(
-        binding.value is not None and facts.call(binding.value, "torch.device") for binding in found[1]
-    )
+    """Return the expressions that the module passes on as devices."""
+    return list(_arguments(facts))
 
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
