@@ -46,9 +46,13 @@ class Fallbacks:
         self._facts: Names = proxy(facts)
         self._refusals = refusals
         self._callers: dict[ast.AST, Fallback | None] = {}
+        self._readers: dict[str, Fallback | None] = {}
+        self._any = any(word in facts.source.text for word in ("except", "suppress"))
 
     def of(self, node: ast.AST) -> Fallback | None:
         """Return the path that the program takes if CUDA fails at a node, None if that error ends it."""
+        if not self._any:
+            return None
         return self._around(node) or self._of_callers(node, _CALLS) or self._of_reads(node)
 
     def _around(self, node: ast.AST, also: str | None = None) -> Fallback | None:
@@ -111,12 +115,13 @@ class Fallbacks:
         """Return the path that gives another value to the variable that gets the value of a node."""
         statement = self._facts.tree.statement(node)
         targets = statement.targets if isinstance(statement, ast.Assign) else []
-        for name in filter(None, map(dotted, targets)):
-            for read in self._facts.tree.reads(name):
-                found = self._around(read, also=name)
-                if found is not None:
-                    return found
-        return None
+        return next(filter(None, map(self._of_name, filter(None, map(dotted, targets)))), None)
+
+    def _of_name(self, name: str) -> Fallback | None:
+        if name not in self._readers:
+            found = (self._around(read, also=name) for read in self._facts.tree.reads(name))
+            self._readers[name] = next(filter(None, found), None)
+        return self._readers[name]
 
 
 def _probes(block: Sequence[ast.stmt]) -> bool:

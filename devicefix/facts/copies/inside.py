@@ -19,6 +19,7 @@ from devicefix.facts.scopes import dotted, with_defaults
 from devicefix.facts.values import last_name
 
 _MANY = 500  # expressions in one value
+_BINDINGS = 20  # of one name
 
 
 def contents(facts: Facts, value: ast.expr) -> Iterator[ast.expr]:
@@ -94,7 +95,10 @@ def values_of(facts: Facts, node: ast.expr) -> list[ast.expr | None]:
     What an augmented assignment does to a tensor or array leaves it where it is, and of its dtype.
     """
     found: list[ast.expr | None] = []
-    for binding in facts.bindings(node):
+    bindings = facts.bindings(node)
+    if len(bindings) > _BINDINGS:
+        return [None]
+    for binding in bindings:
         if isinstance(binding.node, ast.AugAssign):
             continue
         values = [binding.value] if binding.value is not None else _bound_to(facts, binding.node, node)
