@@ -104,7 +104,8 @@ class Definitions:
     def _bound_in_expressions(self) -> set[str]:
         """The names that lambdas and comprehensions bind around code for CUDA."""
         tree = self._facts.tree
-        scopes = {scope for node in tree.nodes_with("cuda") for scope in tree.scope(node).chain()}
+        inner = {tree.scope(node) for node in tree.nodes_with("cuda")}
+        scopes = {scope for each in inner for scope in each.chain()}
         return {name for scope in scopes if isinstance(scope.node, ast.expr) for name in scope.bindings}
 
     # -- edits ----------------------------------------------------------------------------------------
