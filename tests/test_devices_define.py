@@ -38,6 +38,9 @@ def inserted(context: Context, found: Definitions, *needs: Need) -> str:
         ("def f():\n    global device\n    x.cuda()\n", "default_device"),
         ("print(device)\nx.cuda()\n", "default_device"),
         ("def f(device):\n    return device\n\n\nx.cuda()\n", "device"),
+        ("f = lambda device: x.cuda()\n", "default_device"),
+        ("xs = [x.cuda() for device in range(2)]\n", "default_device"),
+        ("f = lambda device: x\nx.cuda()\n", "device"),
         ("def f(device):\n    return x.cuda()\n", "default_device"),
     ],
 )

@@ -90,7 +90,7 @@ class Definitions:
     def _is_used(self, name: str) -> bool:
         if self._facts.taken(name) or name in self._known.star_names:
             return True
-        if self._project.carried(self._path, name):
+        if self._project.carried(self._path, name) or name in self._bound_in_expressions:
             return True
         return any(
             name in scope.bindings and name not in self._known.certain(scope) and self._mentions_cuda(scope)
@@ -99,6 +99,14 @@ class Definitions:
 
     def _mentions_cuda(self, scope: Scope) -> bool:
         return isinstance(scope.node, ast.stmt) and "cuda" in self._facts.source.code(scope.node)
+
+    @cached_property
+    def _bound_in_expressions(self) -> set[str]:
+        """The names that lambdas and comprehensions bind around code for CUDA."""
+        tree = self._facts.tree
+        inner = {tree.scope(node) for node in tree.nodes_with("cuda")}
+        scopes = {scope for each in inner for scope in each.chain()}
+        return {name for scope in scopes if isinstance(scope.node, ast.expr) for name in scope.bindings}
 
     # -- edits ----------------------------------------------------------------------------------------
 

@@ -49,10 +49,12 @@ def may_be_storage(context: Context, receiver: ast.expr) -> bool:
 
     Where its kind is not known, the first parameter of a `map_location` is one, and what is called so may be.
     """
-    kinds = context.facts.kinds.of(receiver)
-    if kinds.can_be(Kind.STORAGE) is not None:
-        return Kind.STORAGE in kinds.seen
-    return "storage" in last_name(receiver) or _is_located(context, receiver)
+    text = context.source.text
+    if "torage" in text:
+        kinds = context.facts.kinds.of(receiver)
+        if kinds.can_be(Kind.STORAGE) is not None:
+            return Kind.STORAGE in kinds.seen
+    return "storage" in last_name(receiver) or ("load" in text and _is_located(context, receiver))
 
 
 def _is_located(context: Context, receiver: ast.expr) -> bool:

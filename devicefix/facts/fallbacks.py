@@ -45,9 +45,12 @@ class Fallbacks:
     def __init__(self, facts: Names, refusals: Refusals) -> None:
         self._facts: Names = proxy(facts)
         self._refusals = refusals
+        self._any = any(
+            word in facts.source.text for word in ("except", "suppress", "raises", "assertRaises")
+        )
+        self._known: dict[tuple[ast.AST, str | None], Fallback | None] = {}
         self._callers: dict[ast.AST, Fallback | None] = {}
         self._readers: dict[str, Fallback | None] = {}
-        self._any = any(word in facts.source.text for word in ("except", "suppress"))
 
     def of(self, node: ast.AST) -> Fallback | None:
         """Return the path that the program takes if CUDA fails at a node, None if that error ends it."""
@@ -62,18 +65,25 @@ class Fallbacks:
             node: the node that raises the error.
             also: return only a path that gives another value to this name; to any name if empty.
         """
+        found, passed = None, []
         for child, parent in takewhile(
             lambda pair: not isinstance(pair[1], (*FUNCTIONS, ast.ClassDef)), self._facts.tree.ancestors(node)
         ):
-            if isinstance(parent, TRIES) and child in parent.body:
-                found = self._of_try(parent, also)
-            elif isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items)):
-                decides = also is None and _decides(parent.body)
-                found = Fallback(parent.lineno, certain=False) if decides else None
-            else:
-                continue
+            if (child, also) in self._known:
+                found = self._known[child, also]
+                break
+            passed.append(child)
+            found = self._of_parent(child, parent, also)
             if found is not None:
-                return found
+                break
+        self._known.update(((child, also), found) for child in passed)
+        return found
+
+    def _of_parent(self, child: ast.AST, parent: ast.AST, also: str | None) -> Fallback | None:
+        if isinstance(parent, TRIES) and child in parent.body:
+            return self._of_try(parent, also)
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items)):
+            return Fallback(parent.lineno, certain=False) if also is None and _decides(parent.body) else None
         return None
 
     def _of_try(self, node: ast.Try, also: str | None) -> Fallback | None:
@@ -115,13 +125,13 @@ class Fallbacks:
         """Return the path that gives another value to the variable that gets the value of a node."""
         statement = self._facts.tree.statement(node)
         targets = statement.targets if isinstance(statement, ast.Assign) else []
-        return next(filter(None, map(self._of_name, filter(None, map(dotted, targets)))), None)
-
-    def _of_name(self, name: str) -> Fallback | None:
-        if name not in self._readers:
-            found = (self._around(read, also=name) for read in self._facts.tree.reads(name))
-            self._readers[name] = next(filter(None, found), None)
-        return self._readers[name]
+        for name in filter(None, map(dotted, targets)):
+            if name not in self._readers:
+                found = (self._around(read, also=name) for read in self._facts.tree.reads(name))
+                self._readers[name] = next(filter(None, found), None)
+            if self._readers[name] is not None:
+                return self._readers[name]
+        return None
 
 
 def _probes(block: Sequence[ast.stmt]) -> bool:
