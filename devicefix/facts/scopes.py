@@ -133,7 +133,9 @@ class Bindings:
                 self._add(scope, extra.arg, Binding(extra, parameter=True))
 
     def _add(self, scope: Scope, name: str, binding: Binding) -> None:
-        target = self.root if name in scope.elsewhere and scope.parent else scope
+        target = scope
+        if name in scope.elsewhere and scope.parent:
+            target = self.root if name in scope.of_module else _nonlocal(scope, name)
         target.bindings.setdefault(name, []).append(binding)
 
     def _target(self, target: ast.expr, node: ast.AST, value: ast.expr | None, scope: Scope) -> None:
@@ -217,6 +219,15 @@ class Bindings:
     def _delete(self, node: ast.Delete, scope: Scope) -> None:
         for target in node.targets:
             self._target(target, node, None, scope)
+
+
+def _nonlocal(scope: Scope, name: str) -> Scope:
+    """Return the function around a scope whose variable `nonlocal` means; the module where none binds it yet."""
+    around = [each for each in scope.chain() if each is not scope and not each.is_module]
+    for each in around:
+        if name in each.bindings and name not in each.elsewhere:
+            return each
+    return list(scope.chain())[-1]
 
 
 def _unpacked(target: ast.Tuple | ast.List, value: ast.expr | None) -> list[ast.expr | None]:
