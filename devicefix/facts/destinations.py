@@ -15,7 +15,7 @@ from itertools import islice
 
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
-from devicefix.facts.scopes import Scope
+from devicefix.facts.scopes import Scope, captures
 from devicefix.facts.sinks import Place, takes_device
 from devicefix.facts.values import last_name
 
@@ -220,7 +220,9 @@ class _Trail:
                 self.use |= Use.SHOWN  # what another value is compared with
             case ast.Compare() | ast.If() | ast.While() | ast.IfExp() | ast.UnaryOp() | ast.Assert():
                 self._compared(node)
-            case ast.Match() | ast.Expr():
+            case ast.Match():
+                self.use |= Use.UNKNOWN if captures(parent) else Use.SHOWN
+            case ast.Expr():
                 self.use |= Use.SHOWN
             case _:
                 self.use |= Use.UNKNOWN

@@ -376,7 +376,8 @@ class KindsOf:
         if isinstance(made, ast.Call) and (value := _argument(made, node.attr, -1)) is not None:
             return self.of(value, depth - 1)
         bindings = self._facts.tree.attributes.get(f"self.{node.attr}", ())
-        return _union(self.of(each.value, depth - 1) for each in bindings[:_BINDINGS] if each.value is not None)
+        values = [each.value for each in bindings[:_BINDINGS] if each.value is not None]
+        return _union(self.of(value, depth - 1) for value in values)
 
     def _option(self, node: ast.Attribute) -> Kinds | None:
         """Return the kinds of an option of the command line that is always an int, or None."""
@@ -463,7 +464,7 @@ class KindsOf:
             if isinstance(parent, ast.stmt):
                 yield tree.block(parent)
 
-    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: PLR0911 (as above)
+    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911 (as above)
         node = binding.node
         if depth <= 0:
             return UNKNOWN
@@ -478,10 +479,14 @@ class KindsOf:
         match node:
             case ast.For(target=target, iter=iterated) | ast.comprehension(target=target, iter=iterated):
                 return self._iterated(target, iterated, name, depth)
-            case ast.Assign(value=value) | ast.withitem(context_expr=value):
+            case ast.Assign(targets=targets, value=value):
+                found = next(filter(None, (_counterpart(target, value, name) for target in targets)), None)
+                return self.of(found, depth) if found else self._parts(value, depth) | UNKNOWN
+            case ast.withitem(context_expr=value):
                 return self._parts(value, depth) | UNKNOWN
             case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
-                match = next(each for _, each in self._facts.tree.ancestors(node) if isinstance(each, ast.Match))
+                around = (parent for _, parent in self._facts.tree.ancestors(node))
+                match = next(parent for parent in around if isinstance(parent, ast.Match))
                 return self._parts(match.subject, depth) | UNKNOWN
             case ast.AugAssign(target=target, value=value):
                 return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN
@@ -759,6 +764,21 @@ def _carries(value: ast.expr | None, path: str) -> bool:
 
 def _line(binding: Binding) -> int:
     return getattr(binding.node, "lineno", 0)
+
+
+def _counterpart(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:
+    """Return what an unpacked value has for a name, None where a `*` leaves it open."""
+    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(value, (ast.Tuple, ast.List)):
+        return None
+    names, values = target.elts, value.elts
+    for place, element in enumerate(names):
+        if isinstance(element, ast.Name) and element.id == name:
+            if not any(isinstance(each, ast.Starred) for each in (*names[:place], *values[: place + 1])):
+                return values[place] if place < len(values) else None
+            end = place - len(names)
+            if not any(isinstance(each, ast.Starred) for each in (*names[end:], *values[end:])):
+                return values[end] if -end <= len(values) else None
+    return None
 
 
 def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:

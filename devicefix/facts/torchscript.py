@@ -53,7 +53,7 @@ class TorchScript:
     def _script(self, node: ast.expr) -> None:
         """Compile what is passed to `torch.jit.script`; all modules of the file where it is not known."""
         value = self._facts.value(node)
-        known = [*self._defined(_names([node])), *self._defined(_names([value] if value is not None else []))]
+        known = list(self._defined([node] if value is None else [node, value]))
         if not known:
             known = [each for each in self._facts.tree.scopes if isinstance(each, ast.ClassDef)]
         for each in known:
@@ -68,7 +68,7 @@ class TorchScript:
             if method.name in self._attributes:
                 self._compile(method)
         makes = [method for method in _methods(node) if method.name == "__init__"]
-        for other in self._defined(_names([*node.bases, *makes])):
+        for other in self._defined([*node.bases, *makes]):
             if isinstance(other, ast.ClassDef):
                 self._module(other)
 
@@ -81,7 +81,7 @@ class TorchScript:
         if node in self.functions or self._has(node, _LEAVES):
             return
         self.functions.add(node)
-        for other in self._defined(_names(node.body)):
+        for other in self._defined(node.body):
             self._compile_class(other) if isinstance(other, ast.ClassDef) else self._compile(other)
         read = {each.attr for part in node.body for each in ast.walk(part) if isinstance(each, ast.Attribute)}
         self._attributes |= read
@@ -94,17 +94,15 @@ class TorchScript:
         plain = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
         return any((self._facts.resolve(each) or "") in decorators for each in plain)
 
-    def _defined(self, names: Iterable[str]) -> Iterator[Function | ast.ClassDef]:
-        """Yield the functions and classes of the module that have some names."""
-        for name in names:
-            for binding in self._facts.tree.root.bindings.get(name, ()):
-                if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                    yield binding.node
+    def _defined(self, nodes: Iterable[ast.AST]) -> Iterator[Function | ast.ClassDef]:
+        """Yield the functions and classes of the module whose names some nodes read."""
+        for node in nodes:
+            for each in ast.walk(node):
+                found = self._facts.tree.scope(each).lookup(each.id) if isinstance(each, ast.Name) else None
+                for binding in found[1] if found is not None else ():
+                    if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                        yield binding.node
 
 
 def _methods(node: ast.ClassDef) -> Iterator[Function]:
     return (each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))
-
-
-def _names(nodes: Iterable[ast.AST]) -> set[str]:
-    return {each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)}

@@ -206,9 +206,10 @@ def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFE
 
 def _start(source: Source, node: ast.AST) -> int:
     """Return where a statement starts, with its decorators."""
-    first = node.pattern if isinstance(node, ast.match_case) else node
-    first, *_ = getattr(node, "decorator_list", None) or [first]
-    return source.span(first)[0]
+    decorators = getattr(node, "decorator_list", None)
+    if decorators:
+        return source.text.rindex("@", 0, source.span(decorators[0])[0])
+    return source.span(node.pattern if isinstance(node, ast.match_case) else node)[0]  # type: ignore[arg-type]
 
 
 def _is_kept(old: _Statement, new: _Statement, shift: _Shift, effects: _Effects) -> bool:

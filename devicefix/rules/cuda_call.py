@@ -311,7 +311,14 @@ class CudaCall(Rule):
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "cuda":
             return
         receiver = node.func.value
-        if self.facts.resolve(receiver) is not None or self.facts.is_guarded(node):
+        if self.facts.is_guarded(node):
+            return
+        imported = self.facts.resolve(receiver)
+        if imported is not None:
+            if self._is_value(imported):
+                yield self.finding(
+                    node, "`.cuda()` needs CUDA, and what it moves is from another module; use `.to(device)`"
+                )
             return
         own = custom_cuda(self.context, receiver)
         if own is CustomCuda.ALWAYS:
@@ -330,6 +337,12 @@ class CudaCall(Rule):
             yield self.finding(node, message, _kept(self.context, node))
         else:
             yield self._move(node)
+
+    def _is_value(self, name: str) -> bool:
+        """Return whether an imported name is a value of a module of the project, and not a module."""
+        project, path = self.context.project, self.devices.path
+        module = name.rpartition(".")[0]
+        return bool(module) and project.has_module(path, module) and not project.has_module(path, name)
 
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)

@@ -9,6 +9,7 @@ from itertools import islice
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Destinations, Use
+from devicefix.facts.sinks import turns_off
 from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
@@ -17,7 +18,11 @@ from devicefix.rules.shared.taken_numbers import checked_for_number
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 _AROUND = 6  # how many expressions may put a string together around its first piece
-_OF_STRINGS = ("startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault")
+# They search a text or a container for what they get, or look up an attribute of that name.
+_OF_NAMES = {
+    "startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault", "getattr", "hasattr",
+    "setattr", "delattr", "attrgetter", "methodcaller", "import_module", "__import__",
+}  # fmt: skip
 
 
 class DeviceValue(Rule):
@@ -785,7 +790,9 @@ class DeviceValue(Rule):
         return any(
             name.partition(".")[0] == "torch"
             for node in self.facts.tree.imports
-            for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+            for name in (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            )
         )
 
     def _is_of_another_rule(self, value: ast.expr) -> bool:
@@ -832,18 +839,17 @@ class DeviceValue(Rule):
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"
 
     def _is_passed_on(self, node: ast.expr) -> bool:
-        """Return whether a name with a number, which can only be a device, is stored or passed on."""
+        """Return whether a value is stored or passed on, and neither the name of something nor a key."""
         parents = self.facts.tree.parents
         parent = parents.get(node)
-        if isinstance(parent, ast.Dict):
-            return node not in parent.keys and not isinstance(parents.get(parent), ast.Subscript)
         if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
             return not isinstance(parents.get(parent), (ast.Compare, ast.Subscript))
-        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-            return node in parent.args and parent.func.attr not in _OF_STRINGS
-        return isinstance(
-            parent, (ast.keyword, ast.arguments, ast.Assign, ast.AnnAssign, ast.Return, ast.Call)
-        )
+        if isinstance(parent, ast.Dict):
+            return node not in parent.keys and not isinstance(parents.get(parent), ast.Subscript)
+        call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if isinstance(call, ast.Call):
+            return last_name(call.func) not in _OF_NAMES and not turns_off(self.facts, call.func)
+        return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
 
 
 def composed(facts: Facts, node: ast.expr) -> ast.expr | None:

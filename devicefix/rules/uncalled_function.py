@@ -15,8 +15,10 @@ _RETURN_NONE = {
     "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_accumulated_memory_stats",
 }  # fmt: skip
+_STREAMS = {"Stream", "Event", "ExternalStream", "current_stream", "default_stream", "stream"}
 _NOTHING = "(lambda *args, **kwargs: None)"
 # They only ask about a function or a class.
+_LOOKING_UP = {"getattr", "hasattr", "setattr", "delattr", "object", "patch", "isinstance", "reload"}
 _ASKING = {"isinstance", "issubclass", "hasattr", "callable", "patch", "object"}
 
 
@@ -49,7 +51,7 @@ class UncalledFunction(Rule):
     summary = "A function of `torch.cuda` is stored or passed on"
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
     words = (b"cuda",)
-    references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING))
+    references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))
     INVALID = (
         Example(
             "a function in a variable",
@@ -146,6 +148,26 @@ class UncalledFunction(Rule):
             """,
         ),
         Example(
+            "a class of streams",
+            before="""
+                import torch
+
+                make = torch.cuda.Stream
+                copies = make()
+            """,
+        ),
+        Example(
+            "the module itself",
+            before="""
+                import importlib
+
+                import torch
+
+                run(torch.cuda)
+                tools = torch.__dict__["cuda"], vars(torch)["cuda"], importlib.import_module("torch.cuda")
+            """,
+        ),
+        Example(
             "a function whose name is computed",
             before="""
                 import torch
@@ -228,6 +250,41 @@ class UncalledFunction(Rule):
                 node,
                 f"`{code}` may need CUDA; look it up only if `torch.cuda.is_available()`, and add a CPU path",
             )
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        """Check `torch.cuda` where it is passed on."""
+        if node.attr != "cuda" or self.facts.resolve(node) != "torch.cuda" or self.facts.is_guarded(node):
+            return
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
+            return
+        if isinstance(
+            parent, (ast.Call, ast.keyword, ast.arguments, ast.List, ast.Tuple, ast.Dict, ast.Return)
+        ):
+            yield self._looked_up(node)
+
+    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
+        """Check `torch.__dict__["cuda"]` and `import_module("torch.cuda")`."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key) if key is node:
+                found = node.value == "cuda" and self.facts.resolve(owner) == "torch"
+            case ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key) if (
+                key is node
+            ):
+                found = node.value == "cuda" and self.facts.resolve(owner) == "torch"
+            case ast.Call(func=function) if last_name(function) in ("import_module", "__import__"):
+                found = str(node.value).startswith("torch.cuda")
+            case _:
+                return
+        if found and isinstance(parent, ast.expr) and not self.facts.is_guarded(node):
+            yield self._looked_up(parent)
+
+    def _looked_up(self, node: ast.expr) -> Finding:
+        code = self.context.source.code(node)
+        return self.finding(
+            node, f"`{code}` may need CUDA; use its functions only if `torch.cuda.is_available()`"
+        )
 
     def _found(self, node: ast.expr, name: str) -> Finding:
         fix = self._fix(node, name.removeprefix("torch.cuda."))

@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 
 from devicefix.facts import Facts, of_any_count
+from devicefix.facts.scopes import captures
 from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
 
@@ -98,6 +99,27 @@ class Counts:
             case ast.Tuple() | ast.List():
                 return self._as_element(parent)
         return None
+
+    def escapes(self, node: ast.expr) -> bool:
+        """Return whether a use binds a name to the number in a way that is not followed."""
+        for child, parent in self.facts.tree.ancestors(node):
+            match parent:
+                case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.Starred():
+                    continue
+                case ast.Call(func=function) if child is not function:
+                    if isinstance(function, ast.Lambda):
+                        return True
+                    if last_name(function) not in ("iter", "next", "nullcontext", "len", "int"):
+                        return False
+                case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
+                    return child is iterated and child is not node
+                case ast.Assign(targets=[ast.Tuple() | ast.List()]):
+                    return child is not node
+                case ast.Match():
+                    return captures(parent)
+                case _:
+                    return isinstance(parent, (ast.withitem, ast.Lambda, ast.Yield))
+        return False
 
     def differs(self, node: ast.expr) -> bool:
         """Return whether a use means something else for 1 than for 0, or may do so."""
