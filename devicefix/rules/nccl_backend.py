@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import with_defaults
+from devicefix.facts.scopes import captures
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -208,6 +209,16 @@ class NcclBackend(Rule):
             """,
         ),
         Example(
+            "a value in a list, and of a lambda",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                dist.init_process_group(["nccl"][0])
+                dist.init_process_group((lambda: "nccl")())
+            """,
+        ),
+        Example(
             "a device mesh",
             before="""
                 from torch.distributed.device_mesh import init_device_mesh
@@ -301,10 +312,19 @@ class NcclBackend(Rule):
         return node in call.args and call.args.index(node) == position
 
     def _may_reach_group(self, node: ast.expr) -> bool:
-        """Return whether a node is stored in a dictionary in a module that makes a process group."""
+        """Return whether a node is stored or passed on in a module that makes a process group."""
+        if "init_process_group" not in self.context.source.text:
+            return False
         parent = self.facts.tree.parents.get(node)
-        stored = isinstance(parent, ast.Dict) and node in parent.values
-        return stored and "init_process_group" in self.context.source.text
+        match parent:
+            case ast.Dict(values=values):
+                return node in values
+            case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+                compared = isinstance(self.facts.tree.parents.get(parent), ast.Compare)
+                return not compared and not any(map(_is_gloo, elements))
+            case ast.Match():
+                return captures(parent)
+        return isinstance(parent, (ast.Lambda, ast.Return, ast.Yield, ast.NamedExpr, ast.withitem))
 
     def _backend(self, node: ast.expr) -> bool:
         """Return whether a string sets a backend by the name of what it sets, and is not compared with one."""
