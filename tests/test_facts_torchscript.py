@@ -89,3 +89,18 @@ def test_a_default_is_not_compiled() -> None:
     (function,) = TorchScript(facts).functions
     assert not TorchScript(facts).compiles(function.args.defaults[0])
     assert TorchScript(facts).compiles(function.body[0])
+
+
+def test_a_function_and_a_class_inside_another_function_are_compiled() -> None:
+    code = """
+        def outer():
+            def inner(x):
+                return x
+            inner = torch.jit.script(inner)
+
+            class Local(nn.Module):
+                def forward(self, x):
+                    return x
+            return torch.jit.script(Local())
+    """
+    assert compiled(code) == {"inner", "forward"}

@@ -492,3 +492,11 @@ def test_a_fix_that_brings_an_unbound_name_leaves_the_file(monkeypatch: pytest.M
         check_file(
             b"import os\ntorch = f()\n\nx.cuda()\nimport torch\n", "m.py", Settings(fix=True), Project()
         )
+
+
+def test_a_device_before_a_decorated_function_is_kept() -> None:
+    before = b"try:\n    import torch\nexcept ImportError:\n    torch = None\n\ndef f():\n\n"
+    before += b"    @run\n    def g(x):\n        return x.cuda()\n"
+    result = check_file(before, "m.py", Settings(fix=True), Project())
+    assert result.output is not None
+    assert b"return x.to(device)" in result.output

@@ -644,6 +644,20 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a value that goes out of sight",
+            before="""
+                import torch
+
+                launch(kind="cuda")
+                match "cuda":
+                    case place:
+                        net.to(place)
+                with context("cu" + "da") as where:
+                    pass
+                move = (lambda: "cuda")
+            """,
+        ),
+        Example(
             "a device whose number is used",
             before="""
                 import torch
@@ -680,6 +694,18 @@ class DeviceValue(Rule):
         ),
     )
     VALID = (
+        Example(
+            "what disables itself without CUDA, and the name of a method",
+            """
+                from contextlib import nullcontext
+
+                import torch
+
+                scope = torch.autocast if mixed else nullcontext
+                with scope("cuda"):
+                    move = getattr(module, "cuda")
+            """,
+        ),
         Example(
             "a list that is compared with",
             """

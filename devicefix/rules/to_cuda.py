@@ -169,6 +169,26 @@ class ToCuda(Rule):
                 y = y.to(rank if torch.cuda.is_available() else "cpu")
             """,
         ),
+        Example(
+            "a number that a pattern takes out of a tuple",
+            before="""
+                import torch
+
+                torch.cuda.empty_cache()
+                match (0, x):
+                    case (place, _):
+                        y = y.to(place)
+            """,
+            after="""
+                import torch
+
+                torch.cuda.empty_cache()
+                match (0, x):
+                    case (place, _):
+                        y = y.to(place if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
