@@ -161,7 +161,7 @@ _NO_TENSORS = {
 # Functions that return what they are given, alone or in a collection.
 _WRAPPERS = {
     "list", "tuple", "set", "sorted", "reversed", "iter", "next", "dict", "zip", "cycle", "nullcontext",
-    "SimpleNamespace", "Namespace", "deepcopy", "copy", "get", "pop",
+    "SimpleNamespace", "Namespace", "deepcopy", "copy", "get", "pop", "run", "run_until_complete",
 }  # fmt: skip
 # Methods that return what they are called on, or a tensor for a tensor.
 _SAME = {
@@ -237,7 +237,7 @@ class KindsOf:
                 for kinds in others:
                     last |= kinds.without(Kind.NONE) if isinstance(op, ast.Or) else kinds
                 return last
-            case ast.NamedExpr(value=value):
+            case ast.NamedExpr(value=value) | ast.Await(value=value):
                 return self.of(value, depth)
             case ast.BinOp():
                 return self._operation(node, depth)
@@ -307,7 +307,7 @@ class KindsOf:
                 if bindings and all(binding.value is not None for binding in bindings):
                     found = [self.elements(binding.value, depth - 1) for binding in bindings if binding.value]
                     return _union(found)
-                return self._more_arguments(node, depth) | UNKNOWN
+                return self._more_arguments(node, depth) | self._captured(node, depth) | UNKNOWN
             case ast.Call() if last_name(node.func) in _WRAPPERS:
                 return self._parts(node, depth) | UNKNOWN
         return UNKNOWN
@@ -512,6 +512,13 @@ class KindsOf:
                 return self._iterated(other, inner, name, depth)
         return self._parts(iterated, depth) | UNKNOWN
 
+    def _captured(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of the parts of what a pattern or a `with` statement binds to a name."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        taken = (ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.withitem)
+        bindings = [each for each in found[1] if isinstance(each.node, taken)] if found is not None else []
+        return _union(self._binding(binding, "", depth - 1) for binding in bindings[:_BINDINGS])
+
     def _more_arguments(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of what the calls in the module pass for a parameter such as `*values`."""
         found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
@@ -689,7 +696,7 @@ class KindsOf:
             found = self._facts.tree.scope(node).lookup(node.func.id)
             if found is not None and len(found[1]) == 1:
                 definition, value = found[1][0].node, found[1][0].value
-                if isinstance(definition, ast.FunctionDef):
+                if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     return self._returned(definition, depth)
                 if isinstance(value, ast.Lambda):
                     return self.of(value.body, depth - 1)
@@ -697,7 +704,7 @@ class KindsOf:
             return self._parts(node, depth) | UNKNOWN
         return self.instance(node.func)
 
-    def _returned(self, function: ast.FunctionDef, depth: int) -> Kinds:
+    def _returned(self, function: Function, depth: int) -> Kinds:
         if depth <= 1:
             return UNKNOWN
         values: list[ast.expr] = []

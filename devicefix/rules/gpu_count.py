@@ -407,6 +407,18 @@ class GpuCount(Rule):
                 match torch.cuda.device_count():
                     case n:
                         share = batch // n
+                n = {"gpus": torch.cuda.device_count()}["gpus"]
+            """,
+        ),
+        Example(
+            "a loop without which there is an error",
+            before="""
+                import torch
+
+                def move(x):
+                    for i in range(torch.cuda.device_count()):
+                        return move_to(x, i)
+                    raise RuntimeError("no GPU")
             """,
         ),
         Example(

@@ -40,7 +40,7 @@ class ToCuda(Rule):
     code = "DF102"
     name = "to-cuda"
     summary = "`.to(...)` moves to a CUDA device"
-    words = (b"cuda", b"get_device(", b"get_rank(", b"LOCAL_RANK")
+    words = (b"cuda", b"get_device(", b"get_rank(", b"LOCAL_RANK", b".to(0", b".to(1")
     common_words = (b".to", b"device", b"gpu", b"rank")
     INVALID = (
         Example(

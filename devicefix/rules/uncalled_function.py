@@ -258,8 +258,8 @@ class UncalledFunction(Rule):
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
             return
-        if isinstance(
-            parent, (ast.Call, ast.keyword, ast.arguments, ast.List, ast.Tuple, ast.Dict, ast.Return)
+        if not isinstance(parent, (ast.Attribute, ast.Compare, ast.Delete, ast.Expr)) and not _is_alias(
+            parent
         ):
             yield self._looked_up(node)
 
@@ -319,6 +319,11 @@ class UncalledFunction(Rule):
         """Return whether a variable is used anywhere but under a guard."""
         reads = self.facts.tree.reads(name)
         return not reads or not all(map(self.facts.is_guarded, reads))
+
+
+def _is_alias(parent: ast.AST | None) -> bool:
+    """Return whether a statement gives another name to a module, which is followed."""
+    return isinstance(parent, ast.Assign) and all(isinstance(target, ast.Name) for target in parent.targets)
 
 
 def _arms(node: ast.expr) -> tuple[ast.expr, ...]:

@@ -106,8 +106,10 @@ class Counts:
             match parent:
                 case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.Starred():
                     continue
+                case ast.Subscript(value=value) if child is value:
+                    return True
                 case ast.Call(func=function) if child is not function:
-                    if isinstance(function, ast.Lambda):
+                    if isinstance(function, ast.Lambda) or self._is_needed(parent):
                         return True
                     if last_name(function) not in ("iter", "next", "nullcontext", "len", "int"):
                         return False
@@ -120,6 +122,19 @@ class Counts:
                 case _:
                     return isinstance(parent, (ast.withitem, ast.Lambda, ast.Yield))
         return False
+
+    def _is_needed(self, call: ast.Call) -> bool:
+        """Return whether an error follows a loop over `range(…)` that leaves the function in its body."""
+        loop = self.facts.tree.parents.get(call)
+        if last_name(call.func) != "range" or not isinstance(loop, ast.For):
+            return False
+        block = self.facts.tree.block(loop)
+        after = [*loop.orelse, *block[block.index(loop) + 1 :]][:1]
+        return (
+            isinstance(loop.body[-1], (ast.Return, ast.Break))
+            and bool(after)
+            and isinstance(after[0], ast.Raise)
+        )
 
     def differs(self, node: ast.expr) -> bool:
         """Return whether a use means something else for 1 than for 0, or may do so."""
