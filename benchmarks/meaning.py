@@ -361,6 +361,10 @@ def _statement(node: ast.AST, function: str, test: range) -> _Statement:
     reads, binds = set[str](), set[str]()
     for part in parts:
         _sort(part, reads, binds)
+    if isinstance(node, ast.Match):  # the patterns take the subject apart
+        for case in node.cases:
+            for part in ast.walk(case.pattern):
+                _sort(part, reads, binds)
     if isinstance(node, (ast.Return, ast.Expr)) and function:
         binds |= {function, f".{function}"}  # what it returns or yields is the value of the call
     if isinstance(node, (ast.AugAssign,)):

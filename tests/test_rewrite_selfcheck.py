@@ -500,3 +500,14 @@ def test_a_device_before_a_decorated_function_is_kept() -> None:
     result = check_file(before, "m.py", Settings(fix=True), Project())
     assert result.output is not None
     assert b"return x.to(device)" in result.output
+
+
+def test_a_device_before_a_removed_refusal_is_kept() -> None:
+    before = (
+        b"import os\nimport torch\n\ndef set():\n    os.environ.update(CUDA_VISIBLE_DEVICES='1')\nset()\n\n"
+    )
+    before += b"def move(x):\n    if not torch.cuda.is_available():\n        raise RuntimeError('no GPU')\n"
+    before += b"    return x.cuda()\nprint(torch.device('cuda'))\n"
+    result = check_file(before, "m.py", Settings(fix=True), Project())
+    assert result.output is not None
+    assert b"raise" not in result.output

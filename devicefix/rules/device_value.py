@@ -21,7 +21,7 @@ _AROUND = 6  # how many expressions may put a string together around its first p
 # They search a text or a container for what they get, or look up an attribute of that name.
 _OF_NAMES = {
     "startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault", "getattr", "hasattr",
-    "setattr", "delattr", "attrgetter", "methodcaller", "import_module", "__import__",
+    "setattr", "delattr", "attrgetter", "import_module", "__import__",
 }  # fmt: skip
 
 
@@ -654,7 +654,8 @@ class DeviceValue(Rule):
                         net.to(place)
                 with context("cu" + "da") as where:
                     pass
-                move = (lambda: "cuda")
+                make = lambda: "cuda"
+                move = methodcaller("to", "cuda")
             """,
         ),
         Example(
@@ -874,7 +875,10 @@ class DeviceValue(Rule):
             return node not in parent.keys and not isinstance(parents.get(parent), ast.Subscript)
         call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if isinstance(call, ast.Call):
-            return last_name(call.func) not in _OF_NAMES and not turns_off(self.facts, call.func)
+            name = last_name(call.func)
+            if name == "methodcaller":
+                return node is not call.args[0]
+            return name not in _OF_NAMES and not turns_off(self.facts, call.func)
         return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
 
 

@@ -408,6 +408,7 @@ class GpuCount(Rule):
                     case n:
                         share = batch // n
                 n = {"gpus": torch.cuda.device_count()}["gpus"]
+                model = torch.cuda.device_count() and make_parallel(model)
             """,
         ),
         Example(

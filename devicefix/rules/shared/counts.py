@@ -100,12 +100,17 @@ class Counts:
                 return self._as_element(parent)
         return None
 
-    def escapes(self, node: ast.expr) -> bool:
+    def escapes(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)
         """Return whether a use binds a name to the number in a way that is not followed."""
         for child, parent in self.facts.tree.ancestors(node):
             match parent:
                 case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.Starred():
                     continue
+                case ast.BoolOp(op=ast.And(), values=[*_, last]):
+                    tested = isinstance(
+                        self.facts.tree.parents.get(parent), (ast.If, ast.While, ast.IfExp, ast.Expr)
+                    )
+                    return isinstance(last, ast.Call) and not tested
                 case ast.Subscript(value=value) if child is value:
                     return True
                 case ast.Call(func=function) if child is not function:
