@@ -155,6 +155,8 @@ def test_three_answers() -> None:
         "class A:\n    def __init__(self):\n        self.q7 = 0\nf(make().q7)",
         "def g():\n    q7 = None\n    def h():\n        nonlocal q7\n        q7 = 0\n    h()\n    f(q7)",
         "q7 = max(0, -1)\nf(q7)",
+        "q7 = SimpleNamespace(a=0).a\nf(q7)",
+        "def g(**v):\n    q7 = v['k']\n    f(q7)\ng(k=0)",
         "match [a, 0]:\n    case [_, *q7]:\n        q7 = q7[0]\n        f(q7)",
         "async def g():\n    return 0\nq7 = asyncio.run(g())\nf(q7)",
         "q7 = torch.device('cuda:1').index\nf(q7)",

@@ -372,7 +372,7 @@ class KindsOf:
             return Kinds({Kind.INDEX: node}) if self.of(node.value, depth).can_be(Kind.CUDA) else UNKNOWN
         if depth <= 1:
             return UNKNOWN
-        made = self._facts.value(node.value)
+        made = node.value if isinstance(node.value, ast.Call) else self._facts.value(node.value)
         if isinstance(made, ast.Call) and (value := _argument(made, node.attr, -1)) is not None:
             return self.of(value, depth - 1)
         bindings = self._facts.tree.attributes.get(f"self.{node.attr}", ())
@@ -520,12 +520,16 @@ class KindsOf:
         return _union(self._binding(binding, "", depth - 1) for binding in bindings[:_BINDINGS])
 
     def _more_arguments(self, node: ast.expr, depth: int) -> Kinds:
-        """Return the kinds of what the calls in the module pass for a parameter such as `*values`."""
+        """Return the kinds of what the calls in the module pass for `*values` or `**values`."""
         found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
         owner = found[0].node if found is not None else None
         if not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return UNKNOWN
-        if owner.args.vararg is None or owner.args.vararg.arg != node.id:  # type: ignore[attr-defined]
+        name = node.id  # type: ignore[attr-defined]
+        if owner.args.kwarg is not None and owner.args.kwarg.arg == name:
+            values = (each.value for call in self._calls_of(owner) for each in call.keywords)
+            return _union(self.of(value, depth - 1) for value in values)
+        if owner.args.vararg is None or owner.args.vararg.arg != name:
             return UNKNOWN
         return _union(
             self.of(argument, depth - 1)

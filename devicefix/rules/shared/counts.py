@@ -77,9 +77,12 @@ class Counts:
     def _passing(self, node: ast.expr) -> ast.Call | None:
         """Return the call that returns 0 if an argument is, or returns that argument as a default."""
         call = self.facts.tree.parents.get(node)
-        if isinstance(call, ast.Call) and node in call.args and last_name(call.func) in _PASSING:
-            return call
-        return None
+        if not isinstance(call, ast.Call) or node not in call.args:
+            return None
+        if last_name(call.func) == "range" and call.args == [node]:
+            outer = self.facts.tree.parents.get(call)
+            return outer if isinstance(outer, ast.Call) and last_name(outer.func) == "len" else None
+        return call if last_name(call.func) in _PASSING else None
 
     def harm(self, node: ast.expr) -> Harm | None:
         """Return what a number that is 0 does where it is used, None if nothing is known to be wrong."""
@@ -100,7 +103,7 @@ class Counts:
                 return self._as_element(parent)
         return None
 
-    def escapes(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)
+    def escapes(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
         """Return whether a use binds a name to the number in a way that is not followed."""
         for child, parent in self.facts.tree.ancestors(node):
             match parent:
@@ -124,6 +127,10 @@ class Counts:
                     return child is not node
                 case ast.Match():
                     return captures(parent)
+                case ast.Compare():
+                    continue
+                case ast.Assert(test=test):
+                    return not self.facts.guards.implies(test)
                 case _:
                     return isinstance(parent, (ast.withitem, ast.Lambda, ast.Yield))
         return False
