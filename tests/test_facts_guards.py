@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
+from helpers import analyze
 
 from devicefix.facts import Facts, of_any_count, returns
 
@@ -350,3 +351,15 @@ def test_guarded(code: str) -> None:
 @pytest.mark.parametrize("code", OPEN)
 def test_not_guarded(code: str) -> None:
     assert not guarded(code)
+
+
+def test_flags_that_are_set_under_each_other_are_followed_without_end() -> None:
+    parts = [
+        f"def f{i}(self):\n    if not g{i}():\n        return\n"
+        f"    if self.a{i}:\n        self.a{i + 1} = self.a{i}\n"
+        f"def g{i}():\n    return a.a{i + 1}\n"
+        for i in range(60)
+    ]
+    code = "import torch\n" + "".join(parts) + "def h(self):\n    if self.a60:\n        x.cuda()\n"
+    result = analyze(code)
+    assert [finding.code for finding in result.findings] == ["DF101"]

@@ -90,7 +90,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         options=facts.options,
         flags=_flags(facts),
         low_precision=has_low_precision(facts.source.text.encode()),
-        device_places=device_names(passed_on),
+        device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
     )
 

@@ -26,7 +26,7 @@ _SKIPS = re.compile(
 )
 _QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
 _DEPTH = 8  # how many bindings to follow from one flag to the next
-_FLAGS = 20  # how many flags to follow that are set where others are true
+_FLAGS = 8  # how many flags to follow that are set where others are true
 
 
 class Guards:

@@ -67,9 +67,15 @@ def device_values(facts: Facts) -> list[ast.expr]:
     return list(_arguments(facts))
 
 
-def device_names(values: Iterable[ast.expr]) -> frozenset[str]:
-    """Return the names, attributes and keys that some expressions read."""
-    return frozenset(filter(None, map(_name_of, values)))
+def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
+    """Return the attributes, keys and imported names that some expressions read: other files may set them."""
+    return frozenset(filter(None, (_name_of(value) for value in values if not _is_of_module(facts, value))))
+
+
+def _is_of_module(facts: Facts, value: ast.expr) -> bool:
+    """Return whether an expression is a variable that the module itself binds."""
+    found = facts.tree.scope(value).lookup(value.id) if isinstance(value, ast.Name) else None
+    return found is not None and not any(binding.imported for binding in found[1])
 
 
 def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, tuple[str, int]]]:
@@ -83,7 +89,7 @@ def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, t
         The name of the function, or of the class for `__init__`; the name of the parameter and its position.
     """
     passed = {_owner(facts, value) for value in values if isinstance(value, ast.Name)}
-    kept = device_names(values)
+    kept = set(map(_name_of, values))
     for node in facts.tree.scopes:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -120,7 +126,9 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
             for position, name in enumerate(listed)
             if name in names
         )
-    return frozenset(name.decode() for name in names), frozenset(found)
+    shared = {key or path for path, _, key in _PASSED_ON.findall(data) if key or b"." in path}
+    shared |= {name for name in names if re.search(rb"\bimport\b[^\n]*\b%b\b" % name, data)}
+    return frozenset(path.rpartition(b".")[2].decode() for path in shared), frozenset(found)
 
 
 def _owner(facts: Facts, value: ast.Name) -> tuple[ast.AST | None, str]:
