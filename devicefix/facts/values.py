@@ -82,8 +82,8 @@ def text_of(node: ast.AST, depth: int = 4) -> str | None:  # noqa: C901, PLR0911
         ):
             return separator.join(text_of(value, depth - 1) or UNKNOWN_PART for value in values)
         case ast.Call(func=ast.Attribute(value=value, attr="lower" | "strip"), args=[], keywords=[]):
-            text = text_of(value, depth - 1)
-            return text and text.lower()
+            inner = text_of(value, depth - 1)
+            return inner and inner.lower()
         case ast.Call(func=ast.Name(id="str"), args=[value], keywords=[]):
             return text_of(value, depth - 1)
     return None

@@ -300,7 +300,7 @@ class UncalledFunction(Rule):
                 found = str(node.value).startswith("torch.cuda")
             case _:
                 return
-        if found and isinstance(parent, ast.expr) and not self.facts.is_guarded(node):
+        if found and not self.facts.is_guarded(node):
             yield self._looked_up(parent)
 
     def _looked_up(self, node: ast.expr) -> Finding:
