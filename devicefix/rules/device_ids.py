@@ -197,6 +197,18 @@ class DeviceIds(Rule):
             """,
         ),
         Example(
+            "the GPUs whose random state is kept, of which there may be none",
+            """
+                import torch
+
+                devices = []
+                if use_cuda:
+                    devices = [0]
+                with torch.random.fork_rng(devices=devices):
+                    pass
+            """,
+        ),
+        Example(
             "None",
             """
                 import torch
@@ -218,7 +230,7 @@ class DeviceIds(Rule):
             yield from self._report(node, "`device_ids` and `output_device`", *values)
         elif name in ("torch.random.fork_rng", "torch.fork_rng") and not self.facts.is_guarded(node):
             values = [keyword.value for keyword in node.keywords if keyword.arg == "devices"] + node.args[:1]
-            yield from self._report(node, "`devices`", *values, instead="[]")
+            yield from self._report(node, "`devices`", *filter(self._is_list, values), instead="[]")
         elif last_name(node.func) in _GROUPS and not self.facts.is_guarded(node):
             position = _GROUPS[last_name(node.func)]
             values = [keyword.value for keyword in node.keywords if keyword.arg == "device_id"]
@@ -275,6 +287,11 @@ class DeviceIds(Rule):
             return False
         call = self.facts.tree.parents.get(parent)
         return isinstance(call, ast.Call) and last_name(call.func) in _GROUPS
+
+    def _is_list(self, value: ast.expr) -> bool:
+        """Return whether a value is made as a list, or bound once, to such a one."""
+        bound = self.facts.value(value) if isinstance(value, ast.Name) else None
+        return isinstance(bound or value, (ast.List, ast.Tuple, ast.ListComp, ast.Call))
 
     def _settled(self, value: ast.expr) -> bool:
         """Return whether an argument is None, or None without CUDA."""

@@ -127,8 +127,9 @@ class Counts:
                     return child is not node
                 case ast.Match():
                     return captures(parent)
-                case ast.Compare():
-                    continue
+                case ast.Compare(left=left, comparators=others):
+                    if any(map(self.facts.guards.counts_gpus, (left, *others))):
+                        return False  # the rule for refusals checks it
                 case ast.Assert(test=test):
                     return not self.facts.guards.implies(test)
                 case _:
