@@ -243,7 +243,8 @@ class _Trail:
                 self._store(container, ("", *layers))
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 place = layers[0] if layers else ""
-                chosen = elements[int(place) :][:1] if place.isdigit() else elements
+                starred = any(isinstance(element, ast.Starred) for element in elements)
+                chosen = elements[int(place) :][:1] if place.isdigit() and not starred else elements
                 for element in chosen:
                     self._store(element, layers[1:])
             case ast.Starred(value=inner):

@@ -655,6 +655,9 @@ class DeviceValue(Rule):
                 with context("cu" + "da") as where:
                     pass
                 make = lambda: "cuda"
+                *_, last = 1, "cuda:%d" % 0
+                net.to(["cpu", "cuda"][choice])
+                launch(last)
                 move = methodcaller("to", "cuda")
             """,
         ),
@@ -870,7 +873,10 @@ class DeviceValue(Rule):
         parents = self.facts.tree.parents
         parent = parents.get(node)
         if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
-            return not isinstance(parents.get(parent), (ast.Compare, ast.Subscript))
+            outer = parents.get(parent)
+            return not isinstance(outer, ast.Compare) and not (
+                isinstance(outer, ast.Subscript) and parent is outer.slice
+            )
         if isinstance(parent, ast.Dict):
             return node not in parent.keys and not isinstance(parents.get(parent), ast.Subscript)
         call = parents.get(parent) if isinstance(parent, ast.keyword) else parent

@@ -161,6 +161,7 @@ class UncalledFunction(Rule):
                 import torch
 
                 make = torch.cuda.Stream
+                start: object = torch.cuda.Event
                 copies = make()
             """,
         ),
@@ -172,6 +173,9 @@ class UncalledFunction(Rule):
                 import torch
 
                 run(torch.cuda)
+                module = torch
+                if fast:
+                    module = torch.cuda
                 tools = torch.__dict__["cuda"], vars(torch)["cuda"], importlib.import_module("torch.cuda")
             """,
         ),
@@ -281,10 +285,17 @@ class UncalledFunction(Rule):
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
             return
-        if not isinstance(parent, (ast.Attribute, ast.Compare, ast.Delete, ast.Expr)) and not _is_alias(
+        if not isinstance(parent, (ast.Attribute, ast.Compare, ast.Delete, ast.Expr)) and not self._is_alias(
             parent
         ):
             yield self._looked_up(node)
+
+    def _is_alias(self, parent: ast.AST | None) -> bool:
+        """Return whether a statement gives a module another name, which is followed."""
+        return isinstance(parent, ast.Assign) and all(
+            isinstance(target, ast.Name) and len(self.facts.bindings(target)) == 1
+            for target in parent.targets
+        )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         """Check `torch.__dict__["cuda"]` and `import_module("torch.cuda")`."""
@@ -335,18 +346,23 @@ class UncalledFunction(Rule):
             case ast.Dict(values=values):
                 return node in values
         return isinstance(
-            parent, (ast.Assign, ast.List, ast.Return, ast.Lambda, ast.NamedExpr, ast.BoolOp, ast.IfExp)
+            parent,
+            (
+                ast.Assign,
+                ast.AnnAssign,
+                ast.List,
+                ast.Return,
+                ast.Lambda,
+                ast.NamedExpr,
+                ast.BoolOp,
+                ast.IfExp,
+            ),
         )
 
     def _may_be_called(self, name: str) -> bool:
         """Return whether a variable is used anywhere but under a guard."""
         reads = self.facts.tree.reads(name)
         return not reads or not all(map(self.facts.is_guarded, reads))
-
-
-def _is_alias(parent: ast.AST | None) -> bool:
-    """Return whether a statement gives another name to a module, which is followed."""
-    return isinstance(parent, ast.Assign) and all(isinstance(target, ast.Name) for target in parent.targets)
 
 
 def _arms(node: ast.expr) -> tuple[ast.expr, ...]:
