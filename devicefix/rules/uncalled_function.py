@@ -231,6 +231,10 @@ class UncalledFunction(Rule):
                 import torch
 
 
+                class Copies:
+                    stream: torch.cuda.Stream = None
+
+
                 def replay(graph: torch.cuda.CUDAGraph) -> None:
                     assert isinstance(graph, torch.cuda.CUDAGraph)
             """,
@@ -339,6 +343,8 @@ class UncalledFunction(Rule):
                 return self._may_be_called(name)
             case ast.Call(func=function):
                 return function is not node and last_name(function) not in _ASKING
+            case ast.AnnAssign(value=value):
+                return value is node
             case ast.keyword(arg=name):
                 return name not in ("spec", "autospec")
             case ast.arguments():
