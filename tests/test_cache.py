@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 from helpers import devicefix
 
 from devicefix.config.settings import Settings
+from devicefix.facts.exports import summarize
 from devicefix.rules.registry import RULES
 from devicefix.runner import cache
 from devicefix.runner import run as runner
@@ -181,3 +183,15 @@ def test_the_command_line(tree: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert devicefix(*command, cwd=tmp_path).stdout == plain.stdout
     assert (tmp_path / cache.NAME / ".gitignore").read_text() == "*\n"
     assert devicefix(*command, cwd=tmp_path).stdout == plain.stdout
+
+
+def test_every_fact_of_a_file_is_read_back() -> None:
+    summary = summarize(
+        b"import torch.cuda\nfrom net import Net, f\n__all__ = ['a']\na.b\nself.c\nx.split(':')[1]\n"
+        b"torch.jit.script(Net())\ntorch.multiprocessing.spawn(f)\ng(1, torch.half)\n",
+        "x.py",
+    )
+    assert summary is not None
+    assert all((summary.public, summary.attributes, summary.numbered, summary.scripted, summary.passed))
+    passed = FirstPass("digest", None, summary)
+    assert cache._seen("x.py", None, json.loads(json.dumps(cache._plain(passed)))).summary == summary

@@ -179,6 +179,11 @@ FORMS = [
     "tensor = torch.ones(1)\ntensor = Own()\ntensor.cuda()",
     "functools.reduce(lambda a, b: b.cuda(), [Own(), Own()])",
     "try:\n    raise ValueError(Own())\nexcept ValueError as e:\n    e.args[0].cuda()",
+    "f = lambda: Own()\ngetattr(f(), 'cuda')()",
+    "import operator\noperator.methodcaller('cuda')(Own())",
+    "def f(m: nn.Module):\n    return m.cuda()\n\n\nf(Module())",
+    "class Tensor(torch.Tensor):\n    cuda = Own.cuda\n\n\ndef f(x: torch.Tensor):\n    return x.cuda()\n\n\n"
+    "f(torch.ones(1).as_subclass(Tensor))",
 ]
 
 
@@ -195,3 +200,45 @@ def test_an_own_cuda_is_called_where_cuda_is_available(
     exec(compile(code, "program.py", "exec"), names)
     assert names["calls"] or not available
     assert ".to(" not in code
+
+
+CUDA = "lambda self, *args, **kwargs: calls.append(self) or self"
+DYNAMIC = [
+    f"class Late:\n    pass\n\n\nLate.cuda = {CUDA}",
+    f"class Late:\n    pass\n\n\nsetattr(Late, 'cuda', {CUDA})",
+    f"Late = type('Late', (), {{'cuda': {CUDA}}})",
+    f"Late = type('Late', (), dict(cuda={CUDA}))",
+    f"def add(cls):\n    cls.cuda = {CUDA}\n    return cls\n\n\n@add\nclass Late:\n    pass",
+    "class Meta(type):\n    def __new__(meta, name, bases, namespace):\n"
+    f"        namespace['cuda'] = {CUDA}\n        return super().__new__(meta, name, bases, namespace)\n\n\n"
+    "class Late(metaclass=Meta):\n    pass",
+    "class Late:\n    def __getattr__(self, name):\n        if name != 'cuda':\n"
+    f"            raise AttributeError(name)\n        return functools.partial({CUDA}, self)",
+    "class Late:\n    def __init__(self):\n        self.cuda = self.move\n\n    def move(self, *args):\n"
+    "        calls.append(self)\n        return self",
+    "class Late:\n    if True:\n        def cuda(self, *args):\n            calls.append(self)\n"
+    "            return self",
+    "class Late:\n    def cuda(self, *args):\n        calls.append(self)\n        return self\n\n"
+    "    def to(self, form):\n        return {}[form]",
+]
+
+
+@pytest.mark.parametrize("available", [True, False])
+@pytest.mark.parametrize("definition", DYNAMIC)
+@pytest.mark.parametrize(
+    "use", ["for o in [Late()]:\n    o = o.cuda()", "Late().cuda()", "o = Late()\no.cuda()"]
+)
+def test_a_cuda_that_is_no_method_in_the_body_of_a_class(
+    definition: str, use: str, available: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_an_own_cuda_is_called_where_cuda_is_available(f"{definition}\n\n\n{use}", available, monkeypatch)
+
+
+def test_a_module_with_a_to_of_its_own_keeps_the_cuda_of_torch() -> None:
+    code = (
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def to(self, form):\n        return str(form)\n"
+        "\n\nfor net in [Net()]:\n    net.cuda()\n"
+    )
+    result = analyze(code, fix=True)
+    assert result.output is not None
+    assert "if torch.cuda.is_available():\n        net.cuda()" in result.output.decode()

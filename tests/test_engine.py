@@ -107,6 +107,15 @@ def test_unsafe_fix_waits_to_be_asked() -> None:
     assert "is_available" in text_of(rewrite(late, unsafe_fixes=True))
 
 
+@pytest.mark.parametrize(
+    "move", ["x.cuda(torch.cuda.current_device(), *more)", "x.cuda(torch.cuda.current_device())"]
+)
+def test_finding_inside_another_is_fixable_if_that_is(move: str) -> None:
+    found = rewrite(f"import torch\n\ny = {move}\n").findings
+    assert len({finding.fix is None for finding in found}) == 1
+    assert len(found) == 2
+
+
 # -- where the device comes from ---------------------------------------------------------------------
 
 
@@ -197,6 +206,31 @@ def test_late_choice_of_gpus_in_the_same_module() -> None:
     before = "import os\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\nx = y.cuda()\n"
     after = text_of(rewrite(before))
     assert after.index("environ") < after.index("is_available") < after.index("y.to(device)")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "os.environ['CUDA_DEVICE_ORDER'] = 'PCI_BUS_ID'",
+        "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'",
+        "os.environ.update(\n    CUDA_MODULE_LOADING='EAGER')",
+        "os.environ |= {'CUDA_DEVICE_MAX_CONNECTIONS': '1'}",
+        "os.environ.setdefault('PYTORCH_NVML_BASED_CUDA_CHECK', '1')",
+        "os.environ['HIP_VISIBLE_DEVICES'] = '1'",
+        "del os.environ['CUDA_VISIBLE_DEVICES']",
+        "key = 'CUDA_DEVICE_ORDER'\nos.environ[key] = 'PCI_BUS_ID'",
+    ],
+)
+def test_late_setting_of_the_driver(setting: str) -> None:
+    after = text_of(rewrite(f"import os\nimport torch\n\n{setting}\n\n\ndef f(x):\n    return x.cuda()\n"))
+    assert after.index("environ") < after.index("is_available") < after.index("x.to(device)")
+
+
+@pytest.mark.parametrize("name", ["CUDA_HOME", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"])
+def test_variable_that_the_driver_does_not_read(name: str) -> None:
+    before = f"import os\nimport torch\n\n\ndef f(x):\n    os.environ['{name}'] = 'a'\n    return x.cuda()\n"
+    after = text_of(rewrite(before))
+    assert after.index("is_available") < after.index("def f")
 
 
 def test_late_choice_of_gpus_in_a_function_of_another_module() -> None:

@@ -37,12 +37,27 @@ BOUND = cases(
     d = 1
     use()
 
+    # a nonlocal name
+    def f():
+        d = 1
+        def g():
+            nonlocal d
+            use()
+        g()
+
     # an unpacked value
     a, (d, *b) = f()
     use()
 
     # an import
     import a.b as d
+    use()
+
+    # a branch that always runs
+    if True:
+        import a as d
+    else:
+        c = 1
     use()
 
     # both branches
@@ -578,6 +593,42 @@ UNBOUND = cases(
         import d
     d
     del d
+    use()
+
+    # a nonlocal name in another function
+    def f():
+        if a:
+            d = 1
+        def g():
+            nonlocal d
+            d = 1
+        use()
+
+    # a nonlocal name is no name of the module
+    def f():
+        d = 0
+        def g():
+            nonlocal d
+            d = 1
+        g()
+    f()
+    use()
+
+    # a nonlocal name that is deleted
+    def f():
+        d = 1
+        def g():
+            nonlocal d
+            del d
+        g()
+        use()
+
+    # a global name that is deleted
+    d = 1
+    def g():
+        global d
+        del d
+    g()
     use()
 
     # nothing

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devicefix.facts import Facts
-from devicefix.facts.exports import defines, late_settings, passed_through, summarize, summary_of
+from devicefix.facts.exports import late_settings, own_method, passed_through, summarize, summary_of
 
 
 def exported(code: str, name: str) -> Any:
@@ -33,7 +33,22 @@ def exported(code: str, name: str) -> Any:
         ("x = y", "read", set()),
         ("class A(B, c.D): ...\nclass E: ...", "classes", {"A": ("B", "c.D"), "E": ()}),
         ("class A(f()): ...", "classes", {"A": ()}),
-        ("class A:\n    def cuda(self): ...\nclass B:\n    def cpu(self): ...", "cuda_classes", {"A": False}),
+        ("class A:\n    def cuda(self): ...\nclass B:\n    def cpu(self): ...", "cuda_classes", {"A"}),
+        ("class A:\n    def to(self, form): ...\nclass B:\n    def cuda(self): ...\n    def to(self): ...",
+         "to_classes", {"A"}),
+        ("def f():\n    class A:\n        def cuda(self): ...\ndef g():\n    class A: ...",
+         "cuda_classes", {"A"}),
+        ("def move(self): ...\nA.cuda = move", "adds_cuda", True),
+        ("def move(self): ...\nsetattr(f(), 'cuda', move)", "adds_cuda", True),
+        ("def add(cls):\n    cls.cuda = lambda self: self\n    return cls", "adds_cuda", True),
+        ("type('A', (), {'cuda': lambda self: self})", "adds_cuda", True),
+        ("type('A', (), dict(cuda=lambda self: self))", "adds_cuda", True),
+        ("class M(type):\n    def __new__(m, n, b, d):\n        d['cuda'] = lambda self: self",
+         "adds_cuda", True),
+        ("def move(self): ...\nd['x'].cuda = functools.partial(move, 1)", "adds_cuda", True),
+        ("class A:\n    def move(self): ...\n    def __init__(self):\n        self.cuda = self.move",
+         "adds_cuda", True),
+        ("self.cuda = args.cuda\nf(cuda=x)\nd = {'cuda': 1}", "adds_cuda", False),
         ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late", True),
         ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late", False),
         ("p.add_argument('--x', type=int)", "options", {("x", "int")}),
@@ -118,12 +133,26 @@ def test_summarize() -> None:
         ("def cuda(self): ...", True),
         ("async def cuda(self): ...", True),
         ("cuda = move", True),
+        ("if x:\n        def cuda(self): ...", True),
+        ("from other import cuda", True),
+        ("def __getattr__(self, name):\n        return {'cuda': self.f}[name]", True),
+        ("def __getattr__(self, name):\n        return lambda *args: self", True),
+        ("def __getattr__(self, name):\n        return getattr(self.x, name)", False),
         ("def f(self): ...", False),
         ("cuda = 1", False),
+        ("cuda: bool", False),
         ("@property\n    def cuda(self): ...", False),
     ],
 )
-def test_defines_a_method(body: str, expected: bool) -> None:
-    node = ast.parse(f"class A:\n    {body}\n").body[0]
+def test_a_class_has_its_own_method(body: str, expected: bool) -> None:
+    facts = Facts.read(f"class A:\n    {body}\n".encode())
+    (node,) = facts.tree.module.body
     assert isinstance(node, ast.ClassDef)
-    assert defines(node, "cuda") is expected
+    assert own_method(facts, node, "cuda") is expected
+
+
+def test_a_file_without_cuda_shows_the_classes_with_a_method_to() -> None:
+    data = b"import torch\nclass A(nn.Module):\n    def to(self, form): ...\nclass B:\n    def too(): ...\n"
+    summary = passed_through(data, "x.py")
+    assert summary is not None
+    assert summary.to_classes == {"A"}

@@ -52,6 +52,14 @@ def kinds(code: str, of: str = "q7") -> Kinds:
         ("for i, q7 in enumerate([0, 1]):\n    f(q7)", {K.INDEX}),
         ("x = [f(q7) for q7 in (0, 1)]", {K.INDEX}),
         ("(q7 := 1)\nf(q7)", {K.INDEX}),
+        (
+            "def g():\n    q7 = 0\n    def h():\n        nonlocal q7\n        q7 = torch.half\n    f(q7)",
+            {K.INDEX, K.DTYPE},
+        ),
+        (
+            "q7 = 0\ndef g():\n    q7 = None\n    def h():\n        nonlocal q7\n        q7 = 'cpu'\nf(q7)",
+            {K.INDEX},
+        ),
         ("a, q7 = 'cuda', 3\nf(q7)", {K.INDEX}),
         ("q7: int = get()\nf(q7)", None),
         ("def g():\n    return 0\nq7 = g()\nf(q7)", {K.INDEX}),

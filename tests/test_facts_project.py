@@ -24,7 +24,7 @@ def project(**files: str) -> Project:
         ("..c", ["/p/c.py", "/p/c/__init__.py"]),
         ("c.d", ["/p/a/c/d.py", "/p/a/c/d/__init__.py", "/p/c/d.py", "/p/c/d/__init__.py", "/c/d.py",
                  "/c/d/__init__.py"]),
-        (".", []),
+        (".", ["/p/a/__init__.py"]),
     ],
 )  # fmt: skip
 def test_candidates(module: str, expected: list[str]) -> None:
@@ -54,8 +54,19 @@ def test_own_cuda() -> None:
     )
     assert files.has_own_cuda()
     assert [files.is_cuda_class(name) for name in "ABCDE"] == [True, True, True, False, False]
-    assert [files.has_cuda_subclass(name) for name in "ADE"] == [False] * 3
+    assert [files.may_be_own(name) for name in "ABCDE"] == [True, True, True, False, False]
     assert not project(a="class A: ...").has_own_cuda()
+
+
+def test_own_to() -> None:
+    method = "    def to(self, form): ...\n"
+    files = project(a=f"class A(nn.Module):\n{method}class B(A): ...\nclass C(nn.Linear): ...\n")
+    assert files.has_own_cuda()
+    assert [files.may_be_own(name) for name in ("A", "B", "C", "Module")] == [True, True, False, True]
+    assert not any(map(files.is_cuda_class, "ABC"))
+    plain = project(a=f"class A:\n{method}class B(dict):\n{method}class C(A):\n{method}")
+    assert plain.has_own_to()
+    assert not plain.has_own_cuda()  # no torch class is among the bases: there is no `cuda` to replace
 
 
 def test_subclasses_are_followed_through_files_without_cuda() -> None:

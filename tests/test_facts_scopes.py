@@ -158,6 +158,23 @@ def test_declared_elsewhere() -> None:
     assert tree.scopes[tree.module.body[0]].elsewhere == {"a"}
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f():\n    x = 0\n    def g():\n        nonlocal x\n        x = 1",
+        "def f():\n    def g():\n        nonlocal x\n        x = 1\n    x = 0",
+        "def f():\n    x = 0\n    class C:\n        nonlocal x\n        x = 1",
+        "def f():\n    x = 0\n    def h():\n        def g():\n            nonlocal x\n            x = 1",
+        "def f():\n    x = 0\n    def g():\n        nonlocal x\n        y = (x := 1)",
+    ],
+)
+def test_a_nonlocal_name_is_bound_in_the_function_around_that_binds_it(code: str) -> None:
+    tree = tree_of(f"x = 2\n{code}\n")
+    assert values(tree.root, "x") == ["2"]
+    assert values(tree.scopes[tree.module.body[1]], "x") == ["0", "1"]
+    assert [name for scope in tree.scopes.values() for name in scope.bindings if name == "x"] == ["x", "x"]
+
+
 def test_scope_of_functions() -> None:
     tree = tree_of("class C:\n    def f(self):\n        def g():\n            x\ny\n")
     inner = tree.scope(place(tree, "x"))

@@ -23,6 +23,10 @@ PROGRAMS = {
         [3],
     ),
     "a global": ("def f():\n    global a\n    a = value()\ndef g():\n    a.y", [5]),
+    "a nonlocal name": (
+        "def f():\n    def g():\n        nonlocal a\n        a = value()\n    a = None\n    a.x\na.y",
+        [6],
+    ),
     "an argument": ("def f(p, q=1):\n    q.x\n    p.y\nf(2, value())", [2, 4]),
     "a default": ("def f(p=value()):\n    p.x", [2]),
     "a returned value": ("def f():\n    return value()\na = f()\na.x", [2, 4]),

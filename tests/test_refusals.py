@@ -537,3 +537,87 @@ def test_names_decide_nothing(name: str) -> None:
     before = ast.unparse(module)
     after = ast.unparse(Renamed(module).visit(module))
     assert [fix for fix in safe(after) if fix[0] in DF7] == [fix for fix in safe(before) if fix[0] in DF7]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "q.is_cuda and k.is_cuda",
+        "q.is_cuda and q.dim() == 1",
+        "all(t.is_cuda for t in tensors)",
+        "all([t.device.type == 'cuda' for t in tensors])",
+        "all([q.is_contiguous(), k.is_cuda])",
+        "any([q.is_cuda, k.is_cuda])",
+        "q.device.type == 'cuda'",
+        "q.device.type in ('cuda',)",
+        "'cuda' in str(q.device)",
+        "str(q.device).startswith('cuda')",
+        "q.device == torch.device('cuda:0')",
+        "q.device != torch.device('cpu')",
+        "not q.is_cpu",
+        "q.device.type != 'cpu'",
+        "q7 == 'nccl'",
+        "q7 in ('nccl', 'ucc')",
+        "q7 in ['cuda', 'xpu']",
+    ],
+)
+@pytest.mark.parametrize(
+    "form", ["assert {}", "if not ({}):\n    raise ValueError", "if {}:\n    pass\nelse:\n    exit()"]
+)
+def test_a_check_that_a_value_on_a_cpu_fails_is_reported(form: str, test: str) -> None:
+    program = f"import torch\nprint(torch.cuda.is_available())\n{form.format(test)}\n"
+    assert [finding.code for finding in analyze(program).findings] == ["DF701"]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "q.is_cuda or k",
+        "any(t.is_cpu for t in tensors)",
+        "q.device == k.device",
+        "q.device.type == 'cpu'",
+        "q7 in ('nccl', 'gloo')",
+        "q7 in ('cuda', 'reference')",
+        "q7 != 'nccl'",
+        "q.is_cpu",
+    ],
+)
+def test_a_check_that_a_value_on_a_cpu_passes(test: str) -> None:
+    assert not analyze(f"import torch\nassert {test}\n").findings
+
+
+_REFUSING_MODULE = "import torch\nassert torch.cuda.is_available()\nx = 1\n"
+_REFUSING_FUNCTION = (
+    "import torch\n\n\ndef check():\n    assert torch.cuda.is_available()\n    return 1\n\n\nx = check()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "other", "safe"),
+    [
+        (_REFUSING_MODULE, "try:\n    import module\nexcept Exception:\n    module = None\n", False),
+        (_REFUSING_MODULE, "import torch\ntry:\n    from .module import x\nexcept:\n    x = 'cuda'\n", False),
+        (_REFUSING_MODULE, "try:\n    import module\nexcept ImportError:\n    module = None\n", True),
+        (_REFUSING_MODULE, "import module\n", True),
+        (
+            _REFUSING_FUNCTION,
+            "import module\ntry:\n    module.check()\nexcept AssertionError:\n    x = 'cuda'\n",
+            False,
+        ),
+        (
+            _REFUSING_FUNCTION,
+            "import module\ntry:\n    module.other()\nexcept AssertionError:\n    x = 'cuda'\n",
+            True,
+        ),
+        (
+            _REFUSING_FUNCTION,
+            "import module\ntry:\n    module.check()\nexcept Exception:\n    raise OSError('cuda')\n",
+            True,
+        ),
+    ],
+)
+def test_a_refusal_that_another_file_catches_is_not_safe_to_remove(
+    module: str, other: str, safe: bool
+) -> None:
+    (found,) = analyze(module, others={"other.py": other}).findings
+    assert (found.safety is Safety.SAFE) is safe

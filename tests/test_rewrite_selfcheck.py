@@ -533,3 +533,13 @@ def test_a_refusal_that_a_fix_removes_proves_no_name_bound() -> None:
     before = b"if ready:\n    import torch\n\ndef move(x):\n    assert torch.cuda.is_available()\n"
     result = check_file(before + b"    return x.cuda()\n", "m.py", Settings(fix=True), Project())
     assert {finding.code for finding in result.findings} == {"DF101", "DF701"}
+
+
+def test_a_line_above_a_decorated_function_at_the_start_of_a_function() -> None:
+    code = (
+        "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\ndef f():\n    @torch.no_grad()\n"
+        "    def g(x):\n        return x.cuda()\n"
+    )
+    output = check_file(code.encode(), "x.py", Settings(fix=True), Project()).output
+    assert output is not None
+    assert b"    device = torch.device(" in output

@@ -12,7 +12,7 @@ from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
 from devicefix.facts.project import Project
-from devicefix.facts.uses import Uses
+from devicefix.facts.uses import Uses, Variable
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
 from devicefix.model import Edit, Fix, Safety
@@ -64,6 +64,11 @@ class Context:
     def uses(self) -> Uses:
         """The uses of values in the module."""
         return Uses(self.facts)
+
+    def is_read_elsewhere(self, variable: Variable) -> bool:
+        """Return whether another file may read a variable of the module."""
+        elsewhere = variable.elsewhere
+        return bool(elsewhere) and self.project.is_read_elsewhere(self.devices.path, elsewhere)
 
     def mark_handled(self, *nodes: ast.AST) -> None:
         """Hide nodes, and the expressions inside them, from other rules."""

@@ -7,12 +7,13 @@ from enum import Enum
 
 from devicefix.devices.context import Context
 from devicefix.facts.kinds import Kind
+from devicefix.facts.values import last_name
 
-_KNOWN = {Kind.TENSOR, Kind.MODULE, Kind.OBJECT}
+_OWN = {Kind.MODULE, Kind.OBJECT}
 
 
 class CustomCuda(Enum):
-    """Whether `x.cuda()` reaches a method that the project defines."""
+    """Whether `x.cuda()` reaches a method that the project defines, or `.to(device)` would."""
 
     NEVER = 0
     MAYBE = 1
@@ -20,10 +21,10 @@ class CustomCuda(Enum):
 
 
 def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
-    """Return whether the class of a receiver defines or inherits a `cuda` method of the project.
+    """Return whether the class of a receiver defines or inherits a `cuda` or `to` method of the project.
 
-    Where no class of the project defines `cuda` without a `to`, which can replace it, that does not matter.
-    Else only what is shown to be a tensor or an instance of another class does not have such a method.
+    Where no class of the project does, all objects with `cuda` are torch's. Else only what is shown to be a
+    tensor or an instance of another class has torch's methods.
     """
     project = context.project
     if not project.has_own_cuda():
@@ -31,13 +32,39 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         return _of_self(context, receiver)
     kinds = context.facts.kinds.of(receiver)
-    classes = {name.rpartition(".")[2] for name in kinds.classes}
-    own = set(filter(project.is_cuda_class, classes))
-    if not own:
-        another = kinds.are(_KNOWN) and not any(map(project.has_cuda_subclass, classes))
-        return CustomCuda.NEVER if another else CustomCuda.MAYBE
-    certain = classes == own and kinds.are(_KNOWN - {Kind.TENSOR})
-    return CustomCuda.ALWAYS if certain else CustomCuda.MAYBE
+    names = {name.rpartition(".")[2] for name in kinds.classes}
+    if names and all(map(project.is_cuda_class, names)) and kinds.are(_OWN):
+        return CustomCuda.ALWAYS
+    if not kinds.are({Kind.TENSOR, *_OWN}) or any(map(project.may_be_own, names)):
+        return CustomCuda.MAYBE
+    added = project.adds_cuda() and not all(name.startswith("torch.") for name in kinds.classes)
+    return CustomCuda.MAYBE if added else CustomCuda.NEVER
+
+
+def may_be_storage(context: Context, receiver: ast.expr) -> bool:
+    """Return whether a receiver may be a storage, which has no `.to(device)`.
+
+    Where its kind is not known, the first parameter of a `map_location` is one, and what is called so may be.
+    """
+    kinds = context.facts.kinds.of(receiver)
+    if kinds.can_be(Kind.STORAGE) is not None:
+        return Kind.STORAGE in kinds.seen
+    return "storage" in last_name(receiver) or _is_located(context, receiver)
+
+
+def _is_located(context: Context, receiver: ast.expr) -> bool:
+    """Return whether a receiver is a parameter of a function that is passed as a `map_location`."""
+    tree = context.facts.tree
+    found = tree.scope(receiver).lookup(receiver.id) if isinstance(receiver, ast.Name) else None
+    if found is None or not any(binding.parameter for binding in found[1]):
+        return False
+    function = found[0].node
+    uses = tree.reads(function.name) if isinstance(function, ast.FunctionDef) else [function]
+    return any(
+        (isinstance(parent, ast.keyword) and parent.arg == "map_location")
+        or (isinstance(parent, ast.Call) and use in parent.args[1:] and last_name(parent.func) == "load")
+        for use, parent in ((use, tree.parents[use]) for use in uses)
+    )
 
 
 def _of_self(context: Context, receiver: ast.Name) -> CustomCuda:
@@ -45,6 +72,7 @@ def _of_self(context: Context, receiver: ast.Name) -> CustomCuda:
     owner = next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
     if owner is None:
         return CustomCuda.MAYBE
-    if context.project.is_cuda_class(owner.name):
+    project = context.project
+    if project.is_cuda_class(owner.name):
         return CustomCuda.ALWAYS
-    return CustomCuda.MAYBE if context.project.has_cuda_subclass(owner.name) else CustomCuda.NEVER
+    return CustomCuda.MAYBE if project.adds_cuda() or project.may_be_own(owner.name) else CustomCuda.NEVER

@@ -34,8 +34,9 @@ class InsertionPoint:
 class Places:
     """The places in a module at which a program can ask whether CUDA is available.
 
-    `torch.cuda.is_available()` starts the driver, which reads CUDA_VISIBLE_DEVICES once. Code must not ask
-    before the program sets that variable. A process that has asked can't fork workers that use CUDA.
+    `torch.cuda.is_available()` starts the driver, which reads its environment variables once. Code must not
+    ask before the program sets one, such as CUDA_VISIBLE_DEVICES. A process that has asked can't fork workers
+    that use CUDA.
 
     Args:
         facts: The module's facts.
@@ -76,7 +77,7 @@ class Places:
     def of_function(self, site: ast.AST) -> Iterator[InsertionPoint]:
         """Return the lines of the function around a site, in front of the site, at which one can be defined.
 
-        They are at its start, below its own settings of CUDA_VISIBLE_DEVICES, and below its imports of torch.
+        They are at its start, below its own settings of such a variable, and below its imports of torch.
         """
         function = self._facts.tree.scope(site).function
         if function is None:
@@ -114,8 +115,8 @@ class Places:
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site.
 
-        It is unsafe in code that runs before the program sets CUDA_VISIBLE_DEVICES: during import, and in a
-        function that sets it further down, or is called by code that does.
+        It is unsafe in code that runs before the program sets a variable of the driver: during import, and in
+        a function that sets it further down, or is called by code that does.
         """
         if not self._sets_devices_late:
             return Safety.SAFE
@@ -138,7 +139,7 @@ class Places:
 
     @cached_property
     def _sets_devices_late(self) -> bool:
-        """Whether the program sets CUDA_VISIBLE_DEVICES after it has imported this module."""
+        """Whether the program sets a variable of the driver after it has imported this module."""
         return bool(self._settings) or self._project.is_late(self._path)
 
     @cached_property
@@ -156,23 +157,23 @@ class Places:
 
     @cached_property
     def _settings(self) -> list[ast.stmt]:
-        """The statements that set CUDA_VISIBLE_DEVICES late."""
+        """The statements that set a variable of the driver late."""
         return late_settings(self._facts)
 
     @cached_property
     def _set_at_top(self) -> bool:
-        """Whether the module itself sets CUDA_VISIBLE_DEVICES, at its top level alone."""
+        """Whether the module itself sets the variables of the driver, at its top level alone."""
         scope = self._facts.tree.scope
         return bool(self._settings) and all(scope(setting).function is None for setting in self._settings)
 
     @property
     def _set_on_import(self) -> bool:
-        """Whether the settings of CUDA_VISIBLE_DEVICES run when the module is imported."""
+        """Whether the settings of the driver run when the module is imported."""
         ancestors = self._facts.tree.ancestors
         return not any(is_main(parent) for each in self._settings for _, parent in ancestors(each))
 
     def _last_setting(self, function: Function) -> ast.stmt | None:
-        """Return the last statement of a function's body that sets CUDA_VISIBLE_DEVICES."""
+        """Return the last statement of a function's body that sets a variable of the driver."""
         if function not in self._last_settings:
             found = [statement for statement in function.body if statement in self._around_settings]
             self._last_settings[function] = found[-1] if found else None
@@ -180,7 +181,7 @@ class Places:
 
     @cached_property
     def _around_settings(self) -> set[ast.AST]:
-        """The settings of CUDA_VISIBLE_DEVICES, and the nodes around them."""
+        """The settings of the driver, and the nodes around them."""
         tree = self._facts.tree
         around: set[ast.AST] = set(self._settings)
         for setting in self._settings:
@@ -189,7 +190,7 @@ class Places:
 
     @cached_property
     def _end_of_prologue(self) -> ast.stmt | None:
-        """The last of the leading imports, the import of torch, and the settings of CUDA_VISIBLE_DEVICES."""
+        """The last of the leading imports, the import of torch, and the settings of the driver."""
         last = self._layout.leading_imports
         others = [self._at_top_level(setting) for setting in self._settings]
         if self._layout.torch_import is not None and not self._layout.torch_comes_late:

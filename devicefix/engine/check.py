@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,12 @@ def matters(data: bytes, settings: Settings) -> bool:
         or may_be_unused(data, settings)
     ):
         return False
-    return not (b"skip-file" in data and SKIP_FILE.search(data))
+    return not skipped(data)
+
+
+def skipped(data: bytes) -> bool:
+    """Return whether a file's bytes ask that it be skipped."""
+    return b"skip-file" in data and SKIP_FILE.search(data) is not None
 
 
 def _holds_words(data: bytes, settings: Settings) -> bool:
@@ -87,12 +93,13 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    facts = facts.informed(project.is_integer_option, project.is_flag)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
     found = sorted(_visit(context, settings, tables(on, RANKS)), key=by_position)
-    return _unless_comments_go(facts.source, _unless_deep(facts, found)), context.devices
+    fixable = _unless_comments_go(facts.source, _unless_deep(facts, found))
+    return _unless_around_stays(facts.source, fixable), context.devices
 
 
 @lru_cache(maxsize=1)
@@ -108,8 +115,13 @@ def _rule_options(settings: Settings) -> RuleOptions:
     return RuleOptions(settings.target, settings.torch_version, frozenset(on))
 
 
+# Groups of rules whose fixes avoid an error: moves, devices, types, `torch.cuda`, checkpoints, distributed.
+_FAILING = "123456"
+
+
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.facts.fallbacks import Fallbacks
     from devicefix.facts.torchscript import TorchScript
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
@@ -118,13 +130,19 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, (*WORDS, *imported))
-    compiled = TorchScript(context.facts)
+    compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
+    fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if compiled.compiles(node) and not _is_compiled(context.facts, compiled, node, sound):
             sound = sound.unfixed("since TorchScript compiles this: choose the device where it is called")
+        fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
+        if fallback is not None:
+            if fallback.certain:
+                continue
+            sound = sound.unfixed(f"since the handler in line {fallback.line} is the path without CUDA")
         yield sound if string is None else _in_string(context, string, sound)
 
 
@@ -205,6 +223,28 @@ def _unless_comments_go(source: Source, findings: list[Finding]) -> list[Finding
         else finding
         for finding in findings
     ]
+
+
+def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Finding]:
+    """Drop the fixes that are left to the code around a finding, where that code is not fixed."""
+    if not any(finding.fix and not finding.fix.edits for finding in findings):
+        return findings
+    changed = [
+        (min(edit.start for edit in fix.edits), max(edit.end for edit in fix.edits), fix.safety)
+        for finding in findings
+        if (fix := finding.fix) and fix.edits
+    ]
+
+    def checked(finding: Finding) -> Finding:
+        if finding.fix is None or finding.fix.edits:
+            return finding
+        place = source.line_starts[finding.line - 1] + finding.column - 1
+        around = [safety for start, end, safety in changed if start <= place < end]
+        if not around:
+            return finding.unfixed("since the code around it is not")
+        return replace(finding, fix=replace(finding.fix, safety=around[0]))
+
+    return list(map(checked, findings))
 
 
 def _in_string(context: Context, string: ast.JoinedStr, finding: Finding) -> Finding:

@@ -241,11 +241,15 @@ class _Run:
         if isinstance(owner, ast.Module) and not end:
             early.update(self._units)
         self._spread(early)
+        # A function that may run at any time unbinds a nonlocal or global name again.
+        self._is_lost = any(self._unit(node)[1] is not None for node in self._unbinders)
+        if self._is_lost:
+            self.first, self.after = False, {}
 
     def reaches(self, site: ast.AST) -> bool:
         """Return whether the goal is reached whenever a node is, which is inside the owner."""
         name, unit = self._unit(site)
-        if unit is not None and self._unbinders:
+        if self._is_lost or (unit is not None and self._unbinders):
             return False
         if name is not None and name not in self._early:
             return True
@@ -343,6 +347,9 @@ class _Run:
         while True:
             reached = reached or self._binds_inside(node.test)
             ends.append(self._block(node.body, reached))
+            if _is_true(node.test):
+                self._block(node.orelse, True)
+                return all(ends)
             if len(node.orelse) != 1 or not isinstance(node.orelse[0], ast.If):
                 ends.append(self._block(node.orelse, reached))
                 return all(ends)
@@ -355,7 +362,7 @@ class _Run:
         self._head(node, reached)
         if isinstance(node, ast.While):
             reached = inside = reached or self._binds_inside(node.test)
-            ends = isinstance(node.test, ast.Constant) and bool(node.test.value)
+            ends = _is_true(node.test)
         else:
             reached = reached or self._binds_inside(node.iter)
             inside, ends = reached or self._is_target(node.target), False
@@ -530,6 +537,10 @@ def _read(nodes: Iterable[ast.AST]) -> set[str]:
         for node in ast.walk(root)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
+
+
+def _is_true(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and bool(test.value)
 
 
 def _reads(node: ast.stmt, name: str) -> Iterator[ast.Name]:

@@ -43,7 +43,7 @@ class Guards:
         self.behind: dict[ast.AST, set[ast.expr]] = {}
         self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
 
-    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)
+    def implies(self, test: ast.expr, truth: bool = True, depth: int = _DEPTH) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind)
         """Return whether `test` being true (or false, with `truth=False`) means that CUDA is available."""
         if depth == 0:
             return False
@@ -61,12 +61,30 @@ class Guards:
                 return self._both(inner, body, orelse, depth)
             case ast.Call(func=ast.Name(id="bool"), args=[argument]):
                 return self.implies(argument, truth, depth)
+            case ast.Call(func=ast.Name(id="all" | "any" as name), args=[argument]):
+                return self._of_several(name == "all", argument, truth, depth)
+            case ast.Call(
+                func=ast.Attribute(attr="startswith", value=value), args=[ast.Constant(value=str(text))]
+            ):
+                return truth and text.startswith("cuda") and self._may_be_device(value, depth)
             case ast.Call():
                 return truth and self._telling(test, depth - 1)
             case ast.Attribute(attr="is_cuda") if not self.facts.bindings(test):
                 return truth
+            case ast.Attribute(attr="is_cpu") if not self.facts.bindings(test):
+                return not truth
             case ast.Name() | ast.Attribute():
                 return truth and self._flag(test, depth)
+        return False
+
+    def _of_several(self, every: bool, values: ast.expr, truth: bool, depth: int) -> bool:
+        """Return whether `all(values)` or `any(values)` being true or false means that CUDA is available."""
+        match values:
+            case ast.GeneratorExp(elt=element) | ast.ListComp(elt=element):
+                return every is not truth and self.implies(element, truth, depth)  # there may be none
+            case ast.List(elts=elements) | ast.Tuple(elts=elements) if elements:
+                answers = (self.implies(element, truth, depth) for element in elements)
+                return any(answers) if every is truth else all(answers)
         return False
 
     def settled(self, test: ast.expr) -> bool | None:
@@ -121,9 +139,10 @@ class Guards:
         if answer and not branch and isinstance(node.body[-1], (ast.Return, ast.Break, ast.Continue)):
             block = self.facts.tree.block(node)
             branch = block[block.index(node) + 1 :]
-        if not branch or not self.refusals.refuses(branch):
+        last = self.refusals.last(branch)
+        if last is None:
             return None
-        return None if self.refusals.is_handled(node, self.refusals.error_of(branch[-1])) else branch
+        return None if self.refusals.is_handled(node, self.refusals.error_of(last)) else branch
 
     @cached_property
     def lines(self) -> frozenset[int]:
@@ -227,9 +246,21 @@ class Guards:
                 return truth is isinstance(op, ast.Eq) and self._may_be_device(left, depth)
             if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
                 return truth is isinstance(op, ast.NotEq) and self._type_of_device(left, depth)
+        if isinstance(op, (ast.Eq, ast.NotEq)) and (named := self._named_device(right)) is not None:
+            of_cpu = named == "cpu" and isinstance(left, ast.Attribute) and not self.facts.bindings(left)
+            return (of_cpu or named.startswith("cuda")) and truth is isinstance(
+                op, ast.NotEq if of_cpu else ast.Eq
+            )
         if isinstance(left, ast.Constant) and left.value == "cuda" and isinstance(op, (ast.In, ast.NotIn)):
             return truth is isinstance(op, ast.In) and self._may_be_device(right, depth)
         return False
+
+    def _named_device(self, node: ast.expr) -> str | None:
+        """Return the name of the device in `torch.device("cuda:0")`, None for other expressions."""
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(text))]) if self.facts.call(node, "torch.device"):
+                return text
+        return None
 
     def _may_be_device(self, node: ast.expr, depth: int) -> bool:
         """Return whether a node that is "cuda" is so by the user's choice, or where CUDA is available.
@@ -400,10 +431,10 @@ class Guards:
         match statement:
             case ast.Assert(test=test):
                 return self.implies(test) and self.refusals.is_handled(statement, AssertionError.__name__)
-            case ast.If(test=test, body=[*_, last] as body, orelse=[]) if self.implies(test, False):
+            case ast.If(test=test, body=body, orelse=[]) if self.implies(test, False):
+                last = self.refusals.last(body)
                 return returns(body) or (
-                    self.refusals.refuses(body)
-                    and self.refusals.is_handled(last, self.refusals.error_of(last))
+                    last is not None and self.refusals.is_handled(last, self.refusals.error_of(last))
                 )
         return False
 

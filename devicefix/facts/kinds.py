@@ -45,6 +45,7 @@ class Kind(Enum):
     DTYPE = "a dtype"
     STREAM = "a stream"
     EVENT = "an event"
+    STORAGE = "a storage"
     STRING = "a string that is not a device"
     COLLECTION = "a collection"
     OTHER = "a value of another kind"
@@ -64,7 +65,7 @@ class Kinds:
         seen: the kinds that the module shows, each with a node that shows it.
         unknown: whether a value is of unknown kind.
         open: whether a caller that the module does not show may pass any value.
-        classes: the full names of the classes of the modules and objects, as far as they are known.
+        classes: the full names of the classes of the tensors, modules and objects, as far as they are known.
     """
 
     seen: dict[Kind, ast.AST] = field(default_factory=dict)
@@ -142,7 +143,7 @@ _OF_ANNOTATIONS = {
     "torch.cuda.Stream": Kind.STREAM,
     "torch.cuda.Event": Kind.EVENT,
 }
-_DTYPES = {
+DTYPES = {
     "float", "float16", "float32", "float64", "bfloat16", "half", "double", "long", "int", "int8",
     "int16", "int32", "int64", "short", "uint8", "bool", "complex64", "complex128", "cfloat",
 }  # fmt: skip
@@ -176,6 +177,10 @@ _OF_TENSORS = {
     "sigmoid", "tanh", "relu", "index_select", "gather", "masked_fill", "masked_fill_", "data", "grad",
     "T", "new_zeros", "new_ones", "new_tensor", "new_full",
 }  # fmt: skip
+
+
+# Methods of tensors that return their storage.
+_STORAGES = ("storage", "typed_storage", "untyped_storage")
 
 
 class KindsOf:
@@ -554,7 +559,21 @@ class KindsOf:
         kinds = Kinds(open=True) if default is None else self.of(default, depth) | Kinds(open=True)
         if isinstance(function, ast.Lambda):
             return _union([kinds, *self._arguments_of_lambda(function, parameter, depth)])
-        return _union([kinds, *self._arguments(function, parameter, depth)])
+        return _union(
+            [kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)]
+        )
+
+    def _passed(self, function: Function, parameter: ast.arg) -> Kinds:
+        """Return the kinds of what the calls in other files pass for a parameter."""
+        owner = self._facts.tree.parents.get(function)
+        method = isinstance(owner, ast.ClassDef)
+        name = (
+            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        )
+        positional = [*function.args.posonlyargs, *function.args.args]
+        position = positional.index(parameter) - method if parameter in positional else -1
+        found = self._facts.passed(name, parameter.arg, position)
+        return Kinds({Kind[kind]: parameter for kind in found})
 
     def _arguments_of_lambda(self, function: ast.Lambda, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
         """Yield the kinds of what the calls in the module pass for a parameter of a lambda."""
@@ -632,7 +651,7 @@ class KindsOf:
                 return self._generic(annotation, (dotted(outer) or "").rpartition(".")[2], inner)
         name = self._facts.resolve(annotation) or dotted(annotation) or ""
         if name in _OF_ANNOTATIONS:
-            return Kinds({_OF_ANNOTATIONS[name]: annotation})
+            return _of_annotation(annotation, name)
         return self.instance(annotation)
 
     def _generic(self, annotation: ast.expr, outer: str, inner: ast.expr) -> Kinds:
@@ -648,8 +667,7 @@ class KindsOf:
         return UNKNOWN
 
     def _quoted(self, annotation: ast.expr, text: str) -> Kinds:
-        known = _OF_ANNOTATIONS.get(text)
-        return UNKNOWN if known is None else Kinds({known: annotation})
+        return _of_annotation(annotation, text) if text in _OF_ANNOTATIONS else UNKNOWN
 
     # -- calls ----------------------------------------------------------------------------------------
 
@@ -683,11 +701,13 @@ class KindsOf:
 
     def _method(self, node: ast.Call, function: ast.Attribute, depth: int) -> Kinds | None:
         """Return the kinds of the result of a method of a tensor or module, None for other objects."""
+        if function.attr in _STORAGES:
+            return Kinds({Kind.STORAGE: node})
         if function.attr not in _SAME and function.attr not in _OF_TENSORS and function.attr != "get_device":
             return None
         receiver = self.of(function.value, depth)
         if function.attr in _SAME:
-            return receiver if receiver.are({Kind.TENSOR, Kind.MODULE}) else None
+            return receiver if receiver.are({Kind.TENSOR, Kind.MODULE, Kind.STORAGE}) else None
         if receiver.are({Kind.TENSOR}):
             return Kinds({Kind.INDEX if function.attr == "get_device" else Kind.TENSOR: node})
         return None
@@ -742,6 +762,12 @@ class KindsOf:
         bases = [self.instance(base, depth - 1) if depth else UNKNOWN for base in definition.bases]
         kind = Kind.MODULE if any(Kind.MODULE in base.seen for base in bases) else Kind.OBJECT
         return Kinds({kind: definition}, classes=frozenset({definition.name}))
+
+
+def _of_annotation(node: ast.expr, name: str) -> Kinds:
+    kind = _OF_ANNOTATIONS[name]
+    classes = {name} if kind in (Kind.TENSOR, Kind.MODULE) else ()  # or one that inherits from it
+    return Kinds({kind: node}, classes=frozenset(classes))
 
 
 def _class_name(name: str) -> str:
@@ -819,7 +845,7 @@ def _of_constant(node: ast.Constant) -> Kinds:
 
 def _of_reference(node: ast.expr, name: str) -> Kinds:
     """Return the kinds of what an import brings."""
-    if name.startswith("torch.") and name.count(".") == 1 and name.rpartition(".")[2] in _DTYPES:
+    if name.startswith("torch.") and name.count(".") == 1 and name.rpartition(".")[2] in DTYPES:
         return Kinds({Kind.DTYPE: node})
     return UNKNOWN
 
@@ -835,6 +861,8 @@ def _of_torch(node: ast.Call, name: str) -> Kinds:
         and (function[:1].islower() or function.endswith("Tensor"))
     ):
         return Kinds({Kind.TENSOR: node})
+    if function.endswith("Storage"):
+        return Kinds({Kind.STORAGE: node})
     if module == "torch.cuda" and function.endswith("Tensor"):
         return Kinds({Kind.TENSOR: node})
     return UNKNOWN

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from devicefix.facts.guards import Built, Guards
 from devicefix.facts.kinds import KindsOf
-from devicefix.facts.names import Names, Question
+from devicefix.facts.names import Names, Passed, Question, nothing_passed
 from devicefix.files.text import Source, parse
 
 _OTHERS = re.compile(
@@ -51,10 +51,11 @@ class Facts(Names):
         source = Source(data)
         return cls(source, parse(source.text))
 
-    def informed(self, is_option: Question, is_flag: Question) -> Facts:
+    def informed(self, is_option: Question, is_flag: Question, passed: Passed = nothing_passed) -> Facts:
         """Return these facts with answers from the other files; the tree is shared."""
         more = copy(self)
-        more._is_option, more.is_flag, more.guards = is_option, is_flag, Guards(more)
+        more._is_option, more.is_flag, more.passed = is_option, is_flag, passed
+        more.guards = Guards(more)
         more._answers = {}
         more.built = Built(more)
         more.kinds = KindsOf(more, more.guards)

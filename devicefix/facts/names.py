@@ -12,6 +12,7 @@ from devicefix.facts.tree import Tree
 from devicefix.files.text import Source
 
 Question = Callable[[str], bool]
+Passed = Callable[[str, str, int], Sequence[str]]
 Answer = TypeVar("Answer")
 
 _HOPS = 4  # how many names to follow from one to the next: `a = torch`, `b = a`
@@ -22,6 +23,11 @@ def unknown(_name: str) -> bool:
     return False
 
 
+def nothing_passed(_function: str, _parameter: str, _position: int) -> Sequence[str]:
+    """Return nothing: without the other files, no calls in them are known."""
+    return ()
+
+
 class Names:
     """The names and options of one module, resolved.
 
@@ -30,6 +36,7 @@ class Names:
         module: its syntax tree.
         is_option: whether a name is that of an option that is an int in the other files.
         is_flag: whether other files set an attribute, and only to values that are true only with CUDA.
+        passed: the kinds of what other files pass to a function for a parameter, by its name and position.
     """
 
     def __init__(
@@ -38,9 +45,11 @@ class Names:
         module: ast.Module,
         is_option: Question = unknown,
         is_flag: Question = unknown,
+        passed: Passed = nothing_passed,
     ) -> None:
         self._is_option = is_option
         self.is_flag = is_flag
+        self.passed = passed
         self.source = source
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}

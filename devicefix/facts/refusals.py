@@ -20,7 +20,7 @@ _PRINTING = {
     "print", "print_exc", "exception", "error", "warning", "warn", "info", "debug", "log", "critical",
     "write",
 }  # fmt: skip
-_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
+TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
 _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _CALLS = 4  # how many functions to follow that end the program by a call of the next
 
@@ -38,17 +38,22 @@ class Refusals:
             block: the statements.
             calls: how many functions to follow that do so.
         """
-        *others, last = block
-        if any(isinstance(node, _LEAVING) for statement in others for node in ast.walk(statement)):
-            return False
-        match last:
-            case ast.Raise(exc=error):
-                return not _skips_test(error)
-            case ast.Expr(value=value):
-                return self.ends(value, calls)
-            case ast.If(body=body, orelse=orelse) if orelse:
-                return self.refuses(body, calls) and self.refuses(orelse, calls)
-        return False
+        return self.last(block, calls) is not None
+
+    def last(self, block: Sequence[ast.stmt], calls: int = _CALLS) -> ast.stmt | None:
+        """Return the statement of a block that always refuses to go on, None if there is none."""
+        for statement in block:
+            match statement:
+                case ast.Raise(exc=error):
+                    return None if _skips_test(error) else statement
+                case ast.Expr(value=value) if self.ends(value, calls):
+                    return statement
+                case ast.If(body=body, orelse=[_, *_] as orelse):
+                    if self.refuses(body, calls) and self.refuses(orelse, calls):
+                        return statement
+            if any(isinstance(node, _LEAVING) for node in ast.walk(statement)):
+                return None
+        return None
 
     def ends(self, node: ast.expr, calls: int = _CALLS) -> bool:
         """Return whether an expression ends the program: `sys.exit(1)`, or a function that does so."""
@@ -81,22 +86,22 @@ class Refusals:
         return [
             handler
             for child, parent in self._in_function(node)
-            if isinstance(parent, _TRIES) and child in parent.body
+            if isinstance(parent, TRIES) and child in parent.body
             for handler in parent.handlers
-            if _may_catch(handler, error)
+            if may_catch(handler, error)
         ]
 
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""
         if any(
-            isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(_suppresses, parent.items))
+            isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items))
             for _, parent in self._in_function(node)
         ):
             return True
         handlers = self.handlers(node, error)
-        return any(_continues(handler.body) and not self.refuses(handler.body) for handler in handlers)
+        return any(continues(handler.body) and not self.refuses(handler.body) for handler in handlers)
 
-    def error_of(self, statement: ast.stmt) -> str | None:
+    def error_of(self, statement: ast.stmt | None) -> str | None:
         """Return the name of the class of the error that a statement raises, None if that is not known."""
         match statement:
             case ast.Assert():
@@ -139,7 +144,7 @@ def _skips_test(error: ast.expr | None) -> bool:
     return kind is not None and "Skip" in (dotted(kind) or "")
 
 
-def _may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
+def may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
     """Return whether a handler may catch an error of a class, by its name; unknown classes may be related."""
     if handler.type is None:
         return True
@@ -152,7 +157,7 @@ def _may_catch(handler: ast.ExceptHandler, error: str | None) -> bool:
     return False
 
 
-def _continues(body: Sequence[ast.stmt]) -> bool:
+def continues(body: Sequence[ast.stmt]) -> bool:
     """Return whether a handler does more than print the error."""
     return not all(
         isinstance(statement, ast.Pass)
@@ -165,7 +170,7 @@ def _continues(body: Sequence[ast.stmt]) -> bool:
     )
 
 
-def _suppresses(item: ast.withitem) -> bool:
+def suppresses(item: ast.withitem) -> bool:
     """Return whether a context manager expects an error: `contextlib.suppress`, `pytest.raises`."""
     call = item.context_expr
     name = dotted(call.func) if isinstance(call, ast.Call) else None

@@ -123,6 +123,15 @@ class Bindings:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self.star_imports: list[str] = []
         self.declared_elsewhere: set[str] = set()
+        self._nonlocal: list[tuple[Scope, str, Binding]] = []
+
+    def settle(self) -> None:
+        """Add the bindings of `nonlocal` names to the functions around, which may bind them further below."""
+        for scope, name, binding in self._nonlocal:
+            found = scope.lookup(name)
+            if found is not None and not found[0].is_module:
+                found[1].append(binding)
+        self._nonlocal.clear()
 
     def bind(self, node: ast.AST, scope: Scope) -> None:
         """Record what a node binds in its scope, without what the nodes inside it bind."""
@@ -139,10 +148,11 @@ class Bindings:
                 self._add(scope, extra.arg, Binding(extra, parameter=True))
 
     def _add(self, scope: Scope, name: str, binding: Binding) -> None:
-        target = scope
-        if name in scope.elsewhere and scope.parent:
-            target = self.root if name in scope.of_module else _nonlocal(scope, name)
-        target.bindings.setdefault(name, []).append(binding)
+        if name in scope.elsewhere and name not in scope.of_module:
+            self._nonlocal.append((scope, name, binding))
+        else:
+            target = self.root if name in scope.elsewhere else scope
+            target.bindings.setdefault(name, []).append(binding)
 
     def _target(self, target: ast.expr, node: ast.AST, value: ast.expr | None, scope: Scope) -> None:
         if isinstance(target, ast.Name):
@@ -225,15 +235,6 @@ class Bindings:
     def _delete(self, node: ast.Delete, scope: Scope) -> None:
         for target in node.targets:
             self._target(target, node, None, scope)
-
-
-def _nonlocal(scope: Scope, name: str) -> Scope:
-    """Return the function whose variable `nonlocal` means in a scope; the module if none binds it so far."""
-    around = [each for each in scope.chain() if each is not scope and not each.is_module]
-    for each in around:
-        if name in each.bindings and name not in each.elsewhere:
-            return each
-    return list(scope.chain())[-1]
 
 
 def _unpacked(target: ast.Tuple | ast.List, value: ast.expr | None) -> list[ast.expr | None]:

@@ -10,10 +10,13 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 
 from devicefix.facts.names import Names
+from devicefix.facts.scopes import Binding
 
 _SCRIPTS = ("torch.jit.script", "torch.jit.script_if_tracing")
 _COMPILES = {*_SCRIPTS, "torch.jit.script_method", "torch.jit.export"}
 _LEAVES = {"torch.jit.ignore", "torch.jit.unused"}
+A_MODULE = ""
+EVERYTHING = "*"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -23,16 +26,28 @@ class TorchScript:
 
     Args:
         facts: The module's names.
+        named: The functions and classes that other files let TorchScript compile: `EVERYTHING` for all,
+            `A_MODULE` for a module of unknown class.
 
     Attributes:
         functions: The functions and methods.
+        imported: The full names of what is compiled of other files, with `()` for an instance of a class or
+            what a function returns; `A_MODULE` for a module of unknown class.
     """
 
-    def __init__(self, facts: Names) -> None:
+    def __init__(self, facts: Names, named: Collection[str] = ()) -> None:
         self.functions: set[Function] = set()
+        self.imported: set[str] = set()
         self._facts = facts
         self._classes: set[ast.ClassDef] = set()
         self._attributes: set[str] = {"forward"}  # what compiled code reads of objects
+        for name in named:
+            for definition in self._all() if name == EVERYTHING else self._defined([name]):
+                self._module(definition) if isinstance(definition, ast.ClassDef) else self._compile(
+                    definition
+                )
+        if A_MODULE in named:
+            self._any_module()
         if "jit" not in facts.source.text:
             return
         for node in facts.tree.scopes:
@@ -53,11 +68,39 @@ class TorchScript:
     def _script(self, node: ast.expr) -> None:
         """Compile what is passed to `torch.jit.script`; all modules of the file where it is not known."""
         value = self._facts.value(node)
-        known = list(self._defined([node] if value is None else [node, value]))
-        if not known:
-            known = [each for each in self._facts.tree.scopes if isinstance(each, ast.ClassDef)]
+        values = [node, *([value] if value is not None else [])]
+        known = list(self._read(values))
+        imported = set(self._imports(values, made=True))
+        self.imported |= imported or ({A_MODULE} if not known else set())
         for each in known:
             self._module(each) if isinstance(each, ast.ClassDef) else self._compile(each)
+        if not known and not imported:
+            self._any_module()
+
+    def _any_module(self) -> None:
+        for each in self._all():
+            if isinstance(each, ast.ClassDef):
+                self._module(each)
+
+    def _all(self) -> Iterator[Function | ast.ClassDef]:
+        """Yield the functions and classes of the module."""
+        return self._defined(tuple(self._facts.tree.root.bindings))
+
+    def _imports(self, nodes: Iterable[ast.AST], *, made: bool = False) -> Iterator[str]:
+        """Yield the full names of what some code reads of other files.
+
+        Args:
+            nodes: the code.
+            made: whether it makes what is compiled, so that a call stands for its result.
+        """
+        for node in nodes:
+            called = {each.func for each in ast.walk(node) if made and isinstance(each, ast.Call)}
+            inner = {each.value for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+            for each in ast.walk(node):
+                if isinstance(each, (ast.Name, ast.Attribute)) and each not in inner:
+                    name = self._facts.resolve(each)
+                    if name is not None and name.partition(".")[0] != "torch":
+                        yield f"{name}()" if each in called else name
 
     def _module(self, node: ast.ClassDef) -> None:
         """Compile the methods of a class of modules that compiled code reaches, and of the modules in it."""
@@ -68,7 +111,8 @@ class TorchScript:
             if method.name in self._attributes:
                 self._compile(method)
         makes = [method for method in _methods(node) if method.name == "__init__"]
-        for other in self._defined([*node.bases, *makes]):
+        self.imported.update((*self._imports(node.bases), *self._imports(makes, made=True)))
+        for other in self._read([*node.bases, *makes]):
             if isinstance(other, ast.ClassDef):
                 self._module(other)
 
@@ -81,7 +125,8 @@ class TorchScript:
         if node in self.functions or self._has(node, _LEAVES):
             return
         self.functions.add(node)
-        for other in self._defined(node.body):
+        self.imported.update(self._imports(node.body))
+        for other in self._read(node.body):
             self._compile_class(other) if isinstance(other, ast.ClassDef) else self._compile(other)
         read = {each.attr for part in node.body for each in ast.walk(part) if isinstance(each, ast.Attribute)}
         self._attributes |= read
@@ -94,14 +139,23 @@ class TorchScript:
         plain = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
         return any((self._facts.resolve(each) or "") in decorators for each in plain)
 
-    def _defined(self, nodes: Iterable[ast.AST]) -> Iterator[Function | ast.ClassDef]:
+    def _defined(self, names: Iterable[str]) -> Iterator[Function | ast.ClassDef]:
+        """Yield the functions and classes of the module that have some names."""
+        for name in names:
+            yield from _definitions(self._facts.tree.root.bindings.get(name, ()))
+
+    def _read(self, nodes: Iterable[ast.AST]) -> Iterator[Function | ast.ClassDef]:
         """Yield the functions and classes of the module whose names some nodes read."""
         for node in nodes:
             for each in ast.walk(node):
                 found = self._facts.tree.scope(each).lookup(each.id) if isinstance(each, ast.Name) else None
-                for binding in found[1] if found is not None else ():
-                    if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                        yield binding.node
+                yield from _definitions(found[1] if found is not None else ())
+
+
+def _definitions(bindings: Iterable[Binding]) -> Iterator[Function | ast.ClassDef]:
+    for binding in bindings:
+        if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield binding.node
 
 
 def _methods(node: ast.ClassDef) -> Iterator[Function]:

@@ -115,6 +115,7 @@ class Tree:
             self._walk_expressions(index)
         if not self.LAZY:
             self._walk_everything()
+        self._bindings.settle()
 
     @property
     def nodes(self) -> Sequence[ast.AST]:

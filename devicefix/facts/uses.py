@@ -25,12 +25,15 @@ class Variable:
         reads: the expressions that read it in this module.
         bindings: the places that bind it in this module.
         attribute: whether it is an attribute, and part of an interface.
+        elsewhere: how other files may read it: `x` for a name of the module, `self.x` for an attribute of its
+            classes, `.x` for an attribute of another object; empty for a local variable.
     """
 
     name: str
     reads: Sequence[ast.expr]
     bindings: Sequence[Binding]
     attribute: bool = False
+    elsewhere: str = ""
 
 
 @dataclass(slots=True)
@@ -178,7 +181,8 @@ class Uses:
             reads = list(self.facts.reads_in(scope, name))
             if isinstance(scope.node, ast.ClassDef):
                 reads += self._attribute_reads(name, scope.node)
-            self._variables[key] = Variable(name, reads, scope.bindings.get(name, ()))
+            elsewhere = name if scope.is_module else f"self.{name}" if scope.is_class else ""
+            self._variables[key] = Variable(name, reads, scope.bindings.get(name, ()), elsewhere=elsewhere)
         return self._variables[key]
 
     def _attribute(self, node: ast.Attribute) -> Variable:
@@ -196,9 +200,9 @@ class Uses:
                 or not other.startswith("self.")
                 or self._owner(binding.node) in (owner, None)
             ]
-            self._variables[key] = Variable(
-                node.attr, list(self._attribute_reads(node.attr, owner)), bindings, attribute=True
-            )
+            reads = list(self._attribute_reads(node.attr, owner))
+            elsewhere = f"self.{node.attr}" if owner is not None else f".{node.attr}"
+            self._variables[key] = Variable(node.attr, reads, bindings, attribute=True, elsewhere=elsewhere)
         return self._variables[key]
 
     def _attribute_reads(self, name: str, owner: ast.ClassDef | None) -> Iterator[ast.expr]:

@@ -208,7 +208,7 @@ def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFE
 
 
 def _start(source: Source, node: ast.AST) -> int:
-    """Return where a statement starts, with its decorators."""
+    """Return where a statement starts, with the `@` of its first decorator."""
     decorators = getattr(node, "decorator_list", None)
     if decorators:
         return source.text.rindex("@", 0, source.span(decorators[0])[0])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, custom_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
@@ -456,7 +456,7 @@ class CudaApi(Rule):
         plain = target is None or literal_index(target) is not None
         if (
             not plain
-            or "storage" in last_name(receiver)
+            or may_be_storage(self.context, receiver)
             or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
         ):
             return None

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, custom_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts import dotted
-from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
@@ -128,6 +127,44 @@ class CudaCall(Rule):
             """,
         ),
         Example(
+            "a storage that is called something else",
+            before="""
+                import torch
+
+                q7 = torch.ones(2).untyped_storage()
+                y = q7.cuda()
+            """,
+            after="""
+                import torch
+
+                q7 = torch.ones(2).untyped_storage()
+                y = q7.cuda() if torch.cuda.is_available() else q7
+            """,
+        ),
+        Example(
+            "the storages of a checkpoint",
+            before="""
+                import torch
+
+
+                def place(q7, location):
+                    return q7.cuda(0)
+
+
+                state = torch.load("x.pt", place)
+            """,
+            after="""
+                import torch
+
+
+                def place(q7, location):
+                    return q7.cuda(0) if torch.cuda.is_available() else q7
+
+
+                state = torch.load("x.pt", place)
+            """,
+        ),
+        Example(
             "an argument that may be a number, None or a device",
             before="""
                 import torch
@@ -163,6 +200,23 @@ class CudaCall(Rule):
                     return f(
                         x,
                     ).to(("cuda" if where is None else where) if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "an object that may have no cuda method, but one that is called to",
+            before="""
+                import torch
+
+
+                class Form:
+                    def to(self, name):
+                        return self
+
+
+                try:
+                    x = f(x).cuda()
+                except AttributeError:
+                    print("not moved")
             """,
         ),
         Example(
@@ -335,6 +389,9 @@ class CudaCall(Rule):
                 "call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
+        elif self._shows_class(node):
+            message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
+            yield self.finding(node, message)
         else:
             yield self._move(node)
 
@@ -344,9 +401,14 @@ class CudaCall(Rule):
         module = name.rpartition(".")[0]
         return bool(module) and project.has_module(path, module) and not project.has_module(path, name)
 
+    def _shows_class(self, node: ast.Call) -> bool:
+        """Return whether the lack of `cuda` leads to a handler, which a `to` of the project would skip."""
+        handlers = self.facts.guards.refusals.handlers(node, AttributeError.__name__)
+        return bool(handlers) and self.context.project.has_own_to()
+
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
-        if _storage(node):
+        if _is_storage(self.context, node):
             return self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU", fix)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
@@ -357,10 +419,11 @@ class CudaCall(Rule):
 def move(context: Context, node: ast.Call) -> Fix | None:
     """Return the fix that replaces `.cuda()` by `.to(device)`, or None if there is none."""
     target = device_argument(node)
-    use = None if _storage(node) else target_device(context, node, target)
+    storage = _is_storage(context, node)
+    use = None if storage else target_device(context, node, target)
     if use is None:
         fix = _kept(context, node)
-        if fix is not None or target is None or _storage(node):
+        if fix is not None or target is None or storage:
             return fix
         use = runtime_device(context, node, target)
     return None if use is None else context.edit(node, moved(use.text), use)
@@ -381,9 +444,9 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     return context.when_cuda(node, receiver_of, of_cuda=True)
 
 
-def _storage(node: ast.Call) -> bool:
-    """Return whether the receiver is a storage, which has no `.to(device)`."""
-    return isinstance(node.func, ast.Attribute) and "storage" in last_name(node.func.value)
+def _is_storage(context: Context, node: ast.Call) -> bool:
+    assert isinstance(node.func, ast.Attribute)
+    return may_be_storage(context, node.func.value)
 
 
 def _super(receiver: ast.expr) -> bool:

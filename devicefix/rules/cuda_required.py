@@ -13,6 +13,8 @@ from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
 
 # The accelerators that a device may name: https://docs.pytorch.org/docs/stable/tensor_attributes.html
 _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
+# The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
+_BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
 _EXTENSION = re.compile(r"_C|\w+_(cuda|ext)(?<!is_cuda)|\w*kernel\w*|ops|\w+_(fwd|bwd|forward|backward)")
 
 
@@ -59,7 +61,7 @@ class CudaRequired(Rule):
     code = "DF701"
     name = "cuda-required"
     summary = "The program stops without CUDA"
-    words = (b"cuda",)
+    words = (b"cuda", b"nccl", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (
         Example(
@@ -193,6 +195,27 @@ class CudaRequired(Rule):
                 d = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
                 net.to(d)
                 run()
+            """,
+        ),
+        Example(
+            "an error before a line that is never reached",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                if torch.cuda.is_available():
+                    backend = "nccl"
+                else:
+                    raise NotImplementedError("CUDA was not found")
+                    backend = "gloo"
+                dist.init_process_group(backend)
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                backend = "nccl" if torch.cuda.is_available() else "gloo"
+                dist.init_process_group(backend)
             """,
         ),
         Example(
@@ -406,6 +429,81 @@ class CudaRequired(Rule):
             "an assert about the name of a device type",
             before="""
                 assert q7 == "cuda"
+            """,
+        ),
+        Example(
+            "an assert about several tensors",
+            before="""
+                assert all(t.is_cuda for t in tensors)
+            """,
+        ),
+        Example(
+            "an error about the type of a device",
+            before="""
+                if x.device.type != "cuda":
+                    raise ValueError
+            """,
+        ),
+        Example(
+            "an error about the name of a device type",
+            before="""
+                if q7 not in ("cuda", "xpu"):
+                    raise ValueError(q7)
+            """,
+        ),
+        Example(
+            "a backend that has to be NCCL",
+            before="""
+                assert q7 == "nccl"
+            """,
+        ),
+        Example(
+            "an assert before a function of the module",
+            before="""
+                import torch
+
+
+                def my_forward(x):
+                    return x
+
+
+                def double(x):
+                    assert x.is_cuda
+                    return my_forward(x)
+            """,
+        ),
+        Example(
+            "a choice of classes by a device",
+            before="""
+                import torch
+
+                classes = {"cuda": Parallel, "npu": Other}
+
+
+                def wrap(model, device):
+                    assert device in ["cuda", "npu"]
+                    return classes[device](model)
+            """,
+        ),
+        Example(
+            "a tensor in a module that needs a library elsewhere",
+            before="""
+                import flash_attn
+                import torch
+
+
+                def place(x):
+                    assert x.is_cuda
+            """,
+        ),
+        Example(
+            "the result of a test",
+            before="""
+                import torch
+
+
+                def test_move():
+                    assert move(x).is_cuda
             """,
         ),
         Example(
@@ -709,13 +807,25 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
-            "the result of a test",
+            "an error of a wrapper",
             """
                 import torch
 
+                from . import _C
 
-                def test_move():
-                    assert move(x).is_cuda
+
+                def double(x):
+                    if not x.is_cuda:
+                        raise ValueError("a CUDA tensor is needed")
+                    return _C.double(x)
+            """,
+        ),
+        Example(
+            "a backend among others",
+            """
+                assert backend in ("nccl", "gloo")
+                if backend == "nccl":
+                    raise ValueError("use gloo")
             """,
         ),
         Example(
@@ -750,27 +860,31 @@ class CudaRequired(Rule):
             self.context.mark_handled(node)
             verdict = self._refusals.verdict(node, test, "AssertionError")
             yield from self._judged(node, verdict, (remove(self.facts, node),))
-        elif _lists_no_cpu(test):
-            if not self._is_right(node):
-                yield self.finding(node, "does not allow the CPU as a device; add it")
-        elif self._guards.implies(test) or self._counts(test):
+        elif missing := _missing(test, True):
+            yield from self._asked(node, node, f"does not allow {missing}; add it")
+        elif self._is_false_on_a_cpu(test, True) or self._counts(test):
             parts = self._parts(test)
             if parts is not None:
                 gone, edits = parts
                 verdict = self._refusals.verdict(node, gone, "AssertionError")
                 yield from self._judged(node, verdict, edits)
-            elif not self._is_right(node) and not self._before_kernel(node):
-                yield self.finding(node, self._needed(test))
+            else:
+                yield from self._asked(node, node, self._needed(test))
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         refusal = self._guards.refusal(node)
         if refusal is not None:
-            verdict = self._refusals.verdict(node, node.test, self._ends.error_of(refusal[-1]))
+            verdict = self._refusals.verdict(node, node.test, self._ends.error_of(self._ends.last(refusal)))
             yield from self._judged(node.test, verdict, self._without(node, refusal))
-        elif (branch := self._branch_on_a_cpu(node)) and self._ends.refuses(branch):
-            handled = self._ends.is_handled(node, self._ends.error_of(branch[-1]))
-            if not handled and not self._is_right(node):
-                yield self.finding(node.test, self._needed(node.test))
+            return
+        for branch, truth in ((node.body, False), (node.orelse, True)):
+            last = self._ends.last(branch)
+            if last is not None:
+                missing = _missing(node.test, truth)
+                if missing or self._is_false_on_a_cpu(node.test, truth):
+                    message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
+                    if not self._ends.is_handled(node, self._ends.error_of(last)):
+                        yield from self._asked(node, node.test, message)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         *tests, last = node.values
@@ -791,8 +905,9 @@ class CudaRequired(Rule):
             return
         for case in node.cases:
             never = isinstance(case.pattern, ast.MatchSingleton) and case.pattern.value is not answer
-            if (never or _is_wildcard(case.pattern)) and self._ends.refuses(case.body):
-                error = self._ends.error_of(case.body[-1])
+            last = self._ends.last(case.body)
+            if (never or _is_wildcard(case.pattern)) and last is not None:
+                error = self._ends.error_of(last)
                 yield from self._judged(node.subject, self._refusals.verdict(node, node.subject, error), ())
 
     def _judged(
@@ -818,11 +933,28 @@ class CudaRequired(Rule):
         verdict = self._refusals.verdict(node, test, self._ends.error_of(ast.Expr(last)))
         yield from self._judged(node, verdict, (remove(self.facts, statement),) if alone else ())
 
-    def _branch_on_a_cpu(self, node: ast.If) -> list[ast.stmt]:
-        """Return the branch that an `if` takes wherever CUDA is not available, nothing if that depends on more."""
-        if self._guards.implies(node.test, False):
-            return node.body
-        return node.orelse if self._guards.implies(node.test) else []
+    def _asked(self, node: ast.stmt, place: ast.stmt | ast.expr, message: str) -> Iterator[Finding]:
+        """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
+        if self.facts.is_guarded(node) or self._refusals.is_requested(node):
+            return
+        if not self._before_kernel(node):
+            in_test = self._refusals.in_test(node)
+            yield self.finding(place, f"{message}, or skip this test" if in_test else message)
+
+    def _is_false_on_a_cpu(self, test: ast.expr, truth: bool) -> bool:
+        """Return whether a test can't be true (or false) for values on a CPU, if there are any."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._is_false_on_a_cpu(operand, not truth)
+            case ast.Call(
+                func=ast.Name(id="all"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
+            ) if truth:
+                return self._is_false_on_a_cpu(test, True)
+            case ast.Call(
+                func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
+            ) if not truth:
+                return self._is_false_on_a_cpu(test, False)
+        return self._guards.implies(test, truth)
 
     def _parts(self, test: ast.expr) -> tuple[ast.expr, tuple[Edit, ...]] | None:
         """Return the part of `available and a` that is always true with CUDA, and the edits that leave the rest.
@@ -853,19 +985,30 @@ class CudaRequired(Rule):
             return "rejects CPU tensors; add a CPU path"
         return f"{MESSAGE}; add a path for the CPU"
 
-    def _is_right(self, node: ast.stmt) -> bool:
-        """Return whether a check for CUDA is right: in a test, where CUDA was asked for, before a CUDA library."""
-        if self.facts.is_guarded(node) or self._refusals.in_test(node) or self._refusals.is_requested(node):
-            return True
-        return self._refusals.libraries.needed_by(self._refusals.function(node), node) is not None
-
     def _before_kernel(self, node: ast.stmt) -> bool:
-        """Return whether the function of a check calls a compiled extension or starts a kernel."""
+        """Return whether the function of a check calls a compiled extension or starts a kernel below it."""
         function = self._refusals.function(node)
         if isinstance(function, ast.Module):
             return False
-        calls = (each for each in ast.walk(function) if isinstance(each, ast.Call))
-        return any(isinstance(call.func, ast.Subscript) or _is_compiled(call.func) for call in calls)
+        calls = (
+            each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
+        )
+        return any(self._is_launch(call.func) or self._is_compiled(call.func) for call in calls)
+
+    def _is_launch(self, function: ast.expr) -> bool:
+        """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
+        if not isinstance(function, ast.Subscript):
+            return False
+        bindings = self.facts.bindings(function.value)
+        defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
+        return all(defined) if defined else self.facts.resolve(function.value) is not None
+
+    def _is_compiled(self, function: ast.expr) -> bool:
+        """Return whether a function is imported, and called as those of compiled extensions: `_C.forward`."""
+        parts = (dotted(function) or "").split(".")
+        found = self.facts.tree.scope(function).lookup(parts[0])
+        imported = found is not None and any(binding.imported for binding in found[1])
+        return imported and any(map(_EXTENSION.fullmatch, parts))
 
     def _counts(self, test: ast.expr) -> bool:
         """Return whether a test compares with the number of GPUs."""
@@ -893,20 +1036,23 @@ def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
-def _is_compiled(function: ast.expr) -> bool:
-    """Return whether a function is that of a compiled extension, by its name: `_C.forward`, `nms_ext.nms`."""
-    return any(_EXTENSION.fullmatch(part) for part in (dotted(function) or "").split("."))
+def _missing(test: ast.expr, truth: bool) -> str:
+    """Return what a test lacks to be true (or false) on a CPU: the CPU in `device in ["cuda", "npu"]`.
 
-
-def _lists_no_cpu(test: ast.expr) -> bool:
-    """Return whether a test is `device in ["cuda", "npu"]`, without the CPU and with nothing but devices."""
+    It is empty for a test of something else.
+    """
     match test:
-        case ast.Compare(
-            ops=[ast.In()], comparators=[ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)]
-        ):
-            names = {element.value if isinstance(element, ast.Constant) else None for element in elts}
-        case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=str(text))]):
-            names = {text}
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _missing(operand, not truth)
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
+            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else []
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
+            elements = [right]
         case _:
-            return False
-    return "cuda" in names and names <= _DEVICES
+            return ""
+    if isinstance(left, ast.Call) or isinstance(op, (ast.In, ast.Eq)) is not truth:
+        return ""
+    names = {element.value if isinstance(element, ast.Constant) else None for element in elements}
+    if "cuda" in names and names <= _DEVICES:
+        return "the CPU as a device"
+    return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""

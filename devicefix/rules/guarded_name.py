@@ -159,6 +159,18 @@ class GuardedName(Rule):
             """,
         ),
         Example(
+            "the other branch raises an error",
+            """
+                import torch
+
+                if torch.cuda.is_available() and HOME is not None:
+                    path = HOME
+                else:
+                    raise NotImplementedError
+                build(path)
+            """,
+        ),
+        Example(
             "bound before the guard",
             """
                 import torch
@@ -230,6 +242,8 @@ class GuardedName(Rule):
             return
         if self._moves.of_guard(node) is not None:
             return  # the guard goes
+        if guards.refusals.refuses(node.orelse):
+            return  # it ends the program instead
         assigned = [statement for statement in node.body if isinstance(statement, ast.Assign)]
         for name, place in self._names.bound(node.body):
             use = self._names.use(name, node)

@@ -2,23 +2,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.facts import with_defaults
+from devicefix.facts.backends import takes_backend
+from devicefix.facts.kinds import Kind
+from devicefix.facts.names import option_names
 from devicefix.facts.scopes import captures
 from devicefix.facts.values import last_name
-from devicefix.model import Finding
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 
-# The functions that take a backend, each with its position among the arguments and its keyword.
-_GROUPS = {
-    "init_process_group": (0, "backend"),
-    "new_group": (2, "backend"),
-    "new_subgroups": (3, "backend"),
-    "new_subgroups_by_enumeration": (2, "backend"),
-    "Backend": (0, "name"),
-}
 _NCCL = "torch.distributed.Backend.NCCL"
 _MESHES = ("init_device_mesh", "DeviceMesh")
+_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict"}
+_UNSEEN = "the value is not seen to reach a process group, and may mean something else"
 
 
 class NcclBackend(Rule):
@@ -41,10 +39,13 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the backend is the same. A value given on the command line still overrides a default. With
+    Safe where the value reaches a function that makes a process group, or the program knows gloo as the alternative:
+    with CUDA the backend is the same. A value given on the command line still overrides a default. With
     `--target accelerator` it is the accelerator's own backend (torch 2.6). Unsafe if the program sets
-    `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible. A value in
-    a dictionary whose key says nothing about a backend, and a device mesh of type "cuda", are reported without a fix.
+    `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible, and where
+    only its name says that a value is a backend. If that name is compared with "nccl", and never with "gloo", there
+    is no fix. A value in a dictionary whose key says nothing about a backend, and a device mesh of type "cuda", are
+    reported without a fix.
     """
 
     code = "DF601"
@@ -74,11 +75,13 @@ class NcclBackend(Rule):
                 import torch
 
                 parser.add_argument('--dist-backend', default='nccl', type=str)
+                torch.distributed.init_process_group(parser.parse_args().dist_backend)
             """,
             after="""
                 import torch
 
                 parser.add_argument('--dist-backend', default='nccl' if torch.cuda.is_available() else 'gloo', type=str)
+                torch.distributed.init_process_group(parser.parse_args().dist_backend)
             """,
         ),
         Example(
@@ -94,6 +97,49 @@ class NcclBackend(Rule):
 
                 args.dist_backend = 'nccl' if torch.cuda.is_available() else 'gloo'
                 config = {'backend': 'nccl' if torch.cuda.is_available() else 'gloo'}
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "the choices of an option",
+            before="""
+                import torch
+
+                parser.add_argument('--backend', default='nccl', choices=['gloo', 'nccl'])
+            """,
+            after="""
+                import torch
+
+                parser.add_argument('--backend', default='nccl' if torch.cuda.is_available() else 'gloo', choices=['gloo', 'nccl'])
+            """,
+        ),
+        Example(
+            "a function of DeepSpeed",
+            before="""
+                import deepspeed
+                import torch
+
+                deepspeed.init_distributed("nccl")
+            """,
+            after="""
+                import deepspeed
+                import torch
+
+                deepspeed.init_distributed("nccl" if torch.cuda.is_available() else "gloo")
+            """,
+        ),
+        Example(
+            "a backend of something else, which knows no gloo",
+            before="""
+                import torch
+
+
+                class Adam:
+                    def __init__(self, comm_backend_name="nccl"):
+                        if comm_backend_name == "nccl":
+                            self.handle = nccl.Handle()
+                        elif comm_backend_name == "mpi":
+                            self.handle = mpi.Handle()
             """,
         ),
         Example(
@@ -207,6 +253,42 @@ class NcclBackend(Rule):
                 options = {"comm": "nccl"}
                 dist.init_process_group(options["comm"])
             """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                options = {"comm": "nccl" if torch.cuda.is_available() else "gloo"}
+                dist.init_process_group(options["comm"])
+            """,
+        ),
+        Example(
+            "a dictionary that is passed on",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                options = {"comm": "nccl"}
+                dist.init_process_group(**choose(options))
+            """,
+        ),
+        Example(
+            "a variable that is gloo elsewhere",
+            before="""
+                import torch
+
+                if comm_device == "cpu":
+                    backend = "gloo"
+                else:
+                    backend = "nccl"
+            """,
+            after="""
+                import torch
+
+                if comm_device == "cpu":
+                    backend = "gloo"
+                else:
+                    backend = "nccl" if torch.cuda.is_available() else "gloo"
+            """,
         ),
         Example(
             "a value in a list, and of a lambda",
@@ -224,6 +306,17 @@ class NcclBackend(Rule):
                 from torch.distributed.device_mesh import init_device_mesh
 
                 mesh = init_device_mesh("cuda", (2,))
+            """,
+        ),
+        Example(
+            "a device mesh of a type in a variable",
+            before="""
+                from torch.distributed.device_mesh import init_device_mesh
+
+
+                def start(q7="cuda"):
+                    kind = "cuda"
+                    return init_device_mesh(device_type=kind, mesh_shape=(2,))
             """,
         ),
     )
@@ -261,13 +354,12 @@ class NcclBackend(Rule):
     )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        if isinstance(node.value, str) and "nccl" in node.value and not self.facts.is_guarded(node):
-            if (node.value == "nccl" and self._backend(node)) or self._reaches_group(node):
-                yield self._needs_cuda(node)
-            elif node.value == "nccl" and self._may_reach_group(node):
-                yield self.finding(
-                    node, "`nccl` needs CUDA if it is used as a backend; use `gloo` without it"
-                )
+        if not (isinstance(node.value, str) and "nccl" in node.value) or self.facts.is_guarded(node):
+            return
+        if self._reaches_group(node):
+            yield self._needs_cuda(node)
+        elif node.value == "nccl":
+            yield from self._may_be_backend(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Iterator[Finding]:
         parts = [part.value for part in node.values if isinstance(part, ast.Constant)]
@@ -277,8 +369,10 @@ class NcclBackend(Rule):
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         if node.attr == "NCCL" and self.facts.resolve(node) == _NCCL and not self.facts.is_guarded(node):
-            if self._backend(node) or self._reaches_group(node):
+            if self._reaches_group(node):
                 yield self._needs_cuda(node)
+            else:
+                yield from self._may_be_backend(node)
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if last_name(node.func) not in _MESHES or self.facts.is_guarded(node):
@@ -287,7 +381,7 @@ class NcclBackend(Rule):
             *node.args[:1],
             *(keyword.value for keyword in node.keywords if keyword.arg == "device_type"),
         ]
-        if any(isinstance(kind, ast.Constant) and kind.value == "cuda" for kind in kinds):
+        if any(self.facts.kinds.of(kind).are([Kind.CUDA]) for kind in kinds):
             yield self.finding(
                 node, "a mesh of CUDA devices needs NCCL; use a mesh of type `cpu` and `gloo` without CUDA"
             )
@@ -296,9 +390,31 @@ class NcclBackend(Rule):
         fix = self.context.when_cuda(node, '"gloo"', self.devices.safety(node))
         return self.finding(node, "the `nccl` backend needs CUDA; use `gloo` without it", fix)
 
+    def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
+        """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
+        names = list(filter(_called_backend, self._names(node)))
+        if names and all(map(self.context.project.allows_gloo, names)):
+            fix = self.context.when_cuda(node, '"gloo"', Safety.UNSAFE)
+            yield self.finding(
+                node, "the `nccl` backend needs CUDA; use `gloo` without it", replace(fix, why=_UNSEEN)
+            )
+        elif names:
+            yield self.finding(
+                node, f"the `nccl` backend needs CUDA, and `{names[0]}` is compared with no `gloo`; add it"
+            )
+        elif self._may_reach_group(node):
+            yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; use `gloo` without it")
+
     def _reaches_group(self, node: ast.expr) -> bool:
-        """Return whether a function that makes a process group certainly gets the value of a node."""
-        return any(map(self._is_of_group, self.context.uses.of(node).uses))
+        """Return whether a process group certainly gets the value of a node, or gloo is its alternative."""
+        found = self.context.uses.of(node)
+        project = self.context.project
+        return (
+            any(map(self._is_of_group, (node, *found.uses)))
+            or self._is_choice(node)
+            or any(_is_gloo(binding.value) for variable in found.variables for binding in variable.bindings)
+            or any(map(project.is_backend, self._outside(node)))
+        )
 
     def _is_of_group(self, node: ast.expr) -> bool:
         """Return whether a node is the backend that a function takes to make a process group."""
@@ -306,10 +422,25 @@ class NcclBackend(Rule):
         call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call):
             return False
-        position, keyword = _GROUPS.get(last_name(call.func), (-1, ""))
         if isinstance(parent, ast.keyword):
-            return parent.arg == keyword
-        return node in call.args and call.args.index(node) == position
+            place: str | int | None = parent.arg
+        else:
+            place = call.args.index(node) if node in call.args else None
+        return place is not None and (
+            takes_backend(self.facts, call.func, place)
+            or self.context.project.receives_backend(last_name(call.func), place)
+        )
+
+    def _is_choice(self, node: ast.expr) -> bool:
+        """Return whether a node is one arm of a choice, and the other is gloo, or a default among choices."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.IfExp) and node is not parent.test:
+            return _is_gloo(parent.body) or _is_gloo(parent.orelse) or self._is_choice(parent)
+        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else None
+        return isinstance(call, ast.Call) and any(
+            keyword.arg == "choices" and any(map(_is_gloo, ast.walk(keyword.value)))
+            for keyword in call.keywords
+        )
 
     def _may_reach_group(self, node: ast.expr) -> bool:
         """Return whether a node is stored or passed on in a module that makes a process group."""
@@ -326,48 +457,51 @@ class NcclBackend(Rule):
                 return captures(parent)
         return isinstance(parent, (ast.Lambda, ast.Return, ast.Yield, ast.NamedExpr, ast.withitem))
 
-    def _backend(self, node: ast.expr) -> bool:
-        """Return whether a string sets a backend by the name of what it sets, and is not compared with one."""
+    def _outside(self, node: ast.expr) -> Iterator[str]:
+        """Yield the names by which other files read a value: of attributes, fields, keys, options and exports."""
+        scope = self.facts.tree.scope(node)
+        match self.facts.tree.parents.get(node):
+            case ast.Assign(targets=[ast.Name(), *_]) | ast.AnnAssign(target=ast.Name()) if scope.function:
+                return
+            case ast.arguments():
+                return
+            case ast.keyword(arg=str(name)) as keyword if name != "default":
+                call = self.facts.tree.parents[keyword]
+                if not (isinstance(call, ast.Call) and last_name(call.func) in _OBJECTS):
+                    return
+        yield from self._names(node)
+
+    def _names(self, node: ast.expr) -> Iterator[str]:
+        """Yield the names that a value is stored by: a variable's, a parameter's, a key, an option's."""
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
-                return _called_backend(_key(target))
+                yield _key(target)
             case ast.arguments():
-                return any(
-                    default is node and _called_backend(arg.arg) for arg, default in with_defaults(parent)
-                )
+                yield from (arg.arg for arg, default in with_defaults(parent) if default is node)
             case ast.Dict(keys=keys, values=values) if node in values:
                 key = keys[values.index(node)]
-                return isinstance(key, ast.Constant) and _called_backend(str(key.value))
+                yield str(key.value) if isinstance(key, ast.Constant) else ""
+            case ast.keyword(arg="default"):
+                yield from self._option(self.facts.tree.parents[parent])
             case ast.keyword(arg=str(name)):
-                return self._default(parent) if name == "default" else _called_backend(name)
-            case ast.IfExp(test=test, body=body, orelse=orelse) if node is not test:
-                return any(_is_gloo(arm) for arm in (body, orelse)) or self._backend(parent)
+                yield name
+            case ast.IfExp(test=test) if node is not test:
+                yield from self._names(parent)
             case ast.BoolOp():
-                return self._backend(parent)
-            case ast.Call():
-                return self._argument(parent, node)
-        return False
+                yield from self._names(parent)
+            case ast.Call(args=[ast.Constant(value=str(key)), second]) if second is node and last_name(
+                parent.func
+            ) in ("get", "setdefault"):
+                yield key
 
-    def _argument(self, call: ast.Call, node: ast.expr) -> bool:
-        """Return whether a positional argument of a call is a backend."""
-        gets = last_name(call.func) in ("get", "setdefault") and len(call.args) == 2
-        return gets and call.args[1] is node and self._option(call)
-
-    def _default(self, keyword: ast.keyword) -> bool:
-        """Return whether an argument `default` belongs to an option or a field that is a backend."""
-        call = self.facts.tree.parents[keyword]
+    def _option(self, call: ast.AST) -> Iterator[str]:
+        """Yield the names of the option, or of the field, that a call declares."""
         owner = self.facts.tree.parents.get(call)
         if isinstance(owner, ast.AnnAssign):  # dataclasses.field
-            return _called_backend(last_name(owner.target))
-        return self._option(call)
-
-    def _option(self, call: ast.AST | None) -> bool:
-        """Return whether a call names an option or a key that is a backend."""
-        return isinstance(call, ast.Call) and any(
-            isinstance(arg, ast.Constant) and isinstance(arg.value, str) and _called_backend(arg.value)
-            for arg in call.args
-        )
+            yield last_name(owner.target)
+        elif isinstance(call, ast.Call):
+            yield from option_names(call)
 
 
 def _key(target: ast.expr) -> str:
@@ -376,7 +510,7 @@ def _key(target: ast.expr) -> str:
     return last_name(target)
 
 
-def _is_gloo(node: ast.expr) -> bool:
+def _is_gloo(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value == "gloo"
 
 

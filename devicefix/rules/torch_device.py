@@ -153,6 +153,15 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
+            "the device of a function that returns 0 without CUDA",
+            """
+                import torch
+
+                peak = torch.cuda.max_memory_allocated(torch.device("cuda"))
+                peak = torch.cuda.max_memory_reserved(device=torch.device("cuda:1"))
+            """,
+        ),
+        Example(
             "the CPU",
             """
                 import torch
@@ -175,12 +184,26 @@ class TorchDevice(Rule):
             return
         if isinstance(self.facts.tree.parents.get(node), ast.Compare) or self.facts.is_guarded(node):
             return
+        if self._is_of_cuda(node):
+            return
         fix = self._fix(node)
         if fix is not None:
             self.context.mark_handled(*node.args, *node.keywords)
             code = self.context.source.code(node)
             finding = self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
             yield checked_for_number(self.context, node, finding)
+
+    def _is_of_cuda(self, node: ast.Call) -> bool:
+        """Return whether a function of torch.cuda takes a device.
+
+        Without CUDA it ignores the device, as `torch.cuda.max_memory_allocated` does, or fails with any: then it
+        has a finding of its own.
+        """
+        parent = self.facts.tree.parents.get(node)
+        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if self.devices.accelerator is not None or not isinstance(call, ast.Call):
+            return False
+        return (self.facts.resolve(call.func) or "").startswith("torch.cuda.")
 
     def _fix(self, node: ast.Call) -> Fix | None:
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import dotted
 from devicefix.facts.kinds import Kind
 from devicefix.facts.values import last_name, text_of
@@ -188,21 +189,24 @@ class UncalledCuda(Rule):
         if not found or self.facts.is_guarded(node):
             return
         if called:
-            fix = self._moved(node, node.args)
+            fix = None if self._may_be_own(node.func) else self._moved(node, node.args)
             parent = self.facts.tree.parents.get(node)
             if fix is None and isinstance(parent, ast.Expr):
                 fix = self.context.put_under_guard(parent)
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
         elif getattr_called:
             assert isinstance(node.func, ast.Call)
-            fix = None if node.args or node.keywords else self._moved(node, node.func.args[:1])
+            (receiver, *_) = node.func.args
+            own = custom_cuda(self.context, receiver) is not CustomCuda.NEVER
+            fix = None if own or node.args or node.keywords else self._moved(node, [receiver])
             yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix)
         elif getattr_stored or got:
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
         else:
             device = self.devices.current(node)
             text = self.context.source.quoted(f'"to", {device.text}')
-            fix = self.context.edit(node.args[0], text, device) if len(node.args) == 1 else None
+            alone = len(node.args) == 1 and not self.context.project.has_own_cuda()
+            fix = self.context.edit(node.args[0], text, device) if alone else None
             yield self.finding(node, '`methodcaller("cuda")` needs CUDA; use `"to", device`', fix)
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
@@ -214,11 +218,17 @@ class UncalledCuda(Rule):
         if self.facts.resolve(node) in _METHODS:
             device = self.devices.current(node)
             fix = None
-            if isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap"):
+            mapped = isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap")
+            if mapped and not self._may_be_own(node):
                 fix = self.context.replace(node, DeviceExpr(f"lambda x: x.to({device.text})", device.needs))
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
         elif self._is_method(node, node.value, parent):
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
+
+    def _may_be_own(self, method: ast.expr) -> bool:
+        """Return whether an object that one of `_METHODS` is called on may have a `to` of its own."""
+        *_, owner, _ = (self.facts.resolve(method) or "").split(".")
+        return self.context.project.may_be_own(owner)
 
     def _is_method(self, node: ast.expr, owner: ast.expr, parent: ast.AST | None) -> bool:
         """Return whether `owner.cuda` is a method that is stored, and not an option of that name."""

@@ -16,7 +16,7 @@ _PRINTS = {"print", "info", "debug", "warning"}
 def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     """Return the number that a variable is bound to, if all its uses take a device as well, else None.
 
-    On a CPU such a variable can be the CPU; then its uses need no change.
+    On a CPU such a variable can be the CPU; then its uses need no change. Those in other files are not known.
 
     Args:
         context: the context of the module.
@@ -31,7 +31,9 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     if value is None or found[0].is_class:
         return None
     taken = context.facts.once(_is_only_a_device, found[1], name.id)
-    return value if taken and not context.facts.is_guarded(value) else None
+    if not taken or context.facts.is_guarded(value) or context.is_read_elsewhere(context.uses.variable(name)):
+        return None
+    return value
 
 
 def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, custom_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
 from devicefix.facts import ASKS, Binding, dotted
 from devicefix.model import Edit, Fix
 from devicefix.rewrite.blocks import can_unwrap, unwrap
@@ -134,7 +134,9 @@ class GuardedMoves:
         receiver = node.func.value
         if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript)):
             return False
-        if custom_cuda(self.context, receiver) is not CustomCuda.NEVER:
+        if custom_cuda(self.context, receiver) is not CustomCuda.NEVER or may_be_storage(
+            self.context, receiver
+        ):
             return False
         return device_argument(node) is None and all(
             keyword.arg == "non_blocking" for keyword in node.keywords

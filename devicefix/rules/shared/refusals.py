@@ -155,12 +155,24 @@ class Refusals:
         if self._conditions(site) or self.facts.guards.refusals.handlers(site, error):
             return False
         function = self.function(site)
+        if self._is_tried(function):
+            return False
         if isinstance(function, ast.Module):
             return True
         if callers == 0 or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         uses = [use for use in self._uses(function) if not self._is_inside(use, function)]
         return bool(uses) and all(self._is_reached(use, error, callers - 1) for use in uses)
+
+    def _is_tried(self, function: ast.AST) -> bool:
+        """Return whether another file catches the errors of a function or, for the module, of its import."""
+        path = self.context.devices.path
+        folder, name = os.path.split(os.path.splitext(os.path.normpath(path))[0])
+        names = [os.path.basename(folder) if name == "__init__" else name]
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            owner = self.facts.tree.parents.get(function)
+            names = [function.name, *([owner.name] if isinstance(owner, ast.ClassDef) else [])]
+        return any(self.context.project.is_tried(path, each) for each in names)
 
     def _uses(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
         """Return where the module reads the name of a function, or of the class that it creates objects of."""

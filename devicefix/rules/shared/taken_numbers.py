@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from devicefix.devices.context import Context
 from devicefix.facts.taken_numbers import number_taken
+from devicefix.facts.uses import Variable
 from devicefix.model import Finding, Safety
 
 
@@ -18,8 +19,21 @@ def checked_for_number(context: Context, device: ast.expr, finding: Finding) -> 
         device: the device, or its name, that the fix replaces by the CPU if CUDA is not available.
         finding: the finding of the device.
     """
-    taken = number_taken(context.uses, device)
-    if taken is None or finding.fix is None:
+    if finding.fix is None:
         return finding
-    message = f"{finding.message} (line {taken.lineno} needs its number)"
-    return replace(finding, message=message, fix=replace(finding.fix, safety=Safety.UNSAFE))
+    taken = number_taken(context.uses, device)
+    if taken is not None:
+        why = f"line {taken.lineno} needs its number"
+    elif any(_is_number_taken(context, variable) for variable in context.uses.of(device).variables):
+        why = "another file needs its number"
+    else:
+        return finding
+    return replace(
+        finding, message=f"{finding.message} ({why})", fix=replace(finding.fix, safety=Safety.UNSAFE)
+    )
+
+
+def _is_number_taken(context: Context, variable: Variable) -> bool:
+    """Return whether another file takes the number of a device that a variable holds."""
+    takes = context.project.takes_number(context.devices.path, variable.name) if variable.elsewhere else False
+    return takes and context.is_read_elsewhere(variable)

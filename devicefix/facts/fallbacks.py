@@ -1,0 +1,160 @@
+"""Handlers that are the program's own path without CUDA: they catch the error that CUDA's functions raise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from weakref import proxy
+
+from devicefix.facts.names import Names
+from devicefix.facts.prefilter import lines_with_name
+from devicefix.facts.refusals import TRIES, Refusals, continues, may_catch, suppresses
+from devicefix.facts.scopes import FUNCTIONS, dotted
+from devicefix.facts.values import last_name
+
+# What torch raises without CUDA, by `torch.cuda._lazy_init`: in builds without CUDA, and without a GPU.
+_ERRORS = (AssertionError.__name__, RuntimeError.__name__)
+_CALLS = 3  # how many functions to follow to their callers
+_LEAVING = (ast.Return, ast.Break, ast.Continue)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A path that a program takes if CUDA fails.
+
+    Attributes:
+        line: the line of its handler.
+        certain: whether it serves every machine without CUDA: it catches each error, and gives the CPU to
+            what the code with CUDA gives a GPU.
+    """
+
+    line: int
+    certain: bool
+
+
+class Fallbacks:
+    """The paths of a module without CUDA.
+
+    Args:
+        facts: the names of the module.
+        refusals: its refusals.
+    """
+
+    def __init__(self, facts: Names, refusals: Refusals) -> None:
+        self._facts: Names = proxy(facts)
+        self._refusals = refusals
+        self._callers: dict[ast.AST, Fallback | None] = {}
+
+    def of(self, node: ast.AST) -> Fallback | None:
+        """Return the path that the program takes if CUDA fails at a node, None if that error ends it."""
+        return self._around(node) or self._of_callers(node, _CALLS) or self._of_reads(node)
+
+    def _around(self, node: ast.AST, also: str | None = None) -> Fallback | None:
+        """Return the path that the function of a node takes.
+
+        Args:
+            node: the node that raises the error.
+            also: return only a path that gives another value to this name; to any name if empty.
+        """
+        for child, parent in takewhile(
+            lambda pair: not isinstance(pair[1], (*FUNCTIONS, ast.ClassDef)), self._facts.tree.ancestors(node)
+        ):
+            if isinstance(parent, TRIES) and child in parent.body:
+                found = self._of_try(parent, also)
+            elif isinstance(parent, (ast.With, ast.AsyncWith)) and any(map(suppresses, parent.items)):
+                decides = also is None and _decides(parent.body)
+                found = Fallback(parent.lineno, certain=False) if decides else None
+            else:
+                continue
+            if found is not None:
+                return found
+        return None
+
+    def _of_try(self, node: ast.Try, also: str | None) -> Fallback | None:
+        block = [*node.body, *node.orelse]
+        for handler in node.handlers:
+            caught = [error for error in _ERRORS if may_catch(handler, error)]
+            if not caught or self._fails(handler):
+                continue
+            results = _results(handler.body)
+            if results & ({also} if also else _results(block)):
+                certain = len(caught) == len(_ERRORS) and (_probes(block) or _names_cpu(handler))
+                return Fallback(handler.lineno, certain)
+            if also is None and (continues(handler.body) or _decides(block)):
+                return Fallback(handler.lineno, certain=False)
+        return None
+
+    def _fails(self, handler: ast.ExceptHandler) -> bool:
+        """Return whether a handler ends the program, or raises an error again, if only for some errors."""
+        raises = any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+        return raises or self._refusals.refuses(handler.body)
+
+    def _of_callers(self, node: ast.AST, calls: int) -> Fallback | None:
+        """Return the path that the callers of a function take, or theirs."""
+        parents = (parent for _, parent in self._facts.tree.ancestors(node))
+        function = next((parent for parent in parents if isinstance(parent, FUNCTIONS)), None)
+        if function is None or isinstance(function, ast.Lambda) or not calls:
+            return None
+        if function not in self._callers:
+            self._callers[function] = None  # a recursive function calls itself
+            found = (
+                self._around(call, also="") or self._of_callers(call, calls - 1)
+                for call in self._facts.tree.nodes_at(lines_with_name(self._facts.tree.text, function.name))
+                if isinstance(call, ast.Call) and last_name(call.func) == function.name
+            )
+            self._callers[function] = next(filter(None, found), None)
+        return self._callers[function]
+
+    def _of_reads(self, node: ast.AST) -> Fallback | None:
+        """Return the path that gives another value to the variable that gets the value of a node."""
+        statement = self._facts.tree.statement(node)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        for name in filter(None, map(dotted, targets)):
+            for read in self._facts.tree.reads(name):
+                found = self._around(read, also=name)
+                if found is not None:
+                    return found
+        return None
+
+
+def _probes(block: Sequence[ast.stmt]) -> bool:
+    """Return whether all that a block computes is that it did not fail."""
+    last = block[-1]
+    return isinstance(last, (ast.Assign, ast.AnnAssign, ast.Return)) and isinstance(last.value, ast.Constant)
+
+
+def _names_cpu(handler: ast.ExceptHandler) -> bool:
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == "cpu")
+        or (isinstance(node, ast.Constant) and node.value == "cpu")
+        for node in ast.walk(handler)
+    )
+
+
+def _decides(block: Sequence[ast.stmt]) -> bool:
+    """Return whether a block ends by a result: then one without it has another."""
+    return isinstance(block[-1], _LEAVING) or _probes(block)
+
+
+def _results(block: Iterable[ast.stmt]) -> set[str]:
+    """Return the paths that a block assigns, and `return` if it returns."""
+    found: set[str] = set()
+    for statement in block:
+        match statement:
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+                    found |= {dotted(part) or ast.unparse(part) for part in parts}
+            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+                found.add(dotted(target) or ast.unparse(target))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Return():
+                found.add("return")
+            case ast.If(body=body, orelse=orelse):
+                found |= _results([*body, *orelse])
+            case ast.With(body=body) | ast.For(body=body) | ast.While(body=body):
+                found |= _results(body)
+    return found

@@ -1,0 +1,428 @@
+"""Fixes whose meaning depends on another file of the project: all files are rewritten and run on the CPU."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from textwrap import dedent
+
+import pytest
+from helpers import ProjectFolder
+
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
+from devicefix.facts.exports import summarize
+from devicefix.facts.project import Project
+from devicefix.model import Result
+
+RANK = """
+    import os
+    import torch
+
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+
+    def put(x):
+        return x.to(rank)
+"""
+ENGINE = """
+    import torch
+
+    class Engine:
+        def __init__(self):
+            self.side = torch.cuda.Stream()
+
+        def run(self, x):
+            with torch.cuda.stream(self.side):
+                return x + 1
+"""
+RUN = {
+    "a rank that another file imports": (
+        {
+            "env.py": RANK,
+            "main.py": """
+                import torch
+                from env import put, rank
+
+                print(put(torch.ones(2)).tolist(), [3, 4][rank])
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a rank that another file reads as an attribute": (
+        {
+            "env.py": RANK,
+            "main.py": """
+                import torch
+                import env as e
+
+                print(e.put(torch.ones(2)).tolist(), [3, 4][e.rank])
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a rank by a star import, through a package": (
+        {
+            "ranks/__init__.py": "from .env import *",
+            "ranks/env.py": RANK,
+            "main.py": """
+                import torch
+                from ranks import (
+                    put,  # moves
+                    rank,
+                )
+
+                print(put(torch.ones(2)).tolist(), [3, 4][rank])
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a rank of the package itself": (
+        {
+            "ranks/__init__.py": RANK,
+            "ranks/pick.py": """
+                from . import rank
+
+                def pick(xs):
+                    return xs[rank]
+            """,
+            "main.py": """
+                import torch
+                from ranks import put
+                from ranks.pick import pick
+
+                print(put(torch.ones(2)).tolist(), pick([3, 4]))
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "a function that another file spawns": (
+        {
+            "work.py": """
+                import torch
+
+                def work(q7, n):
+                    torch.cuda.set_device(q7)
+                    return torch.ones(n).to(q7)
+            """,
+            "main.py": """
+                import torch.multiprocessing as mp
+                import work
+
+                if __name__ == "__main__":
+                    mp.spawn(work.work, args=(2,), nprocs=2)
+                print(work.work(0, 2).tolist())
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
+    "a device that a circular star import does not bring yet": (
+        {
+            "first.py": """
+                import torch
+                from second import *
+
+                def g():
+                    return h(torch.ones(2)).cuda()
+
+                device = torch.device("cuda")
+            """,
+            "second.py": """
+                import torch
+                from first import *
+
+                def h(x):
+                    return x.cuda()
+
+                z = h(torch.ones(2))
+            """,
+            "main.py": """
+                import first
+
+                print(first.g().tolist())
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
+    "a device that `__all__` leaves out": (
+        {
+            "moves.py": """
+                import torch
+
+                __all__ = ["f"]
+                device = torch.device("cuda")
+
+                def f(x):
+                    return x.to(device)
+            """,
+            "main.py": """
+                import torch
+                from moves import *
+
+                def g(x):
+                    return x.cuda()
+
+                print(f(g(torch.ones(2))).tolist())
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
+}  # fmt: skip
+CONVERT = """
+    import torch
+
+    class Converter:
+        def convert(self, x, q7=0):
+            return x.to(q7)
+"""
+REPORTED = {
+    "a parameter that is a dtype in another file": {
+        "convert.py": CONVERT,
+        "main.py": """
+            import torch
+            from convert import Converter
+
+            Converter().convert(torch.ones(2), torch.float16)
+        """,
+    },
+    "a keyword that is a dtype in another file": {
+        "convert.py": CONVERT,
+        "main.py": """
+            import torch
+            from convert import Converter
+
+            Converter().convert(torch.ones(2), q7=torch.float16)
+        """,
+    },
+    "a parameter that is another accelerator in another file": {
+        "convert.py": CONVERT,
+        "main.py": """
+            from convert import Converter
+
+            Converter().convert(f(1, [2, 3]), "mps")
+        """,
+    },
+    "a device whose number another file takes": {
+        "config.py": """
+            import torch
+
+            DEVICE = "cuda:1"
+            x = torch.ones(2).to(DEVICE)
+        """,
+        "main.py": """
+            from config import DEVICE
+
+            number = int(DEVICE.split(":")[1])
+        """,
+    },
+    "an attribute whose number another file takes": {
+        "config.py": """
+            import torch
+
+            class Config:
+                device = "cuda:1"
+        """,
+        "main.py": """
+            import torch
+            from config import Config
+
+            number = int(Config.device[5:])
+            x = torch.ones(2).to(Config.device)
+        """,
+    },
+    "a stream that another file reads": {
+        "engine.py": ENGINE,
+        "main.py": """
+            import torch
+            from engine import Engine
+
+            engine = Engine()
+            engine.side.synchronize()
+        """,
+    },
+    "a stream that a subclass in another file reads": {
+        "engine.py": ENGINE,
+        "main.py": """
+            from engine import Engine
+
+            class Another(Engine):
+                def go(self, x):
+                    self.side.synchronize()
+        """,
+    },
+    "a stream that another file imports": {
+        "engine.py": "import torch\nside = torch.cuda.Stream()",
+        "main.py": "from engine import side\nside.synchronize()",
+    },
+    "a stream that another file gets": {
+        "engine.py": """
+            import torch
+            from base import Engine
+
+            engine = Engine()
+            engine.side = torch.cuda.Stream()
+        """,
+        "base.py": """
+            class Engine:
+                side = None
+
+                def run(self, x):
+                    self.side.synchronize()
+        """,
+    },
+}
+
+MOVES = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return move(x)
+
+    def move(x):
+        return x.cuda() + 1
+"""
+SCRIPTED = {
+    "a module": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            import net
+
+            print(torch.jit.script(net.Net()))
+        """,
+    },
+    "a module in a variable": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            from net import Net
+
+            model = Net()
+            scripted = torch.jit.script(model)
+        """,
+    },
+    "what a function makes": {
+        "net.py": f"{MOVES}\n    def build():\n        return Net()",
+        "main.py": """
+            import torch
+            from net import build
+
+            scripted = torch.jit.script(build())
+        """,
+    },
+    "a function": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            from net import move
+
+            move = torch.jit.script(move)
+        """,
+    },
+    "a function of a compiled one": {
+        "net.py": MOVES,
+        "main.py": """
+            import torch
+            from net import move
+
+            @torch.jit.script
+            def f(x):
+                return move(x)
+        """,
+    },
+    "a function of a compiled module of a third file": {
+        "package/net.py": MOVES,
+        "package/outer.py": """
+            import torch
+            from . import net
+
+            class Outer(torch.nn.Module):
+                def forward(self, x):
+                    return net.move(x)
+        """,
+        "package/main.py": """
+            import torch
+            from package.outer import Outer
+
+            torch.jit.script(Outer())
+        """,
+    },
+    "a parameter": {
+        "net.py": MOVES,
+        "export.py": """
+            import torch
+
+            def export(model):
+                return torch.jit.script(model)
+        """,
+        "main.py": """
+            from export import export
+            from net import Net
+
+            export(Net())
+        """,
+    },
+}
+
+
+def rewritten(files: dict[str, str]) -> tuple[dict[str, str], dict[str, Result]]:
+    """Return the files of a project as the safe fixes leave them, and their results."""
+    data = {name: dedent(text).strip().encode() + b"\n" for name, text in files.items()}
+    project = Project.of(summarize(content, name) for name, content in data.items())
+    results = {
+        name: check_file(content, name, Settings(fix=True), project.fresh()) for name, content in data.items()
+    }
+    return {name: (result.output or data[name]).decode() for name, result in results.items()}, results
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize(("files", "printed"), RUN.values(), ids=RUN.keys())
+def test_they_run_on_a_cpu(
+    files: dict[str, str],
+    printed: str,
+    project: ProjectFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output, _ = rewritten(files)
+    project.write(output)
+    monkeypatch.syspath_prepend(project.path)
+    names = {name.removesuffix(".py").partition("/")[0] for name in files}
+    for name in [each for each in sys.modules if each.partition(".")[0] in names]:
+        monkeypatch.delitem(sys.modules, name)
+    try:
+        runpy.run_path(str(project / "main.py"))
+    finally:
+        for name in [each for each in sys.modules if each.partition(".")[0] in names]:
+            del sys.modules[name]
+    assert capsys.readouterr().out.strip() == printed
+
+
+@pytest.mark.parametrize("files", REPORTED.values(), ids=REPORTED.keys())
+def test_they_are_reported(files: dict[str, str]) -> None:
+    first, *_ = files
+    _, results = rewritten(files)
+    assert not results[first].fixed
+    assert results[first].remaining
+
+
+@pytest.mark.parametrize("files", SCRIPTED.values(), ids=SCRIPTED.keys())
+def test_what_torchscript_compiles_is_reported(files: dict[str, str]) -> None:
+    first, *_ = files
+    output, results = rewritten(files)
+    assert "x.cuda() + 1" in output[first]
+    assert "TorchScript compiles this" in results[first].remaining[0].message
+
+
+def test_what_torchscript_does_not_compile_is_fixed() -> None:
+    main = "import torch\nimport net\nprint(torch.jit.script(net.Net()))"
+    output, _ = rewritten(
+        {"net.py": f"{MOVES}\n    def other(x):\n        return x.cuda() - 1", "main.py": main}
+    )
+    assert "x.to(device) - 1" in output["net.py"]
+
+
+def test_a_stream_of_a_class_of_the_same_attribute_in_another_file_is_fixed() -> None:
+    other = "class Other:\n    def go(self):\n        return self.side.synchronize()"
+    output, _ = rewritten({"engine.py": ENGINE, "main.py": other})
+    assert "torch.cuda.Stream() if torch.cuda.is_available() else None" in output["engine.py"]
