@@ -144,11 +144,14 @@ class _Effects:
         self.moved = _Spans((edit.start, edit.end) for edit in with_effect)
         self.deeper = {edit.start for edit in with_effect if edit.effect.deeper}
         self.added = [
-            (edit.start, kind)
-            for edit in with_effect
-            if self.removed.around(edit.start) in (None, *edit.effect.removed)
-            for kind in edit.effect.added
+            (edit.start, kind) for edit in with_effect if self._stays(edit) for kind in edit.effect.added
         ]
+
+    def _stays(self, edit: Edit) -> bool:
+        """Return whether no other edit removes what an edit adds: an insertion before removed code stays."""
+        around = self.removed.around(edit.start)
+        before = around is not None and around[0] == edit.start == edit.end
+        return before or around in (None, *edit.effect.removed)
 
 
 _NO_EFFECTS = _Effects(())
