@@ -131,7 +131,8 @@ def test_place_of(code: str, expected: Place | None) -> None:
         ("x.to(device, copy=True)", False),
         ("x.to(device, dtype=d)", True),
         ("x.to('cuda', d)", True),
-        ("torch.as_tensor(x, device='cuda')", True),
+        ("torch.as_tensor(x, device='cuda')", False),  # x may be a list
+        ("torch.as_tensor(torch.ones(1), device='cuda')", True),
         ("torch.as_tensor(x, device='cpu')", False),
         ("torch.as_tensor(x)", False),
         ("x.item()", False),

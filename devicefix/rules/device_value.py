@@ -652,8 +652,6 @@ class DeviceValue(Rule):
                 match "cuda":
                     case place:
                         net.to(place)
-                with context("cu" + "da") as where:
-                    pass
                 make = lambda: "cuda"
                 *_, last = 1, "cuda:%d" % 0
                 net.to(["cpu", "cuda"][choice])

@@ -361,8 +361,8 @@ class CudaStream(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if self._streams.is_maker(node):
-            if self.facts.is_guarded(node):
-                return
+            if self.facts.is_guarded(node) or self.facts.bindings(node.func):
+                return  # a variable: the reference is where it gets its value
             fix = self._streams.of_maker(node)
             name = self.facts.resolve(node.func)
             advice = "; create it only with CUDA" if fix else f", and {_ADVICE}"

@@ -44,6 +44,7 @@ class UncalledCuda(Rule):
     name = "uncalled-cuda"
     summary = "`.cuda` is used without a direct call"
     words = (b"cuda",)
+    common_words = (b"getattr", b"methodcaller", b"attrgetter")
     INVALID = (
         Example(
             "the unbound method mapped over a list",
@@ -138,6 +139,16 @@ class UncalledCuda(Rule):
                 import torch
 
                 x = getattr(x, "cu" + "da")()
+                y = operator.attrgetter("cuda")(y)()
+            """,
+            after="""
+                import operator
+
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device)
                 y = operator.attrgetter("cuda")(y)()
             """,
         ),
