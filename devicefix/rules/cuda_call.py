@@ -390,8 +390,9 @@ class CudaCall(Rule):
 
     def _shows_class(self, node: ast.Call) -> bool:
         """Return whether the lack of `cuda` leads to a handler, which a `to` of the project would skip."""
-        handlers = self.facts.guards.refusals.handlers(node, AttributeError.__name__)
-        return bool(handlers) and self.context.project.has_own_to()
+        if not self.context.project.has_own_to():
+            return False
+        return bool(self.facts.guards.refusals.handlers(node, AttributeError.__name__))
 
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
