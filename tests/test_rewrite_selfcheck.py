@@ -502,3 +502,13 @@ def test_a_line_above_a_decorated_function_at_the_start_of_a_function() -> None:
     output = check_file(code.encode(), "x.py", Settings(fix=True), Project()).output
     assert output is not None
     assert b"    device = torch.device(" in output
+
+
+def test_a_line_above_a_statement_that_goes() -> None:
+    code = (
+        "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\ndef f(x):\n"
+        "    assert torch.cuda.is_available()\n    return x.cuda()\n"
+    )
+    output = check_file(code.encode(), "x.py", Settings(fix=True), Project()).output
+    assert output is not None
+    assert b"assert" not in output
