@@ -19,9 +19,9 @@ program is the first that applies:
 - unstable: a second rewrite changes something;
 - fine.
 
-A finding covers a failure if a statement in the traceback has the finding, or reads a name whose value comes
-from a statement that has it, directly or through others. It covers a wrong value in the same way, with the
-statement that prints it.
+A finding covers a failure if a statement in the traceback, or the `if` around it, has the finding, or reads
+a name whose value comes from a statement that has it, directly or through others. It covers a wrong value in
+the same way, with the statement that prints it.
 
 Failures are grouped by the category, the fixes, the error and the statement that fails. The shortest program
 of each group is reduced, and written to DIR with its rewrite. FILE is a program to judge.
@@ -319,7 +319,8 @@ class Cover:
         return any(self._has_finding(module, each) or each.reads & self._names for each in at)
 
     def _has_finding(self, module: str, statement: _Statement) -> bool:
-        return any(name == module and statement.first <= line <= statement.last for name, line in self._found)
+        lines = (line for name, line in self._found if name == module)
+        return any(statement.first <= line <= statement.last or line in statement.test for line in lines)
 
     def _spread(self) -> frozenset[str]:
         """Return the names that get their values from statements with findings."""
@@ -340,31 +341,38 @@ class _Statement:
     last: int
     reads: frozenset[str]
     binds: frozenset[str]
+    test: range = range(0)  # the lines of the `if` that it is in a branch of
 
 
-def _statements(tree: ast.AST, function: str = "") -> Iterator[_Statement]:
+def _statements(tree: ast.AST, function: str = "", test: range = range(0)) -> Iterator[_Statement]:
     for node in ast.iter_child_nodes(tree):
         inside = function
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             inside = node.name
         if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            yield _statement(node, function)
-            yield from _statements(node, inside)
+            found = _statement(node, function, test)
+            yield found
+            own = range(found.first, found.last + 1) if isinstance(node, (ast.If, ast.Match)) else test
+            yield from _statements(node, inside, range(0) if inside != function else own)
 
 
-def _statement(node: ast.AST, function: str) -> _Statement:
+def _statement(node: ast.AST, function: str, test: range) -> _Statement:
     parts = list(_header(node))
     reads, binds = set[str](), set[str]()
     for part in parts:
         _sort(part, reads, binds)
+    if isinstance(node, ast.Match):  # the patterns take the subject apart
+        for case in node.cases:
+            for part in ast.walk(case.pattern):
+                _sort(part, reads, binds)
     if isinstance(node, (ast.Return, ast.Expr)) and function:
-        binds.add(function)  # what it returns or yields is the value of the call
+        binds |= {function, f".{function}"}  # what it returns or yields is the value of the call
     if isinstance(node, (ast.AugAssign,)):
         reads |= binds
     binds.difference_update(_MODULES)
     lines = [line for part in parts for line in (getattr(part, "lineno", 0), getattr(part, "end_lineno", 0))]
     known = [line for line in lines if line]
-    return _Statement(min(known, default=0), max(known, default=0), frozenset(reads), frozenset(binds))
+    return _Statement(min(known, default=0), max(known, default=0), frozenset(reads), frozenset(binds), test)
 
 
 def _header(node: ast.AST) -> Iterator[ast.AST]:

@@ -268,7 +268,11 @@ def _described(error: BaseException) -> dict[str, Any]:
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename.startswith(_FOLDER)
     ]
-    return {"error": type(error).__name__, "message": str(error)[:2000], "frames": frames}
+    message = str(error)[:2000]
+    # TorchScript's interpreter has no frames, and names the lines in its message.
+    lines = re.findall(rf'File "{re.escape(_FOLDER)}.*?(\w+)\.py", line (\d+)', message)
+    frames += [(name, int(line)) for name, line in lines]
+    return {"error": type(error).__name__, "message": message, "frames": frames}
 
 
 def _record_prints(printed: list[tuple[int, Any]]) -> None:

@@ -12,6 +12,7 @@ from functools import cache
 from textwrap import dedent
 
 import pytest
+from _pytest.mark import ParameterSet
 from running import run_program
 
 from devicefix.config.settings import Settings
@@ -408,6 +409,337 @@ DIFFERENT = {
             seen.append(batch.labels.cpu())
         print([float(each[0]) for each in seen])
         """,
+    "a star": """
+        x = torch.ones(2)
+        [y, *_] = [x.cuda(), 1]
+        y += 1
+        print(x.tolist())
+        """,
+    "a walrus in a test": """
+        x = torch.ones(2)
+        if (y := x.cuda()) is not None: pass
+        y += 1
+        print(x.tolist())
+        """,
+    "a loop over a display": """
+        x = torch.ones(2)
+        for y in [x.cuda()]: pass
+        y += 1
+        print(x.tolist())
+        """,
+    "a context": """
+        x = torch.ones(2)
+        import contextlib
+        with contextlib.nullcontext(x.cuda()) as y: pass
+        y += 1
+        print(x.tolist())
+        """,
+    "a capture": """
+        x = torch.ones(2)
+        match x.cuda():
+            case y: pass
+        y += 1
+        print(x.tolist())
+        """,
+    "a capture of an entry": """
+        x = torch.ones(2)
+        match {'k': x.cuda()}:
+            case {'k': y}: pass
+        y += 1
+        print(x.tolist())
+        """,
+    "a capture of an element": """
+        x = torch.ones(2)
+        match [x.cuda(), 1]:
+            case [y, *_]: pass
+        y += 1
+        print(x.tolist())
+        """,
+    "a capture of the rest": """
+        x = torch.ones(2)
+        match [1, x.cuda()]:
+            case [_, *rest]: y = rest[0]
+        y += 1
+        print(x.tolist())
+        """,
+    "a lambda": """
+        x = torch.ones(2)
+        y = (lambda: x.cuda())()
+        y += 1
+        print(x.tolist())
+        """,
+    "a lambda's parameter": """
+        x = torch.ones(2)
+        y = (lambda t: t.cuda())(x)
+        y += 1
+        print(x.tolist())
+        """,
+    "an element of a display": """
+        x = torch.ones(2)
+        y = [x.cuda()][0]
+        y += 1
+        print(x.tolist())
+        """,
+    "an entry of a display": """
+        x = torch.ones(2)
+        y = {'k': x.cuda()}['k']
+        y += 1
+        print(x.tolist())
+        """,
+    "a choice": """
+        x = torch.ones(2)
+        y = x.cuda() if True else None
+        y += 1
+        print(x.tolist())
+        """,
+    "an operand of `or`": """
+        x = torch.ones(2)
+        y = None or x.cuda()
+        y += 1
+        print(x.tolist())
+        """,
+    "a comprehension": """
+        x = torch.ones(2)
+        y = [t.cuda() for t in [x]][0]
+        y += 1
+        print(x.tolist())
+        """,
+    "a variable of a comprehension": """
+        x = torch.ones(2)
+        y = [t for t in [x.cuda()]][0]
+        y += 1
+        print(x.tolist())
+        """,
+    "next": """
+        x = torch.ones(2)
+        y = next(iter([x.cuda()]))
+        y += 1
+        print(x.tolist())
+        """,
+    "a generator": """
+        x = torch.ones(2)
+        y = next(t.cuda() for t in (x,))
+        y += 1
+        print(x.tolist())
+        """,
+    "map": """
+        x = torch.ones(2)
+        y = list(map(lambda t: t.cuda(), [x]))[0]
+        y += 1
+        print(x.tolist())
+        """,
+    "an attribute of a namespace": """
+        x = torch.ones(2)
+        import types
+        y = types.SimpleNamespace(a=x.cuda()).a
+        y += 1
+        print(x.tolist())
+        """,
+    "a function that is called at once": """
+        x = torch.ones(2)
+        @(lambda f: f())
+        def y():
+            return x.cuda()
+        y += 1
+        print(x.tolist())
+        """,
+    "a function that moves": """
+        x = torch.ones(2)
+        def moved(t):
+            return t.cuda()
+        y = moved(x)
+        y += 1
+        print(x.tolist())
+        """,
+    "getattr": """
+        x = torch.ones(2)
+        y = getattr(x, 'cuda')()
+        y += 1
+        print(x.tolist())
+        """,
+    "methodcaller": """
+        x = torch.ones(2)
+        import operator
+        y = operator.methodcaller('cuda')(x)
+        y += 1
+        print(x.tolist())
+        """,
+    "a method of the class": """
+        x = torch.ones(2)
+        y = torch.Tensor.cuda(x)
+        y += 1
+        print(x.tolist())
+        """,
+    "partial": """
+        x = torch.ones(2)
+        import functools
+        y = functools.partial(x.to, device)()
+        y += 1
+        print(x.tolist())
+        """,
+    "spread arguments": """
+        x = torch.ones(2)
+        y = x.to(*[device])
+        y += 1
+        print(x.tolist())
+        """,
+    "a type": """
+        x = torch.ones(2)
+        y = x.type(torch.cuda.FloatTensor)
+        y += 1
+        print(x.tolist())
+        """,
+    "type_as": """
+        x = torch.ones(2)
+        y = x.type_as(torch.cuda.FloatTensor(1))
+        y += 1
+        print(x.tolist())
+        """,
+    "as_tensor": """
+        x = torch.ones(2)
+        y = torch.as_tensor(x, device='cuda')
+        y += 1
+        print(x.tolist())
+        """,
+    "pinned memory": """
+        x = torch.ones(2)
+        y = x.pin_memory()
+        y += 1
+        print(x.tolist())
+        """,
+    "there and back": """
+        x = torch.ones(2)
+        y = x.cuda().cpu()
+        y += 1
+        print(x.tolist())
+        """,
+    "spaces": """
+        x = torch.ones(2)
+        y = x . cuda ( )
+        y += 1
+        print(x.tolist())
+        """,
+    "the source for a CPU": """
+        x = torch.ones(2)
+        y = x.cuda() if torch.cuda.is_available() else x
+        y += 1
+        print(x.tolist())
+        """,
+    "a change by a lambda": """
+        x = torch.ones(2)
+        y = x.cuda()
+        (lambda t: t.add_(1))(y)
+        print(x.tolist())
+        """,
+    "a change by a lambda with a name": """
+        x = torch.ones(2)
+        y = x.cuda()
+        change = lambda t: t.add_(1)
+        change(y)
+        print(x.tolist())
+        """,
+    "a change by a keyword": """
+        x = torch.ones(2)
+        y = x.cuda()
+        def change(t):
+            t.add_(1)
+        change(t=y)
+        print(x.tolist())
+        """,
+    "an item that a function sets": """
+        x = torch.ones(2)
+        y = x.cuda()
+        def change(t):
+            t[0] = 7
+        change(y)
+        print(x.tolist())
+        """,
+    "all items": """
+        x = torch.ones(2)
+        y = x.cuda()
+        y[...] = 5
+        print(x.tolist())
+        """,
+    "a change in a comprehension": """
+        x = torch.ones(2)
+        y = x.cuda()
+        [t.add_(1) for t in [y]]
+        print(x.tolist())
+        """,
+    "an array": """
+        import numpy as np
+        a = np.ones(2, dtype=np.float32)
+        y = torch.from_numpy(a).cuda()
+        a += 1
+        print(y.tolist())
+        """,
+    "an array as a float tensor": """
+        import numpy as np
+        a = np.ones(2, dtype=np.float32)
+        y = torch.from_numpy(a).float().cuda()
+        a += 1
+        print(y.tolist())
+        """,
+    "an array on a device": """
+        import numpy as np
+        a = np.ones(2, dtype=np.float32)
+        y = torch.as_tensor(a, device='cuda')
+        a += 1
+        print(y.tolist())
+        """,
+    "an array on a device by asarray": """
+        import numpy as np
+        a = np.ones(2, dtype=np.float32)
+        y = torch.asarray(a, device='cuda')
+        a += 1
+        print(y.tolist())
+        """,
+    "an array by a type": """
+        import numpy as np
+        a = np.ones(2, dtype=np.float32)
+        y = torch.cuda.FloatTensor(a)
+        a += 1
+        print(y.tolist())
+        """,
+    "an array that a pattern captures": """
+        import numpy as np
+        match {'k': np.ones(2, dtype=np.float32)}:
+            case {'k': a}: pass
+        y = torch.as_tensor(a, device='cuda')
+        a.fill(2)
+        print(y.tolist())
+        """,
+    "a method that changes its argument": """
+        class Cell:
+            def __init__(self):
+                self.data = torch.ones(2)
+            def change(self, t):
+                t.sub_(1)
+            def run(self):
+                h = self.data.cuda()
+                self.change(h)
+                return h
+        cell = Cell()
+        print(cell.run().tolist(), cell.data.tolist())
+        """,
+    "the first parameter": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        old = next(net.parameters()).detach().cpu()
+        net(torch.ones(1, 1).cuda()).sum().backward()
+        optimizer.step()
+        print(old.tolist())
+        """,
+    "an entry of a state": """
+        net = nn.Linear(1, 1).cuda()
+        nn.init.ones_(net.weight)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        old = list(net.state_dict().values())[0].cpu().numpy()
+        net(torch.ones(1, 1).cuda()).sum().backward()
+        optimizer.step()
+        print(old.tolist())
+        """,
 }
 
 SAME = {
@@ -507,7 +839,62 @@ SAME = {
         y += 1
         print(x.tolist())
         """,
+    "a list as a tensor": """
+        a = [1.0, 2.0]
+        y = torch.as_tensor(a, device='cuda')
+        a[0] = 7
+        print(y.tolist())
+        """,
+    "an array of another type": """
+        import numpy as np
+        a = np.ones(2)
+        y = torch.cuda.FloatTensor(a)
+        a += 1
+        print(y.tolist())
+        """,
+    "a type of another dtype": """
+        x = torch.zeros(2, dtype=torch.float64)
+        y = x.type(torch.cuda.FloatTensor)
+        y += 1
+        print(x.tolist())
+        """,
+    "another element of a display": """
+        x = torch.zeros(2)
+        y = [x.cuda(), torch.ones(2)][1]
+        y += 1
+        print(x.tolist())
+        """,
+    "another capture": """
+        x = torch.zeros(2)
+        match [x.cuda(), torch.ones(2)]:
+            case [_, y]: pass
+        y += 1
+        print(x.tolist())
+        """,
+    "a copy by a function": """
+        def moved(t):
+            return t.cuda().clone()
+        x = torch.zeros(2)
+        y = moved(x)
+        y += 1
+        print(x.tolist())
+        """,
+    "an item of a list that a function sets": """
+        def change(items):
+            items[0] = 7
+        x = torch.zeros(2)
+        ys = [x.cuda()]
+        change(ys)
+        print(x.tolist())
+        """,
 }
+
+# These always run; the others are slow.
+FAST = frozenset((
+    "an attack", "an attribute from call to call", "a walrus in a test", "a capture of an entry", "a lambda",
+    "a comprehension", "an array on a device", "a method that changes its argument", "the first parameter",
+    "a fresh tensor", "clone", "a list as a tensor", "another capture",
+))  # fmt: skip
 
 # Each program in a namespace of its own, and all in one process: starting torch takes most of the time.
 RUN = """
@@ -537,6 +924,11 @@ def rewritten(name: str, unsafe: bool = True) -> str:
     return program(name) if after is None else after.decode()
 
 
+def safely_rewritten(name: str) -> str:
+    """Return a program with its safe fixes."""
+    return rewritten(name, unsafe=False)
+
+
 def reported(name: str) -> set[str]:
     """Return the codes of the copies that are reported in a program."""
     outcome = check_text(program(name).encode(), "m.py", Settings())
@@ -544,41 +936,54 @@ def reported(name: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
-    """What each program prints: as it is on CUDA, and with its safe or all fixes on each machine."""
-    folder = tmp_path_factory.mktemp("run")
-    names = [*DIFFERENT, *SAME]
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, list[str]]]:
+    """Return what a program prints: as it is on CUDA, and with its safe or all fixes on each machine."""
 
-    def run(machine: str, code: Callable[[str], str]) -> dict[str, list[str]]:
+    @cache
+    def run(fast: bool, machine: str, code: Callable[[str], str]) -> dict[str, list[str]]:
+        names = [name for name in (*DIFFERENT, *SAME) if (name in FAST) is fast]
+        folder = tmp_path_factory.mktemp("run")
         (folder / "programs.json").write_text(json.dumps({name: code(name) for name in names}))
         ran = run_program(folder, RUN, machine=machine, copies=False)
         assert ran.status == 0, ran.errors
         return dict(map(json.loads, ran.output.splitlines()))
 
-    return {
-        "on CUDA": run("simulated", program),
-        "on CUDA, fixed": run("simulated", rewritten),
-        "safely fixed": run("cpu", lambda name: rewritten(name, unsafe=False)),
-        "fixed": run("cpu", rewritten),
-    }
+    def all_runs(name: str) -> dict[str, list[str]]:
+        return {
+            "on CUDA": run(name in FAST, "simulated", program)[name],
+            "on CUDA, fixed": run(name in FAST, "simulated", rewritten)[name],
+            "safely fixed": run(name in FAST, "cpu", safely_rewritten)[name],
+            "fixed": run(name in FAST, "cpu", rewritten)[name],
+        }
+
+    return all_runs
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_a_difference_is_reported_and_mended(name: str, printed: dict[str, dict[str, list[str]]]) -> None:
-    assert reported(name)
-    assert printed["safely fixed"][name] != printed["on CUDA"][name]
-    assert printed["fixed"][name] == printed["on CUDA"][name] == printed["on CUDA, fixed"][name]
+def marked(*names: str) -> list[ParameterSet]:
+    """Return names of programs as parameters, of which all but a few are slow."""
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_no_difference_is_reported_where_there_is_none(
-    name: str, printed: dict[str, dict[str, list[str]]]
+@pytest.mark.parametrize("name", marked(*DIFFERENT))
+def test_a_difference_is_reported_and_mended(
+    name: str, printed: Callable[[str], dict[str, list[str]]]
 ) -> None:
+    runs = printed(name)
+    assert reported(name)
+    assert runs["safely fixed"] != runs["on CUDA"]
+    assert runs["fixed"] == runs["on CUDA"] == runs["on CUDA, fixed"]
+
+
+@pytest.mark.parametrize("name", marked(*SAME))
+def test_no_difference_is_reported_where_there_is_none(
+    name: str, printed: Callable[[str], dict[str, list[str]]]
+) -> None:
+    runs = printed(name)
     assert not reported(name)
-    assert printed["safely fixed"][name] == printed["on CUDA"][name]
+    assert runs["safely fixed"] == runs["on CUDA"]
 
 
-@pytest.mark.parametrize("name", [*DIFFERENT, *SAME])
+@pytest.mark.parametrize("name", marked(*DIFFERENT, *SAME))
 def test_the_names_do_not_matter(name: str) -> None:
     code = program(name)
     text = re.sub(rf"(?<!\.)\b({'|'.join(NAMES)})\b(?!=)", r"q_\1", code)

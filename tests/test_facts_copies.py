@@ -11,7 +11,8 @@ from devicefix.facts.copies import Place, held_copies
 from devicefix.facts.copies.bodies import Bodies
 from devicefix.facts.copies.changes import Changes, changes_numbers
 from devicefix.facts.copies.copying import Copies
-from devicefix.facts.copies.expressions import contents, in_place, root, viewed
+from devicefix.facts.copies.expressions import in_place, root, viewed
+from devicefix.facts.copies.inside import contents
 from devicefix.facts.copies.keeping import parts
 from devicefix.facts.copies.moves import moves
 from devicefix.facts.copies.places import place_of
@@ -208,7 +209,7 @@ def test_in_place(method: str, inside: bool, numbers: bool) -> None:
     ],
 )
 def test_contents(code: str, expected: list[str]) -> None:
-    assert [ast.unparse(node) for node in contents(parsed(code)[1])] == expected
+    assert [ast.unparse(node) for node in contents(*parsed(code))] == expected
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,41 @@ def test_three_answers() -> None:
     assert found.can_be(K.CUDA) is False
     assert kinds("q7 = get()\nf(q7)").can_be(K.CUDA) is None
     assert isinstance(found.seen[K.INDEX], ast.Constant)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "with nullcontext(0) as q7:\n    f(q7)",
+        "match (0, a):\n    case (q7, b):\n        f(q7)",
+        "match {'k': 0}:\n    case {'k': q7}:\n        f(q7)",
+        "*_, q7 = a, 0\nf(q7)",
+        "q7, *_ = [0, a]\nf(q7)",
+        "for q7, _ in [(0, a)]:\n    f(q7)",
+        "q7 = next(iter([0]))\nf(q7)",
+        "q7 = (lambda w: w)(0)\nf(q7)",
+        "q7 = (lambda: 0)()\nf(q7)",
+        "g = lambda t, q7: f(q7)\ng(x, 0)",
+        "x = list(map(lambda q7: f(q7), [0]))",
+        "def g(*v):\n    q7 = v[0]\n    f(q7)\ng(0)",
+        "options = SimpleNamespace(q7=0)\nf(options.q7)",
+        "class A:\n    def __init__(self):\n        self.q7 = 0\nf(make().q7)",
+        "def g():\n    q7 = None\n    def h():\n        nonlocal q7\n        q7 = 0\n    h()\n    f(q7)",
+        "q7 = max(0, -1)\nf(q7)",
+        "q7 = SimpleNamespace(a=0).a\nf(q7)",
+        "def g(**v):\n    q7 = v['k']\n    f(q7)\ng(k=0)",
+        "match [a, 0]:\n    case [_, *q7]:\n        q7 = q7[0]\n        f(q7)",
+        "async def g():\n    return 0\nq7 = asyncio.run(g())\nf(q7)",
+        "q7 = torch.device('cuda:1').index\nf(q7)",
+        "@cache\ndef g():\n    return 0\nq7 = g()\nf(q7)",
+    ],
+)
+def test_a_number_is_seen_where_a_value_is_taken_apart(code: str) -> None:
+    of = {"options.q7": "options.q7", "make().q7": "make().q7"}
+    name = next((each for each in of if f"f({each})" in code), "q7")
+    assert kinds(code, name).can_be(K.INDEX)
+
+
+def test_an_unpacked_value_has_the_kind_of_its_place() -> None:
+    assert kinds("n, q7 = *x.shape, torch.device('cpu')\nf(q7)").are({K.CPU})
+    assert kinds("n, q7, *more = 0, 'cpu', 1\nf(q7)").are({K.CPU})

@@ -6,7 +6,10 @@ from textwrap import dedent
 
 import pytest
 
+from devicefix.config.settings import Settings
+from devicefix.engine.file import check_file
 from devicefix.facts import Facts
+from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 
 NET = """
@@ -89,3 +92,34 @@ def test_a_default_is_not_compiled() -> None:
     (function,) = TorchScript(facts).functions
     assert not TorchScript(facts).compiles(function.args.defaults[0])
     assert TorchScript(facts).compiles(function.body[0])
+
+
+def test_a_function_and_a_class_inside_another_function_are_compiled() -> None:
+    code = """
+        def outer():
+            def inner(x):
+                return x
+            inner = torch.jit.script(inner)
+
+            class Local(nn.Module):
+                def forward(self, x):
+                    return x
+            return torch.jit.script(Local())
+    """
+    assert compiled(code) == {"inner", "forward"}
+
+
+def test_a_local_device_around_compiled_code_is_not_used_in_it() -> None:
+    code = b"""import torch
+
+def outer():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    @torch.jit.script
+    def inner(x: torch.Tensor):
+        return x.cuda()
+    return inner(torch.ones(1).to(device))
+"""
+    (finding,) = check_file(code, "m.py", Settings(), Project()).findings
+    assert finding.fix is None
+    assert "TorchScript" in finding.message

@@ -160,3 +160,27 @@ def test_choice(code: str, expected: tuple[str, str, str] | None) -> None:
 def test_current_device(code: str, expected: bool) -> None:
     facts, node = parsed(code)
     assert values.current_device(facts, node) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("'cu' + 'da'", True),
+        ("'CUDA'.lower()", True),
+        ("':'.join(('cuda', '0'))", True),
+        ("''.join(['cuda:', str(i)])", True),
+        ("'%s' % 'cuda'", True),
+        ("'%s:%d' % ('cuda', 0)", True),
+        ("'{}:{}'.format('cuda', i)", True),
+        ("f'cuda'", True),
+        ("f'{\"cuda\"}:{i}'", True),
+        ("str('cuda')", True),
+        ("'cuda' + '_kernel'", False),
+        ("'cu' + x", False),
+        ("'%s' % x", False),
+        ("'{:d}'.format(0)", False),
+        ("','.join(names)", False),
+    ],
+)
+def test_a_string_that_is_put_together(code: str, expected: bool) -> None:
+    assert values.cuda_string(parsed(code)[1]) is expected

@@ -98,7 +98,7 @@ def test_the_backend_is_that_of_the_accelerator_whose_index_is_set() -> None:
 
 def test_the_backend_runs_on_a_cpu_and_is_nccl_with_cuda() -> None:
     torch = pytest.importorskip("torch")
-    new = output("backend = 'nccl'", "", target="accelerator") or ""
+    new = output("backend = 'nccl'", "", target="accelerator", unsafe_fixes=True) or ""
     names: dict[str, str] = {}
     exec(compile(ast.parse(new), "m.py", "exec"), names)
     assert names["backend"] == "gloo"

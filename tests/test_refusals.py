@@ -125,7 +125,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         "right",
         """
         class args:
-            device = "".join(["cu", "da"])
+            device = "xaduc"[:0:-1]  # as the user gave it
         if args.device == "cuda" and not torch.cuda.is_available():
             raise ValueError("no GPU")
         print(1)

@@ -494,6 +494,47 @@ def test_a_fix_that_brings_an_unbound_name_leaves_the_file(monkeypatch: pytest.M
         )
 
 
+def test_a_device_before_a_decorated_function_is_kept() -> None:
+    before = b"try:\n    import torch\nexcept ImportError:\n    torch = None\n\ndef f():\n\n"
+    before += b"    @run\n    def g(x):\n        return x.cuda()\n"
+    result = check_file(before, "m.py", Settings(fix=True), Project())
+    assert result.output is not None
+    assert b"return x.to(device)" in result.output
+
+
+def test_a_device_before_a_removed_refusal_is_kept() -> None:
+    before = dedent(
+        """\
+        import os
+        import torch as torch
+
+        def build():
+            os.environ.update(CUDA_VISIBLE_DEVICES='1')
+        build()
+
+        def sync():
+            device = torch.device('cuda')
+        if __name__ == '__main__':
+            sync()
+
+        def sync(x):
+            if not torch.cuda.is_available():
+                raise RuntimeError('no GPU')
+            return x.cuda()
+        """
+    )
+    result = check_file(before.encode(), "m.py", Settings(fix=True), Project())
+    assert result.output is not None
+    assert b"raise" not in result.output
+    assert b"return x.to(device)" in result.output
+
+
+def test_a_refusal_that_a_fix_removes_proves_no_name_bound() -> None:
+    before = b"if ready:\n    import torch\n\ndef move(x):\n    assert torch.cuda.is_available()\n"
+    result = check_file(before + b"    return x.cuda()\n", "m.py", Settings(fix=True), Project())
+    assert {finding.code for finding in result.findings} == {"DF101", "DF701"}
+
+
 def test_a_line_above_a_decorated_function_at_the_start_of_a_function() -> None:
     code = (
         "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\ndef f():\n    @torch.no_grad()\n"
@@ -502,13 +543,3 @@ def test_a_line_above_a_decorated_function_at_the_start_of_a_function() -> None:
     output = check_file(code.encode(), "x.py", Settings(fix=True), Project()).output
     assert output is not None
     assert b"    device = torch.device(" in output
-
-
-def test_a_line_above_a_statement_that_goes() -> None:
-    code = (
-        "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\ndef f(x):\n"
-        "    assert torch.cuda.is_available()\n    return x.cuda()\n"
-    )
-    output = check_file(code.encode(), "x.py", Settings(fix=True), Project()).output
-    assert output is not None
-    assert b"assert" not in output

@@ -233,7 +233,7 @@ class Accelerator:
         if isinstance(node, ast.JoinedStr):
             literal = re.match(r"(f|rf|fr)['\"]+cuda", self.facts.source.code(node), re.I)
             return (lambda text: text.replace("cuda", f"{{{device_type}}}", 1)) if literal else None
-        if cuda_string(node):
+        if cuda_string(node) and "cuda" in self.facts.source.code(node):
             # In `"cuda:%d" % i`, `"cuda:" + i` and `"cuda:{}".format(i)` the index follows the first word.
             return lambda text: f"{device_type} + {text.replace('cuda', '', 1)}"
         return None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from enum import Enum
 
 from devicefix.devices.context import Context
+from devicefix.facts import Binding
 from devicefix.facts.kinds import Kind
+from devicefix.facts.names import Names
 from devicefix.facts.values import last_name
 
 _OWN = {Kind.MODULE, Kind.OBJECT}
@@ -58,7 +61,7 @@ def _is_located(context: Context, receiver: ast.expr) -> bool:
     """Return whether a receiver is a parameter of a function that is passed as a `map_location`."""
     tree = context.facts.tree
     found = tree.scope(receiver).lookup(receiver.id) if isinstance(receiver, ast.Name) else None
-    if found is None or not any(binding.parameter for binding in found[1]):
+    if found is None or not context.facts.once(_has_parameter, found[1]):
         return False
     function = found[0].node
     uses = tree.reads(function.name) if isinstance(function, ast.FunctionDef) else [function]
@@ -67,6 +70,10 @@ def _is_located(context: Context, receiver: ast.expr) -> bool:
         or (isinstance(parent, ast.Call) and use in parent.args[1:] and last_name(parent.func) == "load")
         for use, parent in ((use, tree.parents[use]) for use in uses)
     )
+
+
+def _has_parameter(_facts: Names, bindings: Sequence[Binding]) -> bool:
+    return any(binding.parameter for binding in bindings)
 
 
 def _of_self(context: Context, receiver: ast.Name) -> CustomCuda:

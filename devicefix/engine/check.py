@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
+    from devicefix.facts.torchscript import TorchScript
     from devicefix.files.text import Source
     from devicefix.rules.dispatch import Table
 
@@ -32,7 +33,12 @@ def matters(data: bytes, settings: Settings) -> bool:
         or may_be_unused(data, settings)
     ):
         return False
-    return not (b"skip-file" in data and SKIP_FILE.search(data))
+    return not skipped(data)
+
+
+def skipped(data: bytes) -> bool:
+    """Return whether a file's bytes ask that it be skipped."""
+    return b"skip-file" in data and SKIP_FILE.search(data) is not None
 
 
 def _holds_words(data: bytes, settings: Settings) -> bool:
@@ -130,7 +136,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     for node, finding in visit(nodes, tables, context.handled):
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
-        if compiled.compiles(node) and not _is_compiled(context.facts, node, sound):
+        if compiled.compiles(node) and not _is_compiled(context.facts, compiled, node, sound):
             sound = sound.unfixed("since TorchScript compiles this: choose the device where it is called")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
@@ -158,14 +164,16 @@ def _unless_refused(finding: Finding) -> Finding:
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
-def _is_compiled(facts: Facts, node: ast.AST, finding: Finding) -> bool:
-    """Return whether TorchScript compiles what a fix inserts: no global but torch, no question for CUDA."""
+def _is_compiled(facts: Facts, compiled: TorchScript, node: ast.AST, finding: Finding) -> bool:
+    """Return whether TorchScript compiles what a fix inserts: no outer name but torch, no question."""
     for edit in finding.fix.edits if finding.fix else ():
         old = facts.source.text[edit.start : edit.end]
         new = edit.new if isinstance(edit.new, str) else edit.new(old)
         for name in {*_NAME.findall(new)}.difference(_NAME.findall(old)):
             found = facts.tree.scope(node).lookup(name)
-            if found is not None and found[0].is_module and name not in facts.torch_names(found[0]):
+            if found is None or any(scope.node in compiled.functions for scope in found[0].chain()):
+                continue
+            if name not in facts.torch_names(found[0]):
                 return False
         if any(asks in new and asks not in old for asks in ("is_available", "accelerator")):
             return False

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
-from devicefix.engine.check import matters
+from devicefix.engine.check import matters, skipped
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.files.text import DecodeError
 from devicefix.model import Finding, Result
@@ -166,7 +166,7 @@ class Module:
 
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
-        if not self.matters:
+        if not self.matters and not self._imports_extension(project):
             return []
         if self.facts is None:
             return self._unreadable()
@@ -174,6 +174,10 @@ class Module:
 
         findings, self.devices = check_module(self.facts, self.path, self.settings, project)
         return findings
+
+    def _imports_extension(self, project: Project) -> bool:
+        """Return whether the module imports a CUDA extension of the project, which no word need say."""
+        return bool(project.imported_extensions(self.path)) and not skipped(self.data)
 
     def check(self, project: Project) -> Result:
         """Check the module, and fix it if the settings say so; see `check_file`."""

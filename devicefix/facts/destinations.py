@@ -15,7 +15,7 @@ from itertools import islice
 
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
-from devicefix.facts.scopes import Scope
+from devicefix.facts.scopes import Scope, captures
 from devicefix.facts.sinks import Place, takes_device
 from devicefix.facts.values import last_name
 
@@ -220,7 +220,9 @@ class _Trail:
                 self.use |= Use.SHOWN  # what another value is compared with
             case ast.Compare() | ast.If() | ast.While() | ast.IfExp() | ast.UnaryOp() | ast.Assert():
                 self._compared(node)
-            case ast.Match() | ast.Expr():
+            case ast.Match():
+                self.use |= Use.UNKNOWN if captures(parent) else Use.SHOWN
+            case ast.Expr():
                 self.use |= Use.SHOWN
             case _:
                 self.use |= Use.UNKNOWN
@@ -241,7 +243,8 @@ class _Trail:
                 self._store(container, ("", *layers))
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 place = layers[0] if layers else ""
-                chosen = elements[int(place) :][:1] if place.isdigit() else elements
+                starred = any(isinstance(element, ast.Starred) for element in elements)
+                chosen = elements[int(place) :][:1] if place.isdigit() and not starred else elements
                 for element in chosen:
                     self._store(element, layers[1:])
             case ast.Starred(value=inner):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from devicefix.facts import Facts, dotted
@@ -52,6 +52,7 @@ class Summary:
         backend_receivers: functions, each with a parameter that becomes one, and its position.
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
         tried: modules that are imported, and functions that are called, where an error is caught.
+        cuda_extensions: the compiled modules that it builds with CUDA on every machine.
     """
 
     path: str
@@ -81,6 +82,7 @@ class Summary:
     backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     compared_backends: frozenset[tuple[str, str]] = frozenset()
     tried: frozenset[str] = frozenset()
+    cuda_extensions: frozenset[str] = frozenset()
 
 
 _FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo")
@@ -143,6 +145,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
         tried=frozenset(_tried(facts)),
+        cuda_extensions=frozenset(_cuda_extensions(facts)),
     )
 
 
@@ -427,6 +430,22 @@ def _forks(data: bytes) -> bool:
     if b"multiprocessing" not in data and b"concurrent" not in data and b"os.fork" not in data:
         return False
     return _FORKING.search(data) is not None and _NOT_FORKING.search(data) is None
+
+
+def _cuda_extensions(facts: Facts) -> Iterator[str]:
+    """Yield the names of the extensions that a module builds with CUDA, and under no condition.
+
+    https://docs.pytorch.org/docs/stable/cpp_extension.html
+    """
+    for node in facts.tree.nodes_with("CUDAExtension("):
+        if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
+            assert isinstance(node, ast.Call)
+            keyword = (each.value for each in node.keywords if each.arg == "name")
+            name = next(iter(node.args), None) or next(keyword, None)
+            around = (parent for _, parent in facts.tree.ancestors(node))
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                if not any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around):
+                    yield name.value
 
 
 def _last_import(name: str) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from devicefix.facts.scopes import FUNCTIONS, dotted
 
-VIEW_ATTRIBUTES = {"data", "T", "mT"}
+_VIEW_ATTRIBUTES = {"data", "T", "mT"}
 # What says nothing about the content of a collection or tensor.
 _UNREAD = {
     "append", "appendleft", "extend", "extendleft", "insert", "add", "clear", "size", "dim", "numel", "shape",
@@ -27,6 +27,7 @@ class Point:
 
     Attributes:
         binds: the targets that are bound afterwards.
+        value: what these are bound to, or to parts of, where another point evaluates it.
         after: what may run next.
     """
 
@@ -34,6 +35,7 @@ class Point:
         self.node = node
         self.parts = parts
         self.binds: tuple[ast.expr, ...] = ()
+        self.value: ast.expr | None = None
         self.after: list[Point] = []
 
     @cached_property
@@ -44,27 +46,30 @@ class Point:
     @cached_property
     def bound(self) -> frozenset[str]:
         """Return the paths that are rebound."""
-        found: set[str] = set()
-        for part in self.parts:
-            if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                found.add(part.name)
-        for node in self.nodes:
-            if isinstance(node, ast.NamedExpr):
-                found.add(node.target.id)
-            elif isinstance(node, ast.alias):
-                found.add(node.asname or node.name.partition(".")[0])
+        found = set(self._named())
         todo = list(self.binds)
         while todo:
             target = todo.pop()
             if isinstance(target, (ast.Tuple, ast.List)):
                 todo.extend(target.elts)
-            elif isinstance(target, ast.Starred) or (
-                isinstance(target, ast.Attribute) and target.attr in VIEW_ATTRIBUTES
-            ):
+            elif isinstance(target, ast.Starred) or (isinstance(target, ast.Attribute) and is_view(target)):
                 todo.append(target.value)
             elif path := path_of(target):
                 found.add(path)
         return frozenset(found)
+
+    def _named(self) -> Iterator[str]:
+        """Return the names that are bound, and not as targets."""
+        for part in self.parts:
+            if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield part.name
+        for node in self.nodes:
+            if isinstance(node, ast.NamedExpr):
+                yield node.target.id
+            elif isinstance(node, ast.alias):
+                yield node.asname or node.name.partition(".")[0]
+        if isinstance(self.node, ast.match_case):
+            yield from _captures(self.node.pattern)
 
     @property
     def cleared(self) -> Iterator[str]:
@@ -246,7 +251,9 @@ class Flow:
         head = self._add(node, before, node.subject)
         ends = [head]
         for case in node.cases:
-            ends += self._block(case.body, [head])
+            bind = self._add(case, [head], case.guard)
+            bind.value = node.subject
+            ends += self._block(case.body, [bind])
         return ends
 
     def _if(self, node: ast.If, before: list[Point]) -> list[Point]:
@@ -270,6 +277,7 @@ class Flow:
         head = self._add(node, [start])
         bind = self._add(node, [head])
         bind.binds = (node.target,)
+        bind.value = node.iter
         left = self._looped(node.body, head, bind)
         return [*left, *self._block(node.orelse, [head])]
 
@@ -291,6 +299,14 @@ class Flow:
         return self._block(node.finalbody, ends)
 
 
+def _captures(pattern: ast.pattern) -> Iterator[str]:
+    """Return the names that a pattern binds."""
+    for node in ast.walk(pattern):
+        name = getattr(node, "rest" if isinstance(node, ast.MatchMapping) else "name", None)
+        if isinstance(name, str):
+            yield name
+
+
 def _connect(before: Iterable[Point], after: Point) -> None:
     for point in before:
         point.after.append(after)
@@ -306,12 +322,18 @@ def own_nodes(part: ast.AST) -> Iterator[ast.AST]:
             todo.extend(ast.iter_child_nodes(node))
 
 
+def is_view(node: ast.Attribute) -> bool:
+    """Return whether an attribute is a view of a tensor, as `x.data` is; `self.data` is not."""
+    own = isinstance(node.value, ast.Name) and node.value.id == "self"
+    return node.attr in _VIEW_ATTRIBUTES and not own
+
+
 def path_of(node: ast.AST) -> str | None:
     """Return `a.b['c']` for such a chain of attributes and constant keys, else None."""
     parts: list[str] = []
     while not isinstance(node, ast.Name):
         match node:
-            case ast.Attribute(attr=attr, value=value) if attr not in VIEW_ATTRIBUTES:
+            case ast.Attribute(attr=attr, value=value) if not is_view(node):
                 parts.append(f".{attr}")
             case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
                 parts.append(f"[{key!r}]")

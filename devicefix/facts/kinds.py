@@ -17,7 +17,7 @@ from devicefix.facts.guards import Guards
 from devicefix.facts.names import Names
 from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.scopes import COMPREHENSIONS, Binding, dotted, with_defaults
-from devicefix.facts.values import choice, cpu, cuda_string
+from devicefix.facts.values import choice, cpu, cuda_string, last_name
 
 _DEPTH = 6  # how many bindings to follow from one name to the next
 _STEPS = 500  # expressions that one answer may look at
@@ -159,6 +159,11 @@ _NO_TENSORS = {
     "cummin", "histogram", "lobpcg", "lu", "tensor_split", "hsplit", "vsplit", "dsplit", "vmap", "cond",
     "unsafe_chunk",
 }  # fmt: skip
+# Functions that return what they are given, alone or in a collection.
+_WRAPPERS = {
+    "list", "tuple", "set", "sorted", "reversed", "iter", "next", "dict", "zip", "cycle", "nullcontext",
+    "SimpleNamespace", "Namespace", "deepcopy", "copy", "get", "pop", "run", "run_until_complete",
+}  # fmt: skip
 # Methods that return what they are called on, or a tensor for a tensor.
 _SAME = {
     "to", "cuda", "cpu", "type", "float", "double", "half", "bfloat16", "train", "eval", "requires_grad_",
@@ -237,7 +242,7 @@ class KindsOf:
                 for kinds in others:
                     last |= kinds.without(Kind.NONE) if isinstance(op, ast.Or) else kinds
                 return last
-            case ast.NamedExpr(value=value):
+            case ast.NamedExpr(value=value) | ast.Await(value=value):
                 return self.of(value, depth)
             case ast.BinOp():
                 return self._operation(node, depth)
@@ -307,7 +312,28 @@ class KindsOf:
                 if bindings and all(binding.value is not None for binding in bindings):
                     found = [self.elements(binding.value, depth - 1) for binding in bindings if binding.value]
                     return _union(found)
+                return self._more_arguments(node, depth) | self._captured(node, depth) | UNKNOWN
+            case ast.Call() if last_name(node.func) in _WRAPPERS:
+                return self._parts(node, depth) | UNKNOWN
         return UNKNOWN
+
+    def _parts(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
+        match node:
+            case ast.List(elts=inner) | ast.Tuple(elts=inner) | ast.Set(elts=inner) | ast.Dict(values=inner):
+                pass
+            case ast.Starred(value=element) | ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
+                inner = [element]
+            case ast.Call(args=arguments, keywords=keywords) if last_name(node.func) in _WRAPPERS:
+                inner = [*arguments, *(each.value for each in keywords)]
+            case ast.Name() if depth:
+                inner = [each.value for each in self._facts.bindings(node) if each.value is not None]
+                if inner and all(self.of(each, depth - 1).can_be(Kind.COLLECTION) for each in inner):
+                    return _union(self._parts(each, depth - 1) for each in inner)
+                return self.of(node, depth)
+            case _:
+                return self.of(node, depth)
+        return _union(self._parts(each, depth - 1) for each in inner) if depth > 0 else UNKNOWN
 
     def _union(self, nodes: Sequence[ast.expr | None], depth: int) -> Kinds:
         if not nodes or any(node is None or isinstance(node, ast.Starred) for node in nodes):
@@ -343,7 +369,20 @@ class KindsOf:
             return Kinds({Kind.TENSOR: node})
         if node.attr == "device" and self.of(node.value, depth).are({Kind.TENSOR}):
             return Kinds({Kind.DEVICE: node})
-        return UNKNOWN
+        return self._stored(node, depth) | UNKNOWN
+
+    def _stored(self, node: ast.Attribute, depth: int) -> Kinds:
+        """Return the kinds of what the module stores in an attribute of any object."""
+        if node.attr == "index":
+            return Kinds({Kind.INDEX: node}) if self.of(node.value, depth).can_be(Kind.CUDA) else UNKNOWN
+        if depth <= 1:
+            return UNKNOWN
+        made = node.value if isinstance(node.value, ast.Call) else self._facts.value(node.value)
+        if isinstance(made, ast.Call) and (value := _argument(made, node.attr, -1)) is not None:
+            return self.of(value, depth - 1)
+        bindings = self._facts.tree.attributes.get(f"self.{node.attr}", ())
+        values = [each.value for each in bindings[:_BINDINGS] if each.value is not None]
+        return _union(self.of(value, depth - 1) for value in values)
 
     def _option(self, node: ast.Attribute) -> Kinds | None:
         """Return the kinds of an option of the command line that is always an int, or None."""
@@ -430,7 +469,7 @@ class KindsOf:
             if isinstance(parent, ast.stmt):
                 yield tree.block(parent)
 
-    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: PLR0911 (as above)
+    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911 (as above)
         node = binding.node
         if depth <= 0:
             return UNKNOWN
@@ -445,6 +484,15 @@ class KindsOf:
         match node:
             case ast.For(target=target, iter=iterated) | ast.comprehension(target=target, iter=iterated):
                 return self._iterated(target, iterated, name, depth)
+            case ast.Assign(targets=targets, value=value):
+                found = next(filter(None, (_counterpart(target, value, name) for target in targets)), None)
+                return self.of(found, depth) if found else self._parts(value, depth) | UNKNOWN
+            case ast.withitem(context_expr=value):
+                return self._parts(value, depth) | UNKNOWN
+            case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
+                around = (parent for _, parent in self._facts.tree.ancestors(node))
+                match = next(parent for parent in around if isinstance(parent, ast.Match))
+                return self._parts(match.subject, depth) | UNKNOWN
             case ast.AugAssign(target=target, value=value):
                 return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN
             case ast.AnnAssign(annotation=annotation):
@@ -467,7 +515,33 @@ class KindsOf:
                 if first == name:
                     return Kinds({Kind.INDEX: iterated})
                 return self._iterated(other, inner, name, depth)
-        return UNKNOWN
+        return self._parts(iterated, depth) | UNKNOWN
+
+    def _captured(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of the parts of what a pattern or a `with` statement binds to a name."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        taken = (ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.withitem)
+        bindings = [each for each in found[1] if isinstance(each.node, taken)] if found is not None else []
+        return _union(self._binding(binding, "", depth - 1) for binding in bindings[:_BINDINGS])
+
+    def _more_arguments(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of what the calls in the module pass for `*values` or `**values`."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        owner = found[0].node if found is not None else None
+        if not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return UNKNOWN
+        name = node.id  # type: ignore[attr-defined]
+        if owner.args.kwarg is not None and owner.args.kwarg.arg == name:
+            values = (each.value for call in self._calls_of(owner) for each in call.keywords)
+            return _union(self.of(value, depth - 1) for value in values)
+        if owner.args.vararg is None or owner.args.vararg.arg != name:
+            return UNKNOWN
+        return _union(
+            self.of(argument, depth - 1)
+            for call in self._calls_of(owner)
+            for argument in call.args
+            if not isinstance(argument, ast.Starred)
+        )
 
     # -- parameters -----------------------------------------------------------------------------------
 
@@ -478,13 +552,13 @@ class KindsOf:
             if not kinds.unknown:
                 return kinds
         function = self._facts.tree.parents[self._facts.tree.parents[parameter]]
-        if isinstance(function, ast.Lambda) or not isinstance(
-            function, (ast.FunctionDef, ast.AsyncFunctionDef)
-        ):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return Kinds(open=True)
         if function.args.vararg is parameter or function.args.kwarg is parameter:
             return Kinds({Kind.COLLECTION: parameter})
         kinds = Kinds(open=True) if default is None else self.of(default, depth) | Kinds(open=True)
+        if isinstance(function, ast.Lambda):
+            return _union([kinds, *self._arguments_of_lambda(function, parameter, depth)])
         return _union(
             [kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)]
         )
@@ -500,6 +574,34 @@ class KindsOf:
         position = positional.index(parameter) - method if parameter in positional else -1
         found = self._facts.passed(name, parameter.arg, position)
         return Kinds({Kind[kind]: parameter for kind in found})
+
+    def _arguments_of_lambda(self, function: ast.Lambda, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
+        """Yield the kinds of what the calls in the module pass for a parameter of a lambda."""
+        positional = [*function.args.posonlyargs, *function.args.args]
+        position = positional.index(parameter) if parameter in positional else -1
+        for call in self._calls_of(function):
+            if function in call.args:  # `map(lambda …, values)`
+                if 0 <= position < len(call.args) - 1:
+                    yield self._parts(call.args[position + 1], depth) | UNKNOWN
+            elif (passed := _argument(call, parameter.arg, position)) is not None:
+                yield self.of(passed, depth)
+
+    def _calls_of(self, function: Function | ast.Lambda) -> Iterator[ast.Call]:
+        """Yield the calls of a function by its name, or of a lambda, also by `map`."""
+        tree = self._facts.tree
+        if not isinstance(function, ast.Lambda):
+            name = function.name
+        else:
+            parent = tree.parents.get(function)
+            if isinstance(parent, ast.Call) and (parent.func is function or last_name(parent.func) == "map"):
+                yield parent
+            target = parent.targets[0] if isinstance(parent, ast.Assign) else None
+            if not isinstance(target, ast.Name):
+                return
+            name = target.id
+        for node in tree.nodes_at(lines_with_name(tree.text, name)):
+            if isinstance(node, ast.Call) and last_name(node.func) == name:
+                yield node
 
     def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
         """Yield the kinds of what the calls in the module pass for a parameter."""
@@ -577,7 +679,7 @@ class KindsOf:
             return self._device(node, depth)
         if name in ("max", "min", "abs"):
             numbers = _union(self.of(argument, depth) for argument in node.args)
-            return numbers if numbers.shown(NUMBERS) else UNKNOWN
+            return numbers if numbers.shown(NUMBERS) else numbers | UNKNOWN
         if name in _OF_CALLS:
             return Kinds({_OF_CALLS[name]: node})
         if name is not None and name.startswith("torch."):
@@ -612,16 +714,22 @@ class KindsOf:
 
     def _made(self, node: ast.Call, depth: int) -> Kinds:
         """Return the kinds of what a class or function of the module returns."""
+        if isinstance(node.func, ast.Lambda):
+            return self.of(node.func.body, depth)
         if isinstance(node.func, ast.Name):
             found = self._facts.tree.scope(node).lookup(node.func.id)
             if found is not None and len(found[1]) == 1:
-                definition = found[1][0].node
-                if isinstance(definition, ast.FunctionDef):
+                definition, value = found[1][0].node, found[1][0].value
+                if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     return self._returned(definition, depth)
+                if isinstance(value, ast.Lambda):
+                    return self.of(value.body, depth - 1)
+        if last_name(node.func) in _WRAPPERS:
+            return self._parts(node, depth) | UNKNOWN
         return self.instance(node.func)
 
-    def _returned(self, function: ast.FunctionDef, depth: int) -> Kinds:
-        if function.decorator_list or depth <= 1:
+    def _returned(self, function: Function, depth: int) -> Kinds:
+        if depth <= 1:
             return UNKNOWN
         values: list[ast.expr] = []
         todo: list[ast.AST] = list(function.body)
@@ -634,7 +742,8 @@ class KindsOf:
             if isinstance(node, ast.Return) and node.value is not None:
                 values.append(node.value)
             todo += ast.iter_child_nodes(node)
-        return _union(self.of(value, depth - 1) for value in values) if values else UNKNOWN
+        found = _union(self.of(value, depth - 1) for value in values) if values else UNKNOWN
+        return found | UNKNOWN if function.decorator_list else found
 
     def instance(self, of: ast.expr, depth: int = _DEPTH) -> Kinds:
         """Return the kinds of an instance of a class, with the class's name; unknown for what is no class."""
@@ -692,6 +801,21 @@ def _carries(value: ast.expr | None, path: str) -> bool:
 
 def _line(binding: Binding) -> int:
     return getattr(binding.node, "lineno", 0)
+
+
+def _counterpart(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:
+    """Return what an unpacked value has for a name, None where a `*` leaves it open."""
+    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(value, (ast.Tuple, ast.List)):
+        return None
+    names, values = target.elts, value.elts
+    for place, element in enumerate(names):
+        if isinstance(element, ast.Name) and element.id == name:
+            if not any(isinstance(each, ast.Starred) for each in (*names[:place], *values[: place + 1])):
+                return values[place] if place < len(values) else None
+            end = place - len(names)
+            if not any(isinstance(each, ast.Starred) for each in (*names[end:], *values[end:])):
+                return values[end] if -end <= len(values) else None
+    return None
 
 
 def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:

@@ -28,7 +28,7 @@ _INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s
 
 def may_matter(data: bytes) -> bool:
     """Return whether a file's bytes hold a word that every run looks for."""
-    if b"cuda" in data or b"nccl" in data:
+    if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
         return True
     if b"torch" not in data:
         return False

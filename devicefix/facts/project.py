@@ -31,6 +31,15 @@ def candidates(path: str, module: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
+def _absolute(path: str, module: str) -> tuple[str, bool]:
+    """Return the dotted path of an import, of a relative one to its first module, and whether it is one."""
+    level = len(module) - len(module.lstrip("."))
+    if not level:
+        return module, False
+    folders = os.path.normpath(path).split(os.sep)[:-level]
+    return ".".join((*folders, module[level:].partition(".")[0])), True
+
+
 Question = tuple[str, ...]
 Answers = dict[Question, Any]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -274,6 +283,27 @@ class Project:
             for other, summary in self.files.items()
             if other != here
         )
+
+    @_remembered
+    def imported_extensions(self, path: str) -> dict[str, str]:
+        """Return the imports of a file that the project builds with CUDA, each with the extension."""
+        summary = self.files.get(os.path.normpath(path))
+        imports = summary.imports if summary is not None and self._cuda_extensions else ()
+        read = {name: _absolute(path, name) for name in imports}
+        return {
+            name: extension
+            for name, (whole, is_relative) in read.items()
+            for extension in self._cuda_extensions
+            if (
+                f".{whole}".endswith(f".{extension}")
+                if is_relative
+                else f"{whole}.".startswith(f"{extension}.")
+            )
+        }
+
+    @cached_property
+    def _cuda_extensions(self) -> frozenset[str]:
+        return frozenset().union(*(summary.cuda_extensions for summary in self.files.values()))
 
     @_remembered
     def star_names(self, path: str) -> dict[str, bool]:

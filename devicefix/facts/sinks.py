@@ -20,7 +20,10 @@ _POSITIONS = {
 }  # fmt: skip
 _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
 # They disable themselves on a CPU, whatever their device is.
-_OFF_BY_THEMSELVES = ("torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler")
+_OFF_BY_THEMSELVES = (
+    "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.autocast_mode.autocast",
+    "contextlib.nullcontext",
+)  # fmt: skip
 
 _PASSED_ON = re.compile(
     rb"(?:\.to\(\s*(?:device\s*=\s*)?|\b(?:device|map_location)\s*=\s*|\btorch\.device\(\s*)([\w.]+)(\[[\"'](\w+))?"
@@ -44,6 +47,14 @@ def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
     if name in _POSITIONS:
         return _POSITIONS[name] == place
     return isinstance(function, ast.Attribute) and _METHODS.get(function.attr) == place
+
+
+def turns_off(facts: Facts, function: ast.expr) -> bool:
+    """Return whether a function, or both of a choice, take a device and disable themselves without CUDA."""
+    value = facts.value(function) if isinstance(function, ast.Name) else None
+    if isinstance(value, ast.IfExp):
+        return turns_off(facts, value.body) and turns_off(facts, value.orelse)
+    return facts.resolve(function) in _OFF_BY_THEMSELVES
 
 
 def is_location(function: ast.expr, keyword: str) -> bool:

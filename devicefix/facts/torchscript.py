@@ -10,6 +10,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 
 from devicefix.facts.names import Names
+from devicefix.facts.scopes import Binding
 
 _SCRIPTS = ("torch.jit.script", "torch.jit.script_if_tracing")
 _COMPILES = {*_SCRIPTS, "torch.jit.script_method", "torch.jit.export"}
@@ -68,7 +69,7 @@ class TorchScript:
         """Compile what is passed to `torch.jit.script`; all modules of the file where it is not known."""
         value = self._facts.value(node)
         values = [node, *([value] if value is not None else [])]
-        known = list(self._defined(_names(values)))
+        known = list(self._read(values))
         imported = set(self._imports(values, made=True))
         self.imported |= imported or ({A_MODULE} if not known else set())
         for each in known:
@@ -111,7 +112,7 @@ class TorchScript:
                 self._compile(method)
         makes = [method for method in _methods(node) if method.name == "__init__"]
         self.imported.update((*self._imports(node.bases), *self._imports(makes, made=True)))
-        for other in self._defined(_names([*node.bases, *makes])):
+        for other in self._read([*node.bases, *makes]):
             if isinstance(other, ast.ClassDef):
                 self._module(other)
 
@@ -125,7 +126,7 @@ class TorchScript:
             return
         self.functions.add(node)
         self.imported.update(self._imports(node.body))
-        for other in self._defined(_names(node.body)):
+        for other in self._read(node.body):
             self._compile_class(other) if isinstance(other, ast.ClassDef) else self._compile(other)
         read = {each.attr for part in node.body for each in ast.walk(part) if isinstance(each, ast.Attribute)}
         self._attributes |= read
@@ -141,14 +142,21 @@ class TorchScript:
     def _defined(self, names: Iterable[str]) -> Iterator[Function | ast.ClassDef]:
         """Yield the functions and classes of the module that have some names."""
         for name in names:
-            for binding in self._facts.tree.root.bindings.get(name, ()):
-                if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                    yield binding.node
+            yield from _definitions(self._facts.tree.root.bindings.get(name, ()))
+
+    def _read(self, nodes: Iterable[ast.AST]) -> Iterator[Function | ast.ClassDef]:
+        """Yield the functions and classes of the module whose names some nodes read."""
+        for node in nodes:
+            for each in ast.walk(node):
+                found = self._facts.tree.scope(each).lookup(each.id) if isinstance(each, ast.Name) else None
+                yield from _definitions(found[1] if found is not None else ())
+
+
+def _definitions(bindings: Iterable[Binding]) -> Iterator[Function | ast.ClassDef]:
+    for binding in bindings:
+        if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield binding.node
 
 
 def _methods(node: ast.ClassDef) -> Iterator[Function]:
     return (each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))
-
-
-def _names(nodes: Iterable[ast.AST]) -> set[str]:
-    return {each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)}

@@ -8,6 +8,8 @@ import re
 from devicefix.facts.names import Names
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
+UNKNOWN_PART = "\0"
+_CUDA_TEXT = re.compile(rf"cuda(?::?(\d+|{UNKNOWN_PART}))?\Z")
 _DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(name|str|string))?\Z", re.I)
 _INDEX_NAME = re.compile(
     r"(^|_)(gpu|rank)(_?(id|idx|index|num|no|rank))?\Z|(^|_)(cuda|device)_?(id|idx|index)\Z", re.I
@@ -47,16 +49,51 @@ def cuda_literal(node: ast.AST) -> int | str | None:
 
 def cuda_string(node: ast.AST) -> bool:
     """Return whether an expression is a string that names a CUDA device, also one put together."""
+    return bool(_CUDA_TEXT.match(text_of(node) or ""))
+
+
+def text_of(node: ast.AST, depth: int = 4) -> str | None:  # noqa: C901, PLR0911 (one case a kind of node)
+    """Return the text of a string that literals put together, with `UNKNOWN_PART` for what is computed.
+
+    Args:
+        node: the expression.
+        depth: how deeply the parts may nest.
+    """
+    if depth == 0:
+        return None
     match node:
         case ast.Constant(value=str(text)):
-            return bool(_CUDA.match(text))
-        case ast.JoinedStr(values=[ast.Constant(value=str(text)), ast.FormattedValue()]):
-            return text in ("cuda:", "cuda")
-        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod() | ast.Add()):
-            return bool(re.match(r"cuda:?(%[ds]|\Z)", text))
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
-            return bool(re.match(r"cuda:?\{[^}]*\}\Z", text))
-    return False
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(text_of(value, depth - 1) or UNKNOWN_PART for value in values)
+        case ast.FormattedValue(value=value):
+            return text_of(value, depth - 1)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            first, second = text_of(left, depth - 1), text_of(right, depth - 1)
+            return first and first + (UNKNOWN_PART if second is None else second)
+        case ast.BinOp(left=ast.Constant(value=str(form)), op=ast.Mod(), right=right):
+            values = right.elts if isinstance(right, ast.Tuple) else [right]
+            return _formatted(re.split(r"%[a-z]", form), values, depth)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(form)), attr="format"), args=values):
+            return _formatted(re.split(r"\{[^{}]*\}", form), values, depth)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str(separator)), attr="join"),
+            args=[ast.List(elts=values) | ast.Tuple(elts=values)],
+        ):
+            return separator.join(text_of(value, depth - 1) or UNKNOWN_PART for value in values)
+        case ast.Call(func=ast.Attribute(value=value, attr="lower" | "strip"), args=[], keywords=[]):
+            inner = text_of(value, depth - 1)
+            return inner and inner.lower()
+        case ast.Call(func=ast.Name(id="str"), args=[value], keywords=[]):
+            return text_of(value, depth - 1)
+    return None
+
+
+def _formatted(pieces: list[str], values: list[ast.expr], depth: int) -> str:
+    """Return the text of a form with its values between the pieces."""
+    texts = [text_of(value, depth - 1) or UNKNOWN_PART for value in values]
+    filled = texts if len(texts) == len(pieces) - 1 else [UNKNOWN_PART] * (len(pieces) - 1)
+    return pieces[0] + "".join(value + piece for value, piece in zip(filled, pieces[1:], strict=True))
 
 
 def cpu(facts: Names, node: ast.expr) -> bool:

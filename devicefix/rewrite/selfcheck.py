@@ -144,15 +144,14 @@ class _Effects:
         self.moved = _Spans((edit.start, edit.end) for edit in with_effect)
         self.deeper = {edit.start for edit in with_effect if edit.effect.deeper}
         self.added = [
-            (edit.start, kind) for edit in with_effect if not self._goes(edit) for kind in edit.effect.added
+            (edit.start, kind) for edit in with_effect if self._stays(edit) for kind in edit.effect.added
         ]
 
-    def _goes(self, edit: Edit) -> bool:
-        """Return whether an edit is in code that another removes; an insertion in front of it is not."""
-        removed = self.removed.around(edit.start)
-        if removed is None or removed in edit.effect.removed:
-            return False
-        return not (edit.start == edit.end == removed[0])
+    def _stays(self, edit: Edit) -> bool:
+        """Return whether no other edit removes what an edit adds: an insertion before removed code stays."""
+        around = self.removed.around(edit.start)
+        before = around is not None and around[0] == edit.start == edit.end
+        return before or around in (None, *edit.effect.removed)
 
 
 _NO_EFFECTS = _Effects(())

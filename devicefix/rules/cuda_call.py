@@ -365,7 +365,14 @@ class CudaCall(Rule):
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "cuda":
             return
         receiver = node.func.value
-        if self.facts.resolve(receiver) is not None or self.facts.is_guarded(node):
+        if self.facts.is_guarded(node):
+            return
+        imported = self.facts.resolve(receiver)
+        if imported is not None:
+            if self._is_value(imported):
+                yield self.finding(
+                    node, "`.cuda()` needs CUDA, and what it moves is from another module; use `.to(device)`"
+                )
             return
         own = custom_cuda(self.context, receiver)
         if own is CustomCuda.ALWAYS:
@@ -387,6 +394,12 @@ class CudaCall(Rule):
             yield self.finding(node, message)
         else:
             yield self._move(node)
+
+    def _is_value(self, name: str) -> bool:
+        """Return whether an imported name is a value of a module of the project, and not a module."""
+        project, path = self.context.project, self.devices.path
+        module = name.rpartition(".")[0]
+        return bool(module) and project.has_module(path, module) and not project.has_module(path, name)
 
     def _shows_class(self, node: ast.Call) -> bool:
         """Return whether the lack of `cuda` leads to a handler, which a `to` of the project would skip."""

@@ -9,11 +9,16 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import LIBRARIES, CudaLibraries, full_names
 
 _BUILT = "torch.utils.cpp_extension."
-_MENTIONED = (
-    "apex", "amp_C", "cupy", "cudf", "cuml", "tensorrt", "torch2trt", "nvml", "nvidia", "numba", "flash_attn",
-    "xformers", "triton", "transformer_engine", "mamba_ssm", "causal_conv1d", "tinycudann",
-    "nvdiffrast", "diff_gaussian_rasterization", "simple_knn", "dcn_v2", "DCNv2", "lightseq", "_ext", "cuda",
-)  # fmt: skip
+# Running a program that does not exist raises an error. A shell prints one, and the output is empty.
+_RAISING = ("subprocess.check_call", "subprocess.check_output")
+_RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen")
+_READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
+
+
+def _words() -> list[bytes]:
+    """Return what to search for in files that import a library: `fla` is a part of many words."""
+    names = {name.partition(".")[0] for name in LIBRARIES} - {"fla"}
+    return sorted(name.encode() for name in {*names, "import fla.", "from fla.", "from fla import"})
 
 
 class CudaOnlyLibrary(Rule):
@@ -22,7 +27,9 @@ class CudaOnlyLibrary(Rule):
     Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers,
     Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
     An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
-    continues without the library, is left alone. There is one finding for each library and file.
+    continues without the library, is left alone. There is one finding for each library and file. The compiled
+    extensions of a project are those that its `setup.py` builds as `CUDAExtension` under no condition. Calls of the
+    program `nvidia-smi` are reported where its absence raises an error, or its output is used.
 
     ## Why it matters
     Without CUDA the import fails, or the first call does.
@@ -45,7 +52,7 @@ class CudaOnlyLibrary(Rule):
     code = "DF902"
     name = "cuda-only-library"
     summary = "A library needs CUDA"
-    words = (b"CUDAExtension", *sorted({name.partition(".")[0].encode() for name in LIBRARIES}))
+    words = (b"CUDAExtension", b"nvidia-smi", *_words())
     common_words = (b"cuda", b"load")
     INVALID = (
         Example(
@@ -99,6 +106,29 @@ class CudaOnlyLibrary(Rule):
                     raise RuntimeError('install apex')
             """,
         ),
+        Example(
+            "the kernels of a library that needs Triton",
+            before="""
+                import torch
+                from fla.ops.gla import chunk_gla
+            """,
+        ),
+        Example(
+            "a program that queries the driver",
+            before="""
+                import subprocess  # cuda
+
+                free = subprocess.check_output(["nvidia-smi", "--query-gpu=memory.free", "--format=csv"])
+            """,
+        ),
+        Example(
+            "a program that queries the driver, in a shell",
+            before="""
+                import os  # cuda
+
+                os.system("nvidia-smi -q -d Memory | grep Free > free.txt")
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -133,6 +163,26 @@ class CudaOnlyLibrary(Rule):
             """
                 if is_xformers_available():  # cuda
                     import xformers.ops
+            """,
+        ),
+        Example(
+            "a library whose name is part of others",
+            """
+                import flax  # cuda
+                from flask import Flask
+            """,
+        ),
+        Example(
+            "a program that queries the driver, whose absence is handled or only printed",
+            """
+                import os  # cuda
+                import subprocess
+
+                try:
+                    print(subprocess.check_output(["nvidia-smi"]))
+                except FileNotFoundError:
+                    print("no GPU")
+                os.system("nvidia-smi")
             """,
         ),
         Example(
@@ -204,22 +254,20 @@ class CudaOnlyLibrary(Rule):
         self._libraries = CudaLibraries(context)
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        text = self.context.source.text
-        if not any(word in text for word in _MENTIONED):
-            return
         reported: set[str] = set()
         for statement in self.facts.tree.imports:
-            found = next(filter(None, map(self._libraries.of, full_names(statement))), None)
-            if (
-                found
-                and found[0].partition(".")[0] not in reported
-                and not self._libraries.copes(statement, found[0])
-            ):
-                reported.add(found[0].partition(".")[0])
-                yield self.finding(statement, f"`{found[0]}` needs CUDA; {found[1]}")
+            for library, advice in filter(None, map(self._libraries.of, full_names(statement))):
+                package = library.partition(".")[0]
+                if package not in reported and not self._libraries.copes(statement, library):
+                    reported.add(package)
+                    yield self.finding(statement, f"`{library}` needs CUDA; {advice}")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
+        if _queries_driver(node, name) and not self._libraries.copes(node, "nvidia"):
+            yield self.finding(
+                node, "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
+            )
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
             return
         kind = name.removeprefix(_BUILT)
@@ -249,3 +297,14 @@ class CudaOnlyLibrary(Rule):
             ):
                 return True
         return False
+
+
+def _queries_driver(node: ast.Call, name: str) -> bool:
+    """Return whether a call of a function with this full name runs `nvidia-smi`, and fails without it."""
+    command = ast.dump(node)
+    if "nvidia-smi" not in command:
+        return False
+    options = {each.arg: each.value for each in node.keywords}
+    if name in _RAISING_WITHOUT_SHELL:
+        return "shell" not in options or "check" in options
+    return name in (*_RAISING, *_READING) or (name == "os.system" and ">" in command)

@@ -16,8 +16,8 @@ _GROUPS = {"init_process_group": 8, "new_group": 6}
 class DeviceIds(Rule):
     """
     ## What it does
-    Finds `device_ids` and `output_device` of `DistributedDataParallel`, `device_ids` of `barrier`, and `device_id`
-    of `init_process_group` and `new_group`.
+    Finds `device_ids` and `output_device` of `DistributedDataParallel`, `device_ids` of `barrier`, `device_id`
+    of `init_process_group` and `new_group`, and `devices` of `torch.random.fork_rng`.
 
     ## Why it matters
     On a CPU they must be None: "DistributedDataParallel device_ids and output_device arguments only work with
@@ -45,9 +45,24 @@ class DeviceIds(Rule):
     code = "DF602"
     name = "device-ids"
     summary = "`DistributedDataParallel` gets device IDs"
-    words = (b"DistributedDataParallel", b"init_process_group")
+    words = (b"DistributedDataParallel", b"init_process_group", b"fork_rng")
     common_words = (b"device",)
     INVALID = (
+        Example(
+            "the GPUs whose random state is kept",
+            before="""
+                import torch
+
+                with torch.random.fork_rng(devices=[0]):
+                    x = torch.rand(1)
+            """,
+            after="""
+                import torch
+
+                with torch.random.fork_rng(devices=[0] if torch.cuda.is_available() else []):
+                    x = torch.rand(1)
+            """,
+        ),
         Example(
             "both keywords",
             before="""
@@ -182,6 +197,18 @@ class DeviceIds(Rule):
             """,
         ),
         Example(
+            "the GPUs whose random state is kept, of which there may be none",
+            """
+                import torch
+
+                devices = []
+                if use_cuda:
+                    devices = [0]
+                with torch.random.fork_rng(devices=devices):
+                    pass
+            """,
+        ),
+        Example(
             "None",
             """
                 import torch
@@ -201,6 +228,9 @@ class DeviceIds(Rule):
             if wraps:
                 values += node.args[1:3]
             yield from self._report(node, "`device_ids` and `output_device`", *values)
+        elif name in ("torch.random.fork_rng", "torch.fork_rng") and not self.facts.is_guarded(node):
+            values = [keyword.value for keyword in node.keywords if keyword.arg == "devices"] + node.args[:1]
+            yield from self._report(node, "`devices`", *filter(self._is_list, values), instead="[]")
         elif last_name(node.func) in _GROUPS and not self.facts.is_guarded(node):
             position = _GROUPS[last_name(node.func)]
             values = [keyword.value for keyword in node.keywords if keyword.arg == "device_id"]
@@ -229,17 +259,21 @@ class DeviceIds(Rule):
                 if any(map(self._is_unpacked, reads)) and not self.facts.is_guarded(node):
                     yield from self._report(node.value, "`device_id`", node.value)
 
-    def _report(self, node: ast.expr, names: str, *values: ast.expr) -> Iterator[Finding]:
-        """Yield the finding of arguments that must be None on a CPU."""
+    def _report(
+        self, node: ast.expr, names: str, *values: ast.expr, instead: str = "None"
+    ) -> Iterator[Finding]:
+        """Yield the finding of arguments that must be None on a CPU, or an empty list."""
         values = tuple(value for value in values if not self._settled(value))
         if not values:
             return
         self.context.mark_handled(*values)
         safety = Safety.SAFE if isinstance(node, ast.Call) else self.devices.safety(node)
-        fixes = [self.context.when_cuda(value, "None") for value in values]
+        fixes = [self.context.when_cuda(value, instead) for value in values]
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
         needs = frozenset().union(*(fix.needs for fix in fixes))
-        message = f"{names} must be None on a CPU; pass it only with CUDA"
+        message = (
+            f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass it only with CUDA"
+        )
         yield self.finding(node, message, Fix(edits, safety, needs))
 
     def _are_options(self, node: ast.expr) -> bool:
@@ -254,6 +288,11 @@ class DeviceIds(Rule):
         call = self.facts.tree.parents.get(parent)
         return isinstance(call, ast.Call) and last_name(call.func) in _GROUPS
 
+    def _is_list(self, value: ast.expr) -> bool:
+        """Return whether a value is made as a list, or bound once, to such a one."""
+        bound = self.facts.value(value) if isinstance(value, ast.Name) else None
+        return isinstance(bound or value, (ast.List, ast.Tuple, ast.ListComp, ast.Call))
+
     def _settled(self, value: ast.expr) -> bool:
         """Return whether an argument is None, or None without CUDA."""
         if isinstance(value, ast.IfExp):
@@ -267,4 +306,5 @@ class DeviceIds(Rule):
 
 
 def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    empty = isinstance(node, (ast.List, ast.Tuple)) and not node.elts
+    return empty or (isinstance(node, ast.Constant) and node.value is None)

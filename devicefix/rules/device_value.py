@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
 
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Destinations, Use
+from devicefix.facts.sinks import turns_off
 from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
@@ -14,7 +17,12 @@ from devicefix.rules.shared.taken_numbers import checked_for_number
 
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
-_OF_STRINGS = ("startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault")
+_AROUND = 6  # how many expressions may put a string together around its first piece
+# They search a text or a container for what they get, or look up an attribute of that name.
+_OF_NAMES = {
+    "startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault", "getattr", "hasattr",
+    "setattr", "delattr", "attrgetter", "import_module", "__import__",
+}  # fmt: skip
 
 
 class DeviceValue(Rule):
@@ -636,6 +644,24 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a value that goes out of sight",
+            before="""
+                import torch
+
+                launch(kind="cuda")
+                match "cuda":
+                    case place:
+                        net.to(place)
+                with context("cu" + "da") as where:
+                    pass
+                make = lambda: "cuda"
+                *_, last = 1, "cuda:%d" % 0
+                net.to(["cpu", "cuda"][choice])
+                launch(last)
+                move = methodcaller("to", "cuda")
+            """,
+        ),
+        Example(
             "a device whose number is used",
             before="""
                 import torch
@@ -672,6 +698,18 @@ class DeviceValue(Rule):
         ),
     )
     VALID = (
+        Example(
+            "what disables itself without CUDA, and the name of a method",
+            """
+                from contextlib import nullcontext
+
+                import torch
+
+                scope = torch.autocast if mixed else nullcontext
+                with scope("cuda"):
+                    move = getattr(module, "cuda")
+            """,
+        ),
         Example(
             "a list that is compared with",
             """
@@ -750,7 +788,7 @@ class DeviceValue(Rule):
         self._destinations = Destinations(self.facts, project.is_device_place, project.receives_device)
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        if isinstance(node.value, str) and node.value.startswith("cuda"):
+        if isinstance(node.value, str) and node.value[:1] in ("c", "C"):
             parent = self.facts.tree.parents.get(node)
             if not isinstance(parent, ast.JoinedStr):
                 yield from self._check(composed(self.facts, node))
@@ -769,9 +807,23 @@ class DeviceValue(Rule):
             yield self._report(value, self.devices.safety(value))
         elif Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value)):
             yield self._report(value, Safety.UNSAFE)
-        elif type(cuda_literal(value)) is int and self._is_passed_on(value):
+        elif Use.UNKNOWN in use and self._may_be_device(value) and self._is_passed_on(value):
             message = f"{self._is_device(value)}, if it is used as a device"
             yield self.finding(value, f"{message}; select it by `torch.cuda.is_available()`")
+
+    def _may_be_device(self, value: ast.expr) -> bool:
+        """Return whether a value that goes out of sight may become a device: if it has a number, or torch is used."""
+        return type(cuda_literal(value)) is int or self._uses_torch
+
+    @cached_property
+    def _uses_torch(self) -> bool:
+        return any(
+            name.partition(".")[0] == "torch"
+            for node in self.facts.tree.imports
+            for name in (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            )
+        )
 
     def _is_of_another_rule(self, value: ast.expr) -> bool:
         """Return whether a value is a direct argument of a call that another rule checks."""
@@ -817,18 +869,23 @@ class DeviceValue(Rule):
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"
 
     def _is_passed_on(self, node: ast.expr) -> bool:
-        """Return whether a name with a number, which can only be a device, is stored or passed on."""
+        """Return whether a value is stored or passed on, and neither the name of something nor a key."""
         parents = self.facts.tree.parents
         parent = parents.get(node)
+        if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
+            outer = parents.get(parent)
+            return not isinstance(outer, ast.Compare) and not (
+                isinstance(outer, ast.Subscript) and parent is outer.slice
+            )
         if isinstance(parent, ast.Dict):
             return node not in parent.keys and not isinstance(parents.get(parent), ast.Subscript)
-        if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
-            return not isinstance(parents.get(parent), (ast.Compare, ast.Subscript))
-        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-            return node in parent.args and parent.func.attr not in _OF_STRINGS
-        return isinstance(
-            parent, (ast.keyword, ast.arguments, ast.Assign, ast.AnnAssign, ast.Return, ast.Call)
-        )
+        call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if isinstance(call, ast.Call):
+            name = last_name(call.func)
+            if name == "methodcaller":
+                return node is not call.args[0]
+            return name not in _OF_NAMES and not turns_off(self.facts, call.func)
+        return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
 
 
 def composed(facts: Facts, node: ast.expr) -> ast.expr | None:
@@ -838,32 +895,13 @@ def composed(facts: Facts, node: ast.expr) -> ast.expr | None:
         facts: the facts of the module.
         node: a string literal or an f-string: the whole, or its first piece.
     """
-    parents = facts.tree.parents
-    parent = parents.get(node)
-    whole: ast.AST | None = node
-    match parent:
-        case ast.BinOp(left=left) if left is node:
+    whole = node if cuda_string(node) else None
+    for _, parent in islice(facts.tree.ancestors(node), _AROUND):
+        if not isinstance(parent, ast.expr):
+            break
+        if cuda_string(parent):
             whole = parent
-        case ast.Attribute(attr="format"):
-            whole = parents.get(parent)
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(form)), attr="format")):
-            return parent if _starts_with(form, "{", node, parent.args) else None
-        case ast.List(elts=pieces) | ast.Tuple(elts=pieces):
-            outer = parents.get(parent)
-            if isinstance(outer, ast.Call) and last_name(outer.func) == "join":
-                return outer if _starts_with(_text(node), "cuda", node, pieces) else None
-            if isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Mod) and outer.right is parent:
-                return outer if _starts_with(_text(outer.left), "%s", node, pieces) else None
-    if whole is None or not cuda_string(whole):
-        return None
-    while isinstance(outer := parents.get(whole), ast.BinOp) and outer.left is whole:
-        whole = outer
-    return whole  # type: ignore[return-value]
-
-
-def _starts_with(form: str, beginning: str, node: ast.expr, pieces: Sequence[ast.expr]) -> bool:
-    """Return whether a string begins with the piece `"cuda"` or `"cuda:"`, the first of those it is made of."""
-    return pieces[0] is node and form.startswith(beginning) and _text(node) in ("cuda", "cuda:")
+    return whole
 
 
 def names_device(facts: Facts, value: ast.expr) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)

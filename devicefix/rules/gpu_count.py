@@ -400,6 +400,29 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "a number that a pattern or a lambda gets",
+            before="""
+                import torch
+
+                match torch.cuda.device_count():
+                    case n:
+                        share = batch // n
+                n = {"gpus": torch.cuda.device_count()}["gpus"]
+                model = torch.cuda.device_count() and make_parallel(model)
+            """,
+        ),
+        Example(
+            "a loop without which there is an error",
+            before="""
+                import torch
+
+                def move(x):
+                    for i in range(torch.cuda.device_count()):
+                        return move_to(x, i)
+                    raise RuntimeError("no GPU")
+            """,
+        ),
+        Example(
             "a list that is filled in a loop",
             before="""
                 import torch
@@ -543,6 +566,9 @@ class GpuCount(Rule):
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
                 yield self._found(use, Safety.SAFE if known(use) else Safety.UNSAFE)
+        if not harmed and any(map(self._counts.escapes, found.uses)):
+            message = "the number of GPUs is 0 without CUDA; check that the code which gets it needs none"
+            yield self.finding(count, message)
 
     def _found(self, node: ast.expr, safety: Safety = Safety.SAFE) -> Finding:
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")

@@ -4,20 +4,33 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.facts import dotted
+from devicefix.devices.context import Context
+from devicefix.facts import dotted, with_defaults
+from devicefix.facts.kinds import NUMBERS, Kind
+from devicefix.facts.values import integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.libraries import CudaLibraries
 
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _ASKED = re.compile(r"cuda|gpu", re.I)
 _LIGHTNING = ("pytorch_lightning", "lightning")
+_CUDA = frozenset({Kind.CUDA, *NUMBERS})
+_PROCESS = ("process_index", "local_process_index")  # ints of accelerate's Accelerator and PartialState
+# Methods of diffusers' pipelines that raise an error without CUDA, unless a device is passed.
+# https://huggingface.co/docs/diffusers/optimization/memory
+_OFFLOADS = ("enable_model_cpu_offload", "enable_sequential_cpu_offload")
+_XFORMERS = "enable_xformers_memory_efficient_attention"
+_FLASH = ("flash_attention_2", "flash_attention_3")
 
 
 class HardWiredFlag(Rule):
     """
     ## What it does
     Reports options of other libraries that are set to use CUDA on every machine: `Config.cuda = True`,
-    `Reader(gpu=True)`, `Trainer(accelerator="gpu")`.
+    `Reader(gpu=True)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
+    `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)`,
+    `Accelerator(mixed_precision="fp16")`, `pipeline.enable_model_cpu_offload()`.
 
     ## Why it matters
     Without CUDA the library raises an error, and no other change to the program can prevent it.
@@ -42,7 +55,10 @@ class HardWiredFlag(Rule):
     code = "DF904"
     name = "hard-wired-flag"
     summary = "Another library is set to use CUDA on every machine"
-    words = (b"cuda", b"accelerator=")
+    words = (
+        b"cuda", b"accelerator=", b"gpus=", b"device_map", b"max_memory", b"flash_att", b"mixed_precision",
+        b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers", b"fp16=True", b"bf16=True", b"tf32=True",
+    )  # fmt: skip
     common_words = (b"accelerator", b"device", b"gpu")
     INVALID = (
         Example(
@@ -75,6 +91,114 @@ class HardWiredFlag(Rule):
                 from lightning.fabric import Fabric
 
                 fabric = Fabric(accelerator="cuda", devices=[0])
+            """,
+        ),
+        Example(
+            "GPUs by number, and nothing else",
+            before="""
+                import pytorch_lightning as pl
+
+                trainer = pl.Trainer(gpus=[0, 1], max_epochs=3)
+            """,
+        ),
+        Example(
+            "a map of devices",
+            before="""
+                from transformers import AutoModel  # with torch
+
+                model = AutoModel.from_pretrained(name, device_map={"": 0})
+            """,
+        ),
+        Example(
+            "a device for everything, as a default",
+            before="""
+                from transformers import AutoModel  # with torch
+
+
+                def load(name, device_map="cuda"):
+                    return AutoModel.from_pretrained(name, device_map=device_map)
+            """,
+        ),
+        Example(
+            "a map of devices with the number of the process",
+            before="""
+                import os
+                from transformers import AutoModel  # with torch
+
+                rank = int(os.environ.get("LOCAL_RANK", 0))
+                where = {"": rank}
+                model = AutoModel.from_pretrained(name, device_map=where if distributed else None)
+            """,
+        ),
+        Example(
+            "the memory of GPUs",
+            before="""
+                from accelerate import infer_auto_device_map  # with torch
+
+                infer_auto_device_map(model, max_memory={0: "10GB", "cpu": "30GB"})
+            """,
+        ),
+        Example(
+            "an implementation of attention",
+            before="""
+                from transformers import AutoModel  # with torch
+
+                options = {"attn_implementation": "flash_attention_2"}
+                model = AutoModel.from_pretrained(name, **options)
+            """,
+        ),
+        Example(
+            "options and fields",
+            before="""
+                from dataclasses import dataclass, field  # with torch
+
+
+                @dataclass
+                class Options:
+                    attn_implementation: str = field(default="flash_attention_2")
+
+
+                parser.add_argument("--device-map", default="cuda:0")
+            """,
+        ),
+        Example(
+            "half precision in training",
+            before="""
+                from accelerate import Accelerator  # with torch
+
+                accelerator = Accelerator(mixed_precision="fp16")
+            """,
+        ),
+        Example(
+            "low precision in training",
+            before="""
+                from transformers import TrainingArguments  # with torch
+
+                options = TrainingArguments("out", bf16=True)
+            """,
+        ),
+        Example(
+            "a pipeline that moves its parts to the accelerator",
+            before="""
+                import torch
+
+                pipeline.enable_model_cpu_offload(gpu_id=0)
+            """,
+        ),
+        Example(
+            "the attention of xformers",
+            before="""
+                import torch
+
+                pipeline.enable_xformers_memory_efficient_attention()
+            """,
+        ),
+        Example(
+            "a model of AllenNLP",
+            before="""
+                from allennlp.predictors import Predictor  # cuda
+
+                predictor = Predictor.from_path(path, cuda_device=0)
             """,
         ),
     )
@@ -125,6 +249,58 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "maps of devices that a CPU accepts",
+            """
+                import torch
+                from transformers import AutoModel
+
+                a = AutoModel.from_pretrained(name, device_map="auto", max_memory={"cpu": "30GB"})
+                b = AutoModel.from_pretrained(name, device_map={"": "cpu"})
+                c = AutoModel.from_pretrained(name, device_map={"": device})
+                d = AutoModel.from_pretrained(name, device_map="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "an implementation of attention, if it is installed",
+            """
+                import torch
+                from transformers import AutoModel
+                from transformers.utils import is_flash_attn_2_available
+
+                kind = "flash_attention_2" if is_flash_attn_2_available() else "sdpa"
+                model = AutoModel.from_pretrained(name, attn_implementation=kind)
+            """,
+        ),
+        Example(
+            "low precision that a CPU has",
+            """
+                import torch
+                from accelerate import Accelerator
+                from transformers import TrainingArguments
+
+                accelerator = Accelerator(mixed_precision="bf16")
+                options = TrainingArguments("out", bf16=True, use_cpu=True)
+                other = TrainingArguments("out", bf16=torch.cuda.is_available())
+            """,
+        ),
+        Example(
+            "a pipeline that moves its parts to a device",
+            """
+                import torch
+
+                pipeline.enable_model_cpu_offload(device=device)
+            """,
+        ),
+        Example(
+            "the attention of xformers, if it is installed",
+            """
+                import torch
+
+                if is_xformers_available():
+                    pipeline.enable_xformers_memory_efficient_attention()
+            """,
+        ),
+        Example(
             "an option of the program",
             """
                 args.cuda = True
@@ -132,25 +308,145 @@ class HardWiredFlag(Rule):
         ),
     )
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._libraries = CudaLibraries(context)
+
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
+        yield from self._check_setting(_key(target), node.value)
         if not (isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) and _true(node.value)):
             return
         if self._foreign(target.value) and not self._asked(node):
             yield self.finding(node, self._message(f"{dotted(target) or target.attr} = True"))
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        yield from self._check_method(node)
         name = self.facts.resolve(node.func)
         if name is None:
             return
         for keyword in node.keywords:
+            needs = self._needs(node, name, keyword)
+            if needs is not None and not self.facts.is_guarded(node):
+                yield self.finding(
+                    node, f"`{keyword.arg}={self.context.source.code(keyword.value)}` needs CUDA; {needs}"
+                )
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
             code = self.context.source.code(keyword.value)
             if self._lightning(name, keyword):
+                self.context.mark_handled(keyword.value)
                 message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
                 yield self.finding(node, message)
             elif flag and self._foreign(node.func) and not self._asked(node):
                 yield self.finding(node, self._message(f"{keyword.arg}={code}"))
+
+    def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
+        call = self.facts.tree.parents[node]
+        is_default = node.arg == "default" and isinstance(call, ast.Call)
+        name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
+        yield from self._check_setting(name, node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
+        if node.value is not None:
+            yield from self._check_setting(last_name(node.target), node.value)
+
+    def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant):
+                yield from self._check_setting(str(key.value), value)
+
+    def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
+        for parameter, default in with_defaults(node):
+            if default is not None:
+                yield from self._check_setting(parameter.arg, default)
+
+    def _option(self, call: ast.Call) -> str:
+        """Return the name of the option, or the field of a data class, that a call makes."""
+        owner = self.facts.tree.parents[call]
+        if isinstance(owner, ast.AnnAssign):
+            return last_name(owner.target)
+        named = call.args[0] if call.args else None
+        return str(named.value).lstrip("-").replace("-", "_") if isinstance(named, ast.Constant) else ""
+
+    def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
+        """Check the value of a setting whose name is unique to transformers and accelerate."""
+        for node, leaf in self._leaves(name, value):
+            advice, copes = "", False
+            if name == "device_map" and self._maps_to_cuda(leaf):
+                advice = (
+                    "loads to a CUDA device, which may not exist; select it by `torch.cuda.is_available()`"
+                )
+            elif name == "max_memory" and isinstance(leaf, ast.Dict):
+                if any(key is not None and integer(key) for key in leaf.keys):
+                    advice = "names GPUs by their numbers; leave them out without CUDA"
+            elif name.endswith("attn_implementation") and isinstance(leaf, ast.Constant):
+                if leaf.value in _FLASH:
+                    advice = 'needs flash-attn, which needs CUDA; use "sdpa" without it'
+                    copes = self._libraries.copes(node, "flash")
+            if advice and not copes and not self.facts.is_guarded(leaf):
+                self.context.mark_handled(node)
+                code = self.context.source.code(leaf)
+                setting = f"{name}={code}" if "\n" not in code else name
+                yield self.finding(node, f"`{setting}` {advice}")
+
+    def _leaves(self, name: str, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """Yield the expressions that may be the value of a setting: each, and what a variable is bound to."""
+        match value:
+            case ast.IfExp(body=body, orelse=orelse):
+                values = [body, orelse]
+            case ast.BoolOp(values=values):
+                pass
+            case ast.Name(id=variable) if variable != name and (bound := self.facts.value(value)):
+                yield value, bound
+                return
+            case _:
+                yield value, value
+                return
+        for each in values:
+            yield from self._leaves(name, each)
+
+    def _maps_to_cuda(self, value: ast.expr) -> bool:
+        """Return whether a device map, or a device for everything, is of CUDA."""
+        if isinstance(value, ast.Dict):
+            return any(map(self._maps_to_cuda, value.values))
+        if isinstance(value, ast.Call) and (self.facts.resolve(value.func) or "").startswith("torch."):
+            return False  # other rules check it
+        return last_name(value) in _PROCESS or self.facts.kinds.of(value).are(_CUDA)
+
+    def _check_method(self, node: ast.Call) -> Iterator[Finding]:
+        """Check a call of a method that is unique to diffusers."""
+        method = last_name(node.func)
+        if method not in (*_OFFLOADS, _XFORMERS) or self.facts.is_guarded(node):
+            return
+        passed = [*node.args, *(each.value for each in node.keywords if each.arg != "gpu_id")]
+        if method == _XFORMERS:
+            if not self._libraries.copes(node, "xformers"):
+                yield self.finding(
+                    node, f"`{method}` needs xformers, which needs CUDA; call it only if CUDA is available"
+                )
+        elif all(map(integer, passed)):
+            yield self.finding(node, f"`{method}` needs an accelerator; call it only if CUDA is available")
+
+    def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> str | None:
+        """Return what to do where an argument of a known library needs CUDA, None where it does not."""
+        option, value = keyword.arg, keyword.value
+        if name.startswith(_LIGHTNING) and name.endswith(("Trainer", "Fabric")):
+            if option == "gpus" and not (isinstance(value, ast.Constant) and value.value in (0, None)):
+                counts = isinstance(value, (ast.Constant, ast.List, ast.UnaryOp))
+                return 'use `accelerator="auto"`, which uses a GPU if there is one' if counts else None
+            others = {each.arg for each in call.keywords}
+            if option == "devices" and isinstance(value, ast.List) and "accelerator" not in others:
+                return "use `1` without it, since a CPU takes only a number"
+        elif name.startswith("accelerate.") and name.endswith("Accelerator"):
+            if option == "mixed_precision" and isinstance(value, ast.Constant) and value.value == "fp16":
+                return 'use "no" without it'
+        elif name.startswith(("transformers.", "trl.")) and name.endswith(("TrainingArguments", "Config")):
+            off = {"use_cpu", "no_cuda"} & {each.arg for each in call.keywords}
+            if option in ("fp16", "bf16", "tf32") and _true(value) and not off:
+                return f"use `{option}=torch.cuda.is_available()`"
+        elif option == "cuda_device" and integer(value) and self._foreign(call.func):
+            return "use -1 without it"
+        return None
 
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
         return (
@@ -201,3 +497,10 @@ class HardWiredFlag(Rule):
 
 def _true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
+
+
+def _key(target: ast.expr) -> str:
+    """Return the key or the last name that a target sets."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        return str(target.slice.value)
+    return last_name(target)

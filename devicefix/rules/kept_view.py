@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
@@ -8,6 +9,8 @@ from devicefix.facts.copies import Held, held_copies
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
+
+_MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 
 
 class KeptView(Rule):
@@ -43,7 +46,7 @@ class KeptView(Rule):
     code = "DF802"
     name = "kept-view"
     summary = "A result that is only a copy on a GPU is used after its source changed"
-    words = (b"cuda",)
+    words = (b"cuda", b"pin_memory")
     INVALID = (
         Example(
             "arrays of a tensor that is filled again",
@@ -331,15 +334,15 @@ def _array(held: Held) -> ast.Call | None:
 
 
 def _given(call: ast.Call) -> ast.expr | None:
-    """Return the array passed to `torch.from_numpy(...)` or `torch.as_tensor(...)` in the receiver of a move."""
+    """Return the array of which a call makes a tensor, maybe in the receiver of a move."""
     node: ast.expr = call
     while isinstance(node, (ast.Call, ast.Attribute)):
         if isinstance(node, ast.Attribute):
             node = node.value
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("from_numpy", "as_tensor"):
+        elif node.args and (
+            isinstance(node.func, ast.IfExp) or _MAKES_TENSOR.fullmatch(last_name(node.func))
+        ):
             return node.args[0]
-        elif isinstance(node.func, ast.Name):
-            return node.args[0] if node.func.id in ("from_numpy", "as_tensor") else None
         else:
             node = node.func
     return None

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from devicefix.facts import with_defaults
 from devicefix.facts.backends import takes_backend
+from devicefix.facts.kinds import Kind
 from devicefix.facts.names import option_names
+from devicefix.facts.scopes import captures
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
@@ -289,11 +291,32 @@ class NcclBackend(Rule):
             """,
         ),
         Example(
+            "a value in a list, and of a lambda",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                dist.init_process_group(["nccl"][0])
+                dist.init_process_group((lambda: "nccl")())
+            """,
+        ),
+        Example(
             "a device mesh",
             before="""
                 from torch.distributed.device_mesh import init_device_mesh
 
                 mesh = init_device_mesh("cuda", (2,))
+            """,
+        ),
+        Example(
+            "a device mesh of a type in a variable",
+            before="""
+                from torch.distributed.device_mesh import init_device_mesh
+
+
+                def start(q7="cuda"):
+                    kind = "cuda"
+                    return init_device_mesh(device_type=kind, mesh_shape=(2,))
             """,
         ),
     )
@@ -358,7 +381,7 @@ class NcclBackend(Rule):
             *node.args[:1],
             *(keyword.value for keyword in node.keywords if keyword.arg == "device_type"),
         ]
-        if any(isinstance(kind, ast.Constant) and kind.value == "cuda" for kind in kinds):
+        if any(self.facts.kinds.of(kind).are([Kind.CUDA]) for kind in kinds):
             yield self.finding(
                 node, "a mesh of CUDA devices needs NCCL; use a mesh of type `cpu` and `gloo` without CUDA"
             )
@@ -420,10 +443,19 @@ class NcclBackend(Rule):
         )
 
     def _may_reach_group(self, node: ast.expr) -> bool:
-        """Return whether a node is stored in a dictionary in a module that makes a process group."""
+        """Return whether a node is stored or passed on in a module that makes a process group."""
+        if "init_process_group" not in self.context.source.text:
+            return False
         parent = self.facts.tree.parents.get(node)
-        stored = isinstance(parent, ast.Dict) and node in parent.values
-        return stored and "init_process_group" in self.context.source.text
+        match parent:
+            case ast.Dict(values=values):
+                return node in values
+            case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+                compared = isinstance(self.facts.tree.parents.get(parent), ast.Compare)
+                return not compared and not any(map(_is_gloo, elements))
+            case ast.Match():
+                return captures(parent)
+        return isinstance(parent, (ast.Lambda, ast.Return, ast.Yield, ast.NamedExpr, ast.withitem))
 
     def _outside(self, node: ast.expr) -> Iterator[str]:
         """Yield the names by which other files read a value: of attributes, fields, keys, options and exports."""

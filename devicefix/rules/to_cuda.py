@@ -40,7 +40,7 @@ class ToCuda(Rule):
     code = "DF102"
     name = "to-cuda"
     summary = "`.to(...)` moves to a CUDA device"
-    words = (b"cuda", b"get_device(", b"get_rank(", b"LOCAL_RANK")
+    words = (b"cuda", b"get_device(", b"get_rank(", b"LOCAL_RANK", b".to(0", b".to(1")
     common_words = (b".to", b"device", b"gpu", b"rank")
     INVALID = (
         Example(
@@ -168,6 +168,26 @@ class ToCuda(Rule):
                 x = x.to(f"cuda:{rank}" if torch.cuda.is_available() else "cpu")
                 y = y.to(rank if torch.cuda.is_available() else "cpu")
             """,
+        ),
+        Example(
+            "a number that a pattern takes out of a tuple",
+            before="""
+                import torch
+
+                torch.cuda.empty_cache()
+                match (0, x):
+                    case (place, _):
+                        y = y.to(place)
+            """,
+            after="""
+                import torch
+
+                torch.cuda.empty_cache()
+                match (0, x):
+                    case (place, _):
+                        y = y.to(place if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
         ),
     )
     VALID = (

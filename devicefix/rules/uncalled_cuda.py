@@ -7,7 +7,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts import dotted
 from devicefix.facts.kinds import Kind
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, text_of
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
@@ -131,6 +131,17 @@ class UncalledCuda(Rule):
             """,
         ),
         Example(
+            "a method by a name that is put together, and by an attrgetter",
+            before="""
+                import operator
+
+                import torch
+
+                x = getattr(x, "cu" + "da")()
+                y = operator.attrgetter("cuda")(y)()
+            """,
+        ),
+        Example(
             "a method of a tensor that is passed on",
             before="""
                 import torch
@@ -173,7 +184,8 @@ class UncalledCuda(Rule):
         getattr_stored = _names_cuda(node, "getattr", 1) and self._is_method(
             node, node.args[0], self.facts.tree.parents.get(node)
         )
-        found = called or getattr_called or getattr_stored or _names_cuda(node, "methodcaller", 0)
+        got = _names_cuda(node, "attrgetter", 0)
+        found = called or getattr_called or getattr_stored or got or _names_cuda(node, "methodcaller", 0)
         if not found or self.facts.is_guarded(node):
             return
         if called:
@@ -188,7 +200,7 @@ class UncalledCuda(Rule):
             own = custom_cuda(self.context, receiver) is not CustomCuda.NEVER
             fix = None if own or node.args or node.keywords else self._moved(node, [receiver])
             yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix)
-        elif getattr_stored:
+        elif getattr_stored or got:
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
         else:
             device = self.devices.current(node)
@@ -253,5 +265,4 @@ class UncalledCuda(Rule):
 def _names_cuda(node: ast.Call, function: str, position: int) -> bool:
     if last_name(node.func) != function or len(node.args) <= position:
         return False
-    name = node.args[position]
-    return isinstance(name, ast.Constant) and name.value == "cuda"
+    return text_of(node.args[position]) == "cuda"

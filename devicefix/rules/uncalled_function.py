@@ -15,8 +15,10 @@ _RETURN_NONE = {
     "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_accumulated_memory_stats",
 }  # fmt: skip
+_STREAMS = {"Stream", "Event", "ExternalStream", "current_stream", "default_stream", "stream"}
 _NOTHING = "(lambda *args, **kwargs: None)"
 # They only ask about a function or a class.
+_LOOKING_UP = {"getattr", "hasattr", "setattr", "delattr", "object", "patch", "isinstance", "reload"}
 _ASKING = {"isinstance", "issubclass", "hasattr", "callable", "patch", "object"}
 
 
@@ -48,8 +50,8 @@ class UncalledFunction(Rule):
     name = "uncalled-function"
     summary = "A function of `torch.cuda` is stored or passed on"
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
-    words = (b"cuda",)
-    references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING))
+    words = (b"cuda", b"current_accelerator")
+    references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))
     INVALID = (
         Example(
             "a function in a variable",
@@ -146,6 +148,38 @@ class UncalledFunction(Rule):
             """,
         ),
         Example(
+            "the type of an accelerator that may be none",
+            before="""
+                import torch
+
+                where = torch.accelerator.current_accelerator().type
+            """,
+        ),
+        Example(
+            "a class of streams",
+            before="""
+                import torch
+
+                make = torch.cuda.Stream
+                start: object = torch.cuda.Event
+                copies = make()
+            """,
+        ),
+        Example(
+            "the module itself",
+            before="""
+                import importlib
+
+                import torch
+
+                run(torch.cuda)
+                module = torch
+                if fast:
+                    module = torch.cuda
+                tools = torch.__dict__["cuda"], vars(torch)["cuda"], importlib.import_module("torch.cuda")
+            """,
+        ),
+        Example(
             "a function whose name is computed",
             before="""
                 import torch
@@ -175,6 +209,14 @@ class UncalledFunction(Rule):
             """,
         ),
         Example(
+            "the type of an accelerator under a guard",
+            """
+                import torch
+
+                where = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
+            """,
+        ),
+        Example(
             "a function that does nothing without CUDA",
             """
                 import torch
@@ -187,6 +229,10 @@ class UncalledFunction(Rule):
             "an annotation and a test",
             """
                 import torch
+
+
+                class Copies:
+                    stream: torch.cuda.Stream = None
 
 
                 def replay(graph: torch.cuda.CUDAGraph) -> None:
@@ -229,6 +275,55 @@ class UncalledFunction(Rule):
                 f"`{code}` may need CUDA; look it up only if `torch.cuda.is_available()`, and add a CPU path",
             )
 
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        """Check `torch.cuda` where it is passed on, and attributes of an accelerator that may be None."""
+        if self.facts.call(node.value, "torch.accelerator.current_accelerator"):
+            if not self.facts.is_guarded(node):
+                code = self.context.source.code(node.value)
+                yield self.finding(
+                    node, f"`{code}` is None without an accelerator; use it only if there is one"
+                )
+            return
+        if node.attr != "cuda" or self.facts.resolve(node) != "torch.cuda" or self.facts.is_guarded(node):
+            return
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
+            return
+        if not isinstance(parent, (ast.Attribute, ast.Compare, ast.Delete, ast.Expr)) and not self._is_alias(
+            parent
+        ):
+            yield self._looked_up(node)
+
+    def _is_alias(self, parent: ast.AST | None) -> bool:
+        """Return whether a statement gives a module another name, which is followed."""
+        return isinstance(parent, ast.Assign) and all(
+            isinstance(target, ast.Name) and len(self.facts.bindings(target)) == 1
+            for target in parent.targets
+        )
+
+    def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
+        """Check `torch.__dict__["cuda"]` and `import_module("torch.cuda")`."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key) if key is node:
+                found = node.value == "cuda" and self.facts.resolve(owner) == "torch"
+            case ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key) if (
+                key is node
+            ):
+                found = node.value == "cuda" and self.facts.resolve(owner) == "torch"
+            case ast.Call(func=function) if last_name(function) in ("import_module", "__import__"):
+                found = str(node.value).startswith("torch.cuda")
+            case _:
+                return
+        if found and not self.facts.is_guarded(node):
+            yield self._looked_up(parent)
+
+    def _looked_up(self, node: ast.expr) -> Finding:
+        code = self.context.source.code(node)
+        return self.finding(
+            node, f"`{code}` may need CUDA; use its functions only if `torch.cuda.is_available()`"
+        )
+
     def _found(self, node: ast.expr, name: str) -> Finding:
         fix = self._fix(node, name.removeprefix("torch.cuda."))
         advice = "store it only with CUDA" if fix else "put the calls under a guard, and add a CPU path"
@@ -248,6 +343,8 @@ class UncalledFunction(Rule):
                 return self._may_be_called(name)
             case ast.Call(func=function):
                 return function is not node and last_name(function) not in _ASKING
+            case ast.AnnAssign(value=value):
+                return value is node
             case ast.keyword(arg=name):
                 return name not in ("spec", "autospec")
             case ast.arguments():
@@ -255,7 +352,17 @@ class UncalledFunction(Rule):
             case ast.Dict(values=values):
                 return node in values
         return isinstance(
-            parent, (ast.Assign, ast.List, ast.Return, ast.Lambda, ast.NamedExpr, ast.BoolOp, ast.IfExp)
+            parent,
+            (
+                ast.Assign,
+                ast.AnnAssign,
+                ast.List,
+                ast.Return,
+                ast.Lambda,
+                ast.NamedExpr,
+                ast.BoolOp,
+                ast.IfExp,
+            ),
         )
 
     def _may_be_called(self, name: str) -> bool:

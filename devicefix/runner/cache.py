@@ -268,4 +268,5 @@ _READERS: dict[str, Any] = {
     "backend_receivers": _pairs,
     "compared_backends": _pairs,
     "tried": frozenset,
+    "cuda_extensions": frozenset,
 }

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from devicefix.facts.copies.bodies import Bodies
 from devicefix.facts.copies.copying import move_inside
-from devicefix.facts.copies.expressions import contents, root
+from devicefix.facts.copies.expressions import root
+from devicefix.facts.copies.inside import kept_in
 from devicefix.facts.copies.keeping import Holder, elements, emptying, rebinding, stores
 from devicefix.facts.copies.places import Place, lasting, place_of
 from devicefix.facts.copies.uses import FAR
@@ -146,10 +147,10 @@ class Aliases:
         binders = rebinding(flow, path)
         if not binders:
             return [None]
-        found = [
-            next((value for holder, value in stores(self._facts, binder) if holder.path == path), None)
-            for binder in self._leading_to(flow, point, path) & binders
-        ]
+        found: list[ast.expr | None] = []
+        for binder in self._leading_to(flow, point, path) & binders:
+            values = [value for holder, value in stores(self._facts, binder) if holder.path == path]
+            found += values or [None]
         local = root(path) == path and path in self._facts.tree.scopes[flow.owner].bindings
         return found if local and not self._is_parameter(flow, path) else [*found, None]
 
@@ -171,14 +172,19 @@ class Aliases:
 
     def _stores(self, point: Point) -> Iterator[_Stored]:
         for holder, value in stores(self._facts, point):
-            inside = list(contents(value))
-            places = [(place_of(self._facts, expression), expression) for expression in inside]
+            inside = list(kept_in(self._facts, value))
+            places = [(place_of(self._facts, expression), expression) for expression, _ in inside]
             paths = frozenset(place.path for place, _ in places if place)
             if paths:
                 same = frozenset(
                     place.path for place, it in places if place and move_inside(self._facts, it) is None
                 )
-                yield _Stored(Place(holder.path, inside != [value] or holder.adds), holder.adds, same, paths)
+                yield _Stored(
+                    Place(holder.path, any(contained for _, contained in inside) or holder.adds),
+                    holder.adds,
+                    same,
+                    paths,
+                )
         for name, iterated in elements(point):
             place = place_of(self._facts, iterated)
             if place is not None and lasting(self._facts, iterated):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from devicefix.facts.copies.bodies import Bodies, Function, positional_names
 from devicefix.facts.copies.copying import move_inside
-from devicefix.facts.copies.expressions import constant_key, in_place, keyword, root
+from devicefix.facts.copies.expressions import constant_key, everything, in_place, keyword, root
 from devicefix.facts.copies.places import Place, place_of, places_of
 from devicefix.facts.copies.training import Training
 from devicefix.facts.flow import Flow, Point, without_index
@@ -135,6 +135,19 @@ def changes_numbers(method: str) -> bool:
     return in_place(method) and method not in _HARMLESS
 
 
+class _Effect(NamedTuple):
+    """What a function changes.
+
+    Attributes:
+        parameters: its parameters: the position and name of each, whether only an item is set, and whether it
+            is received from another process.
+        outside: paths of the module.
+    """
+
+    parameters: tuple[tuple[int, str, bool, bool], ...]
+    outside: frozenset[str]
+
+
 class _Effects:
     """What nodes change in place, also through the functions of the module that they call.
 
@@ -144,6 +157,8 @@ class _Effects:
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self._facts = bodies.facts
+        self._known: dict[Function, _Effect | None] = {}
+        self._by_method_name: dict[str, frozenset[str]] = {}
 
     def of(self, node: ast.AST) -> Iterator[Change]:
         """Return what a node changes."""
@@ -155,61 +170,122 @@ class _Effects:
         yield from self._by_function(node)
 
     def _by_function(self, node: ast.AST) -> Iterator[Change]:
-        """Return what is changed by the function of the module that a call calls."""
-        match node:
-            case ast.Call(func=ast.Name(id=name) as function) if name in self._by_functions:
-                indexes, outside = self._by_functions[name]
-                for index, received in indexes:
-                    if index < len(node.args):
-                        for change in _whole(self._facts, node.args[index], False):
-                            yield change._replace(received=received)
-                for path in outside:
-                    yield Change(Place(path), False, function)
+        """Return what is changed by the function or lambda of the module that a call calls."""
+        if not isinstance(node, ast.Call):
+            return
+        called = node.func
+        if isinstance(called, ast.Lambda):
+            yield from self._by_lambda(node, called)
+        elif isinstance(called, ast.Name) and called.id in self._functions:
+            for function in self._functions[called.id]:
+                if (effect := self._effect(function)) is not None:
+                    yield from self._passed(node, effect, skipped=0)
+        elif isinstance(called, ast.Name) and isinstance(value := self._facts.value(called), ast.Lambda):
+            yield from self._by_lambda(node, value)
+        elif isinstance(called, ast.Attribute) and called.attr in self._methods:
+            for owner, function in self._methods[called.attr]:
+                if self._is_object(called.value, owner) and (effect := self._effect(function)) is not None:
+                    yield from self._passed(node, effect, skipped=1)
+
+    def _passed(self, call: ast.Call, effect: _Effect, skipped: int) -> Iterator[Change]:
+        """Return what a call changes through the parameters of a function, and outside it."""
+        for index, name, item, received in effect.parameters:
+            given = keyword(call, name)
+            if given is None and 0 <= index - skipped < len(call.args):
+                given = call.args[index - skipped]
+            if given is not None and not isinstance(given, ast.Starred):
+                for change in _whole(self._facts, given, item):
+                    yield change._replace(received=received)
+        for path in effect.outside:
+            yield Change(Place(path), False, call.func)
+
+    def _by_lambda(self, call: ast.Call, function: ast.Lambda) -> Iterator[Change]:
+        names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+        for inner in ast.walk(function.body):
+            for change in _direct(self._facts, inner) if isinstance(inner, _CHANGING) else ():
+                name = root(change.place.path)
+                if name not in names:
+                    yield change
+                elif change.place.path == name and names.index(name) < len(call.args):
+                    yield from _whole(self._facts, call.args[names.index(name)], change.item)
+
+    def _is_object(self, node: ast.expr, owner: ast.ClassDef) -> bool:
+        """Return whether an expression is an object of a class of the module."""
+        scopes = (scope.node for scope in self._facts.tree.scope(node).chain())
+        function = next((around for around in scopes if isinstance(around, Function)), None)
+        if function is not None and self._facts.tree.parents.get(function) is owner:
+            if isinstance(node, ast.Name) and node.id == self._bodies.receiver(function):
+                return True
+        value = node if isinstance(node, ast.Call) else self._facts.value(node)
+        return isinstance(value, ast.Call) and last_name(value.func) == owner.name
 
     def _by_method(self, node: ast.AST) -> Iterator[Change]:
         """Return what is changed by a method of a class of the module."""
         match node:
-            case ast.Call(func=ast.Attribute(attr=name, value=receiver)) if name in self._by_methods:
+            case ast.Call(func=ast.Attribute(attr=name, value=receiver)) if name in self._methods:
                 whole = place_of(self._facts, receiver)
                 if whole is not None:
-                    for rest in self._by_methods[name]:
+                    for rest in self._changed_by(name):
                         yield Change(Place(whole.path + rest), False, receiver)
 
     @cached_property
-    def _by_functions(self) -> dict[str, tuple[tuple[tuple[int, bool], ...], frozenset[str]]]:
-        """Return what a function changes: its parameters, and paths of the module.
-
-        A parameter is a number, and whether it is received from another process.
-        """
-        found: dict[str, tuple[tuple[tuple[int, bool], ...], frozenset[str]]] = {}
+    def _functions(self) -> dict[str, list[Function]]:
+        """Return the functions of the module that are no methods, by their names."""
+        found: dict[str, list[Function]] = {}
         for function in self._bodies.functions:
             if not self._bodies.is_method(function):
-                names = positional_names(function)
-                changed = self._changed_in(function, lambda node: _direct(self._facts, node))
-                indexes = tuple((index, changed[name]) for index, name in enumerate(names) if name in changed)
-                local = self._facts.tree.scopes[function].bindings
-                outside = frozenset(path for path in changed if root(path) not in local)
-                if indexes or outside:
-                    found[function.name] = indexes, outside
+                found.setdefault(function.name, []).append(function)
         return found
 
     @cached_property
-    def _by_methods(self) -> dict[str, frozenset[str]]:
-        """Return what a method changes of the object that it is called on, by the method's name.
+    def _methods(self) -> dict[str, list[tuple[ast.ClassDef, Function]]]:
+        """Return the methods of the module's classes, by their names."""
+        found: dict[str, list[tuple[ast.ClassDef, Function]]] = {}
+        for function in self._bodies.functions:
+            owner = self._facts.tree.parents.get(function)
+            if isinstance(owner, ast.ClassDef):
+                found.setdefault(function.name, []).append((owner, function))
+        return found
+
+    def _effect(self, function: Function) -> _Effect | None:
+        """Return what a function changes, None if it changes nothing; from a cache."""
+        if function not in self._known:
+            self._known[function] = self._effect_of(function)
+        return self._known[function]
+
+    def _effect_of(self, function: Function) -> _Effect | None:
+        changed = self._changed_in(function, lambda node: _direct(self._facts, node), items=True)
+        receiver = self._bodies.receiver(function)
+        names = [*positional_names(function), *(parameter.arg for parameter in function.args.kwonlyargs)]
+        parameters = tuple(
+            (index, name, *changed[name])
+            for index, name in enumerate(names)
+            if name in changed and name != receiver
+        )
+        local = self._facts.tree.scopes[function].bindings
+        outside = frozenset(
+            path for path, (item, _) in changed.items() if root(path) not in local and not item
+        )
+        return _Effect(parameters, outside) if parameters or outside else None
+
+    def _changed_by(self, method: str) -> frozenset[str]:
+        """Return what the methods of a name change of the object that they are called on; from a cache.
 
         The empty string is the object itself, for the methods of a class of tensors.
         """
-        found: dict[str, frozenset[str]] = {}
-        for function in self._bodies.functions:
-            receiver = self._bodies.receiver(function)
-            if receiver is not None:
-                changed = self._changed_in(function, self._with_functions)
-                paths = {path.removeprefix(receiver) for path in changed if path.startswith(f"{receiver}.")}
-                if receiver in changed and self._is_tensor(self._facts.tree.parents.get(function)):
-                    paths.add("")
-                if paths:
-                    found[function.name] = found.get(function.name, frozenset()) | paths
-        return found
+        if method not in self._by_method_name:
+            found = (path for owner, each in self._methods[method] for path in self._own_paths(owner, each))
+            self._by_method_name[method] = frozenset(found)
+        return self._by_method_name[method]
+
+    def _own_paths(self, owner: ast.ClassDef, function: Function) -> Iterator[str]:
+        receiver = self._bodies.receiver(function)
+        if receiver is not None:
+            for path in self._changed_in(function, self._with_functions):
+                if path.startswith(f"{receiver}."):
+                    yield path.removeprefix(receiver)
+                elif path == receiver and self._is_tensor(owner):
+                    yield ""
 
     def _is_tensor(self, owner: ast.AST | None) -> bool:
         """Return whether a class is one of tensors."""
@@ -223,21 +299,30 @@ class _Effects:
         return found[1][0].node if found is not None and len(found[1]) == 1 else None
 
     def _changed_in(
-        self, function: Function, changes: Callable[[ast.AST], Iterator[Change]]
-    ) -> dict[str, bool]:
-        """Return the paths that a function changes and does not bind, with whether they are received."""
+        self, function: Function, changes: Callable[[ast.AST], Iterator[Change]], items: bool = False
+    ) -> dict[str, tuple[bool, bool]]:
+        """Return the paths that a function changes and does not bind.
+
+        Args:
+            function: the function.
+            changes: returns what a node changes.
+            items: whether an item that is set counts, which may be one of a list.
+
+        Returns:
+            the paths, each with whether only an item is set, and whether it is received from another process.
+        """
         points = self._bodies.flow(function).points
         of_tensors = self._is_tensor(self._facts.tree.parents.get(function))
-        found: dict[str, bool] = {}
+        found: dict[str, tuple[bool, bool]] = {}
         for point in points:
             for node in point.nodes:
                 if isinstance(node, _CHANGING):
                     for change in changes(node):
-                        if (of_tensors or not change.item) and not change.place.parameters:
-                            path = change.place.path
-                            found[path] = found.get(path, False) or change.received
+                        if (of_tensors or items or not change.item) and not change.place.parameters:
+                            item, received = found.get(change.place.path, (True, False))
+                            found[change.place.path] = item and change.item, received or change.received
         bound = frozenset().union(*(point.bound for point in points)) if found else frozenset()
-        return {path: received for path, received in found.items() if path not in bound}
+        return {path: how for path, how in found.items() if path not in bound}
 
 
 def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
@@ -247,7 +332,11 @@ def _direct(facts: Facts, node: ast.AST) -> Iterator[Change]:
             if not isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.JoinedStr)):
                 yield from _whole(facts, target, False)
         case ast.Subscript(ctx=ast.Store(), value=value) if not constant_key(node):
-            yield from _whole(facts, value, not isinstance(node.slice, (ast.Slice, ast.Tuple)))
+            yield from _whole(
+                facts,
+                value,
+                not isinstance(node.slice, (ast.Slice, ast.Tuple)) and not everything(node.slice),
+            )
         case ast.Call(func=function):
             if isinstance(function, ast.Attribute):
                 if changes_numbers(function.attr):

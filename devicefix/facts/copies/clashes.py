@@ -126,7 +126,8 @@ class Clashes:
         if isinstance(flow.owner, ast.Module) or (flow.owner.name == "__init__" and not changed.trained):
             return None
         receiver = self._bodies.receiver(flow.owner)
-        if not used.path.startswith(f"{receiver}."):
+        # After `self.x = self.x.cuda()` nothing else has that name.
+        if not used.path.startswith(f"{receiver}.") or used.path == changed.path:
             return None
         if changed.parameters and only_given(self._facts, flow, root(changed.path)):
             return Clash(None, None)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from devicefix.facts.copies.bodies import Bodies, positional_names
+from devicefix.facts.copies.bodies import Bodies, Function, positional_names
 from devicefix.facts.copies.dtypes import unconverted
-from devicefix.facts.copies.expressions import contents, root, viewed
+from devicefix.facts.copies.expressions import keyword, root, viewed, viewed_all
+from devicefix.facts.copies.inside import bound_inside, contents
 from devicefix.facts.copies.leaves import is_trained
-from devicefix.facts.copies.moves import already_there, as_tensor, moves, numpy_array
-from devicefix.facts.copies.places import Place, parameters_of, places_of
+from devicefix.facts.copies.moves import already_there, is_tensor, makes_tensor, moved, moves
+from devicefix.facts.copies.places import Place, parameters_of, place_of, places_of
 from devicefix.facts.flow import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
+
+_MOVES = re.compile(r"\.(?:cpu|cuda|to)\s*\(")
+_MANY = 100  # expressions that one may be a view of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,13 @@ class Copy:
         call: the call that copies.
         outer: the expression around it that is a view of it.
         places: what is copied, and what that is a part of.
+        moved: whether it is moved before that, as in `x.cuda().cpu()`.
     """
 
     call: ast.Call
     outer: ast.expr
     places: tuple[Place, ...]
+    moved: bool = False
 
     @property
     def source(self) -> Place:
@@ -50,43 +57,62 @@ class Copies:
 
     def of(self, expression: ast.expr) -> Copy | None:
         """Return the copy that an expression is, or is a view of."""
-        if isinstance(expression, ast.Call) and last_name(expression.func) in self.returning:
-            return self._returned(expression)
+        node: ast.expr | None = expression
+        while node is not None:
+            if isinstance(node, ast.Call) and last_name(node.func) in self.returning:
+                return self._returned(node)
+            node = viewed(node)
         return _written_out(self._facts, expression)
 
     @cached_property
     def returning(self) -> dict[str, tuple[str, Copy]]:
-        """Return the functions that return copies of a model's parameters, with the name of the model."""
+        """Return the functions that return a copy of a parameter or a model's parameters, with its name."""
         found: dict[str, tuple[str, Copy]] = {}
         for function in self._bodies.functions:
             last = function.body[-1]
             names = positional_names(function)
             if not isinstance(last, ast.Return) or last.value is None or not names:
                 continue
-            if ".cpu(" not in self._facts.source.code(last):
+            if not _MOVES.search(self._facts.source.code(last)):
                 continue
-            for expression in contents(last.value):
+            for expression in contents(self._facts, last.value):
                 copy = _written_out(self._facts, expression)
-                if copy is not None and any(
-                    place.parameters and root(place.path) == names[0] for place in copy.places
-                ):
-                    found[function.name] = names[0], copy
+                if copy and any(self._is_returned(function, names, each) for each in copy.places):
+                    found[function.name] = root(copy.source.path), copy
         return found
+
+    def _is_returned(self, function: Function, names: list[str], place: Place) -> bool:
+        """Return whether a place that a function returns a copy of is its parameter, or those of a model."""
+        if place.parameters:
+            return root(place.path) == names[0]
+        bindings = self._facts.tree.scopes[function].bindings.get(place.path, ())
+        return place.path in names and len(bindings) == 1 and not self._bodies.is_method(function)
 
     def _returned(self, call: ast.Call) -> Copy | None:
         """Return the copy of its argument that a call of the module's own function returns."""
         name, copy = self.returning[last_name(call.func)]
-        path = path_of(call.args[0]) if call.args else None
+        given: ast.expr | None = None
         if name == "self" and isinstance(call.func, ast.Attribute):
-            path = path_of(call.func.value)
-        if path is None:
+            given = call.func.value
+        elif copy.source.parameters or isinstance(call.func, ast.Name):
+            given = self._argument(call, name)
+        place = place_of(self._facts, given) if given is not None else None
+        if place is None:
             return None
         places = tuple(
-            Place(path + place.path.removeprefix(name), parameters=True)
-            for place in copy.places
-            if place.parameters and root(place.path) == name
+            replace(each, path=place.path + each.path.removeprefix(name))
+            for each in copy.places
+            if root(each.path) == name
         )
-        return Copy(copy.call, copy.outer, places) if places else None
+        return Copy(copy.call, copy.outer, places, copy.moved) if places else None
+
+    def _argument(self, call: ast.Call, name: str) -> ast.expr | None:
+        """Return what a call of a function passes for a parameter."""
+        called = last_name(call.func)
+        function = next(each for each in self._bodies.functions if each.name == called)
+        names = [each for each in positional_names(function) if each != self._bodies.receiver(function)]
+        index = names.index(name) if name in names else len(call.args)
+        return call.args[index] if index < len(call.args) else keyword(call, name)
 
 
 def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
@@ -96,17 +122,15 @@ def _written_out(facts: Facts, outer: ast.expr) -> Copy | None:
     call = move_inside(facts, outer)
     if call is None:
         return None
-    given = as_tensor(facts, call)
-    base = call.func.value if isinstance(call.func, ast.Attribute) and not given else call.args[0]
+    base = moved(facts, call)
     if already_there(facts, call, base):
         return None
     places = tuple(places_of(facts, base))
-    if given:
-        places = tuple(Place(place.path, place.indexed, buffer=True) for place in places
-                       if numpy_array(facts, base))  # fmt: skip
+    if makes_tensor(facts, call) and not is_tensor(facts, base):
+        places = tuple(replace(place, buffer=True) for place in places)
     if places and is_trained(facts, _viewed_by(base)):
         places = (replace(places[0], trained=True), *places[1:])
-    return Copy(call, outer, places) if places else None
+    return Copy(call, outer, places, move_inside(facts, base) is not None) if places else None
 
 
 def _viewed_by(node: ast.expr) -> ast.expr:
@@ -118,12 +142,17 @@ def _viewed_by(node: ast.expr) -> ast.expr:
 
 def move_inside(facts: Facts, node: ast.expr) -> ast.Call | None:
     """Return the move that an expression is, or is a view of."""
-    while not (isinstance(node, ast.Call) and moves(facts, node)):
-        inner = viewed(node) or unconverted(facts, node)
+    todo, seen = [node], 0
+    while todo and (seen := seen + 1) < _MANY:
+        node = todo.pop()
+        if isinstance(node, ast.Call) and moves(facts, node):
+            return node
+        inner = viewed_all(node) or bound_inside(facts, node)
         if inner is None:
-            return None
-        node = inner
-    return node
+            same = unconverted(facts, node)
+            inner = [] if same is None else [same]
+        todo += reversed(inner)
+    return None
 
 
 def _state_on_cpu(outer: ast.Call) -> Copy | None:

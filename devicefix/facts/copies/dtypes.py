@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from devicefix.facts.copies.expressions import keyword, viewed
+from devicefix.facts.copies.inside import values_of
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
 from devicefix.facts.values import last_name
@@ -93,7 +94,11 @@ def dtype_of(facts: Facts, node: ast.expr, depth: int = _DEPTH) -> str | None:
             if isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "cuda", "clone"):
                 node = node.func.value
                 continue
-            if last_name(node.func) in ("from_numpy", "as_tensor") and node.args and not node.keywords:
+            if (
+                last_name(node.func) in ("from_numpy", "as_tensor", "asarray")
+                and node.args
+                and not node.keywords
+            ):
                 node = node.args[0]
                 continue
         inner = viewed(node)
@@ -102,13 +107,9 @@ def dtype_of(facts: Facts, node: ast.expr, depth: int = _DEPTH) -> str | None:
         node = inner
     if not depth or not isinstance(node, (ast.Name, ast.Attribute)):
         return None
-    return facts.once(_dtype_of_all, facts.bindings(node), depth - 1)
-
-
-def _dtype_of_all(facts: Facts, bindings: Sequence[Binding], depth: int) -> str | None:
-    values = [binding.value for binding in bindings if not isinstance(binding.node, ast.AugAssign)]
-    found = {dtype_of(facts, value, depth) if value is not None else None for value in values}
-    return found.pop() if len(found) == 1 else None
+    values = values_of(facts, node)
+    dtypes = {dtype_of(facts, value, depth - 1) if value is not None else None for value in values}
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def _made_as(facts: Facts, node: ast.Call) -> str | None:

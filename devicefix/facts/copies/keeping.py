@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from devicefix.facts.copies.expressions import assigned_whole, root
-from devicefix.facts.flow import VIEW_ATTRIBUTES, Flow, Point, path_of, without_index
+from devicefix.facts.copies.binding import bound_at
+from devicefix.facts.copies.expressions import assigned_whole, element_pairs, root
+from devicefix.facts.flow import Flow, Point, is_view, path_of, without_index
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
@@ -35,12 +36,9 @@ class Holder:
 
 def stores(facts: Facts, point: Point) -> Iterator[tuple[Holder, ast.expr]]:
     """Return the values that a statement keeps, each with its holder."""
+    for target, value in bound_at(facts, point):
+        yield from _stored(facts, target, value)
     match point.node:
-        case ast.Assign(targets=targets, value=value) if point.binds:
-            for target in targets:
-                yield from _stored(facts, target, value)
-        case ast.AnnAssign(target=target, value=ast.expr() as value):
-            yield from _stored(facts, target, value)
         case ast.AugAssign(op=ast.Add(), target=target, value=ast.List() | ast.Tuple() as value):
             path = dotted(target)
             if path:
@@ -53,13 +51,9 @@ def stores(facts: Facts, point: Point) -> Iterator[tuple[Holder, ast.expr]]:
 
 
 def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[Holder, ast.expr]]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-            for element, its in zip(target.elts, value.elts, strict=True):
-                yield from _stored(facts, element, its)
-    elif isinstance(target, (ast.Name, ast.Attribute)):
+    if isinstance(target, (ast.Name, ast.Attribute)):
         path = dotted(target)
-        if path and not (isinstance(target, ast.Attribute) and target.attr in ("data", "grad")):
+        if path and not (isinstance(target, ast.Attribute) and (target.attr == "grad" or is_view(target))):
             yield Holder(path, False), value
     elif isinstance(target, ast.Subscript):
         base = without_index(target)
@@ -71,21 +65,9 @@ def _stored(facts: Facts, target: ast.expr, value: ast.expr) -> Iterator[tuple[H
 def elements(point: Point) -> Iterator[tuple[str, ast.expr]]:
     """Return the variables of the loop that a point begins a round of, with what they are elements of."""
     if isinstance(point.node, (ast.For, ast.AsyncFor)) and point.binds:
-        yield from element_pairs(point.node.target, point.node.iter)
-
-
-def element_pairs(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Return the variables of a loop with what they are elements of, through `enumerate` and `zip`."""
-    match target, iterated:
-        case ast.Name(id=name), _:
-            yield name, iterated
-        case ast.Tuple(elts=[_, inner]), ast.Call(func=ast.Name(id="enumerate"), args=[argument, *_]):
-            yield from element_pairs(inner, argument)
-        case ast.Tuple(elts=[_, inner]), ast.Call(func=ast.Attribute(attr="items", value=value), args=[]):
-            yield from element_pairs(inner, value)
-        case ast.Tuple(elts=inners), ast.Call(func=ast.Name(id="zip"), args=arguments):
-            for inner, argument in zip(inners, arguments, strict=False):
-                yield from element_pairs(inner, argument)
+        for target, iterated in element_pairs(point.node.target, point.node.iter):
+            if isinstance(target, ast.Name):
+                yield target.id, iterated
 
 
 def _collection(facts: Facts, node: ast.expr) -> bool:
@@ -125,7 +107,7 @@ def overwriting(flow: Flow) -> dict[str, set[Point]]:
     found: dict[str, set[Point]] = {}
     for point in flow.points:
         value = assigned_whole(point.node)
-        if isinstance(value, ast.Attribute) and value.attr in VIEW_ATTRIBUTES:
+        if isinstance(value, ast.Attribute) and is_view(value):
             value = value.value
         path = path_of(value) if value is not None else None
         if path is not None and not _reads_as_well(point.node, path):

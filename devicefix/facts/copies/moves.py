@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devicefix.facts.copies.dtypes import converts, may_be_device
+from devicefix.facts.copies.dtypes import converts, dtype_of, may_be_device
 from devicefix.facts.copies.expressions import keyword, names_cpu, viewed
+from devicefix.facts.copies.inside import values_of
+from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding
 from devicefix.facts.values import last_name
 
 _FACTORIES = {
@@ -16,28 +17,155 @@ _FACTORIES = {
     "FloatTensor", "LongTensor", "Tensor", "eye", "linspace", "randint", "ByteTensor", "IntTensor",
     "DoubleTensor",
 }  # fmt: skip
+_MAKERS = {"as_tensor", "asarray"}
+_TYPES = {
+    "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "LongTensor": "int64",
+    "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}  # fmt: skip
 
 
 def moves(facts: Facts, node: ast.Call) -> bool:
     """Return whether a call moves a tensor, or a NumPy array, to a device and does nothing else to it."""
-    if as_tensor(facts, node):
-        device = keyword(node, "device")
-        return (
-            bool(node.args)
-            and device is not None
-            and keyword(node, "dtype") is None
-            and not names_cpu(device)
-        )
-    if not isinstance(node.func, ast.Attribute):
+    if makes_tensor(facts, node):
+        return _copies_to_gpu(facts, node)
+    call = method_called(facts, node)
+    if call is None:
         return False
-    match node.func.attr:
-        case "cpu":
-            return not node.args
+    match call.func.attr:  # type: ignore[attr-defined]
+        case "cpu" | "pin_memory":
+            return not call.args
         case "cuda":
-            return facts.resolve(node.func) is None
+            return call is not node or facts.resolve(call.func) is None
         case "to":
-            return _to_device(facts, node)
+            return _to_device(facts, call)
+        case "type" | "type_as":
+            return len(call.args) == 1 and _to_type(facts, call)
     return False
+
+
+def method_called(facts: Facts, node: ast.Call) -> ast.Call | None:
+    """Return a call of a method in its plain form, such as `x.cuda()` for `getattr(x, "cuda")()`, or None."""
+    match node.func:
+        case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *_]):
+            return _plain(node, value, name, node.args)
+        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *given]) if (
+            last_name(function) == "methodcaller" and len(node.args) == 1
+        ):
+            return _plain(node, node.args[0], name, given)
+        case ast.Call(func=function, args=[ast.Attribute() as method, *given]) if (
+            last_name(function) == "partial"
+        ):
+            inner = ast.Call(method, [*given, *node.args], [*node.func.keywords, *node.keywords])
+            return method_called(facts, ast.copy_location(inner, node))
+        case ast.Attribute(attr=name, value=value):
+            if last_name(value) == "Tensor" and node.args and facts.resolve(value) == "torch.Tensor":
+                return _plain(node, node.args[0], name, node.args[1:])
+            spread = any(isinstance(given, ast.Starred) for given in node.args)
+            if spread or any(given.arg is None for given in node.keywords):
+                return _plain(node, value, name, node.args)
+            return node
+    return None
+
+
+def _plain(node: ast.Call, value: ast.expr, name: str, given: Sequence[ast.expr]) -> ast.Call:
+    """Return `value.name(...)` with the arguments of a call; displays with stars are written out."""
+    args = [each for one in given for each in _spread(one)]
+    keywords = []
+    for one in node.keywords:
+        if one.arg is None and isinstance(one.value, ast.Dict):
+            pairs = zip(one.value.keys, one.value.values, strict=True)
+            keywords += [
+                ast.keyword(str(key.value), its) for key, its in pairs if isinstance(key, ast.Constant)
+            ]
+        elif one.arg is None and isinstance(one.value, ast.Call) and last_name(one.value.func) == "dict":
+            keywords += one.value.keywords
+        else:
+            keywords.append(one)
+    return ast.copy_location(ast.Call(ast.Attribute(value, name, ast.Load()), args, keywords), node)
+
+
+def _spread(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.Starred) and isinstance(node.value, (ast.List, ast.Tuple)):
+        return node.value.elts
+    return [node]
+
+
+def makes_tensor(facts: Facts, node: ast.Call) -> bool:
+    """Return whether a call makes a tensor of an array or a tensor, as `torch.as_tensor` does."""
+    if not node.args:
+        return False
+    if last_name(node.func) in _MAKERS:
+        return facts.call(node, "torch.as_tensor", "torch.asarray")
+    return cuda_type(facts, node.func) is not None
+
+
+def cuda_type(facts: Facts, node: ast.expr) -> str | None:
+    """Return the dtype of a type of CUDA tensors, such as `float32` for `torch.cuda.FloatTensor`, or None.
+
+    With its fix it is a choice: `torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor`.
+    """
+    match node:
+        case ast.IfExp(body=body, orelse=orelse):
+            return cuda_type(facts, body) or cuda_type(facts, orelse)
+        case ast.Constant(value=str(name)):
+            return _dtype_of_type(name)
+        case ast.Attribute(attr=attr, value=ast.IfExp(body=body)) if attr in _TYPES:
+            return _dtype_of_type(f"{facts.resolve(body)}.{attr}")
+        case ast.Attribute(attr=attr) if attr in _TYPES:
+            return _dtype_of_type(facts.resolve(node) or "")
+        case ast.Name():
+            value = facts.value(node)
+            name = facts.resolve(node) or ""
+            return cuda_type(facts, value) if isinstance(value, ast.IfExp) else _dtype_of_type(name)
+    return None
+
+
+def _dtype_of_type(name: str) -> str | None:
+    return _TYPES.get(name.removeprefix("torch.cuda.")) if name.startswith("torch.cuda.") else None
+
+
+def _copies_to_gpu(facts: Facts, node: ast.Call) -> bool:
+    """Return whether a call that makes a tensor copies to a GPU, and shares the memory on a CPU."""
+    dtype = cuda_type(facts, node.func)
+    if dtype is not None:
+        return len(node.args) == 1 and dtype_of(facts, node.args[0]) == dtype
+    device = keyword(node, "device")
+    return device is not None and not names_cpu(device) and shares_memory(facts, node)
+
+
+def shares_memory(facts: Facts, node: ast.Call) -> bool:
+    """Return whether a tensor that a call makes on a CPU shares the memory of its argument."""
+    if _true(keyword(node, "copy")) or keyword(node, "dtype") is not None:
+        return False
+    return numpy_array(facts, node.args[0]) or is_tensor(facts, node.args[0])
+
+
+def is_tensor(facts: Facts, node: ast.expr) -> bool:
+    """Return whether an expression is shown to be a tensor."""
+    return facts.kinds.of(node).are({Kind.TENSOR})
+
+
+def moved(facts: Facts, call: ast.Call) -> ast.expr:
+    """Return what a call moves."""
+    plain = None if makes_tensor(facts, call) else method_called(facts, call)
+    return call.args[0] if plain is None else plain.func.value  # type: ignore[attr-defined]
+
+
+def _to_type(facts: Facts, node: ast.Call) -> bool:
+    """Return whether `type` or `type_as` moves a tensor to a GPU, and may return itself on a CPU."""
+    value, target = node.func.value, node.args[0]  # type: ignore[attr-defined]
+    if last_name(node.func) == "type_as":
+        return _is_moved(facts, target)
+    dtype = cuda_type(facts, target)
+    return dtype is not None and not converts(facts, value, dtype)
+
+
+def _is_moved(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a tensor is shown to have been moved to a GPU."""
+    if isinstance(node, ast.Call):
+        return cuda_type(facts, node.func) is not None or _moved(facts, node)
+    return _all_there(facts, node, False)
 
 
 def _to_device(facts: Facts, node: ast.Call) -> bool:
@@ -55,20 +183,16 @@ def _true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and bool(node.value)
 
 
-def as_tensor(facts: Facts, node: ast.Call) -> bool:
-    """Return whether a call is one of `torch.as_tensor`."""
-    return last_name(node.func) == "as_tensor" and facts.call(node, "torch.as_tensor")
-
-
-def goes_to_cpu(call: ast.Call) -> bool:
+def goes_to_cpu(facts: Facts, call: ast.Call) -> bool:
     """Return whether a move is one to the CPU."""
-    target = call.args[0] if call.args else keyword(call, "device")
-    return last_name(call.func) == "cpu" or (target is not None and names_cpu(target))
+    plain = method_called(facts, call) or call
+    target = plain.args[0] if plain.args else keyword(plain, "device")
+    return last_name(plain.func) == "cpu" or (target is not None and names_cpu(target))
 
 
 def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
     """Return whether a move of `base` does nothing on a GPU either, since the tensor is on that device."""
-    to_cpu = goes_to_cpu(call)
+    to_cpu = goes_to_cpu(facts, call)
     node = base
     while True:
         if isinstance(node, ast.Call) and moves(facts, node) and isinstance(node.func, ast.Attribute):
@@ -77,12 +201,12 @@ def already_there(facts: Facts, call: ast.Call, base: ast.expr) -> bool:
         if inner is None:
             break
         node = inner
-    return facts.once(_all_there, facts.bindings(node), to_cpu)
+    return _all_there(facts, node, to_cpu)
 
 
-def _all_there(facts: Facts, bindings: Sequence[Binding], to_cpu: bool) -> bool:
+def _all_there(facts: Facts, node: ast.expr, to_cpu: bool) -> bool:
     """Return whether all values of a name are on a device already."""
-    values = [binding.value for binding in bindings if not isinstance(binding.node, ast.AugAssign)]
+    values = values_of(facts, node)
     return bool(values) and all(value is not None and is_there(facts, value, to_cpu) for value in values)
 
 
@@ -95,11 +219,7 @@ def numpy_array(facts: Facts, node: ast.expr) -> bool:
     """Return whether an expression is a view of a name that is bound to a NumPy array."""
     while (inner := viewed(node)) is not None:
         node = inner
-    return facts.once(_all_arrays, facts.bindings(node))
-
-
-def _all_arrays(facts: Facts, bindings: Sequence[Binding]) -> bool:
-    values = [binding.value for binding in bindings]
+    values = values_of(facts, node)
     return bool(values) and all(
         isinstance(value, ast.Call)
         and (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from devicefix.facts.copies.dtypes import unconverted
-from devicefix.facts.copies.expressions import constant_key, in_place, viewed
-from devicefix.facts.copies.moves import moves, numpy_array
+from devicefix.facts.copies.dtypes import dtype_of, unconverted
+from devicefix.facts.copies.expressions import choices, constant_key, in_place, viewed
+from devicefix.facts.copies.inside import bound_inside
+from devicefix.facts.copies.moves import is_tensor, moved, moves, shares_memory
 from devicefix.facts.flow import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
@@ -17,7 +18,8 @@ from devicefix.facts.values import last_name
 
 _IN_TORCH = re.compile(r"torch\.[a-z_]+")  # the functions of torch itself return tensors
 _LIBRARY = re.compile(r"(torch|numpy)(\.|\Z)")
-_OF_ARRAYS = ("torch.from_numpy", "torch.as_tensor")
+_OF_ARRAYS = ("torch.from_numpy", "torch.as_tensor", "torch.asarray")
+_DEPTH = 4  # choices in choices
 _PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers"}
 
 
@@ -42,32 +44,57 @@ def parameters_of(path: str) -> Place:
 
 
 def place_of(facts: Facts, node: ast.expr) -> Place | None:
-    """Return the place that an expression is, through views and moves."""
-    indexed = buffer = converted = False
+    """Return the place that an expression is, through views and moves; the first one of a choice."""
+    return next(_places(facts, node), None)
+
+
+def _places(facts: Facts, node: ast.expr, converted: bool = False, depth: int = _DEPTH) -> Iterator[Place]:
+    """Return the places that an expression may be, through views and moves."""
+    indexed = buffer = False
     while True:
-        if isinstance(node, ast.Call) and node.args and facts.call(node, *_OF_ARRAYS):
-            # An array of an unknown dtype is mostly one of pixels, which `float()` copies.
-            if converted or not _shares_array(facts, node):
-                return None
-            buffer = True
-            node = node.args[0]
-            continue
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if moves(facts, node) or in_place(node.func.attr):
-                node = node.func.value
-                continue
-        if isinstance(node, ast.Subscript) and not constant_key(node):
-            if not _chooses_a_view(facts, node.slice):
-                return None
+        found = choices(node) or bound_inside(facts, node)
+        if found is not None:
+            for inner in found if depth else ():
+                for place in _places(facts, inner, converted, depth - 1):
+                    yield replace(place, indexed=place.indexed or indexed, buffer=place.buffer or buffer)
+            return
+        if (path := path_of(node)) is not None:
+            if not _in_library(facts, node):
+                yield Place(path, indexed, buffer=buffer)
+            return
+        inside, copies = _one_inside(facts, node, converted)
+        if inside is None:
+            return
+        if isinstance(node, ast.Subscript):
             indexed = indexed or not isinstance(node.slice, (ast.Slice, ast.Tuple))
-        elif (path := path_of(node)) is not None:
-            return None if _in_library(facts, node) else Place(path, indexed, buffer=buffer)
-        inner = viewed(node)
-        converted = converted or inner is None
-        inner = inner or unconverted(facts, node)
-        if inner is None:
-            return None
-        node = inner
+        elif _made_of_array(facts, node):
+            buffer = buffer or not is_tensor(facts, inside)
+        node, converted = inside, converted or copies
+
+
+def _one_inside(facts: Facts, node: ast.expr, converted: bool) -> tuple[ast.expr | None, bool]:
+    """Return what an expression is a view or move of, and whether it may be a copy in another dtype."""
+    match node:
+        case ast.Call() if _made_of_array(facts, node):
+            # An array of an unknown dtype is mostly one of pixels, which `float()` copies.
+            shared = not converted and (facts.call(node, "torch.from_numpy") or shares_memory(facts, node))
+            return (node.args[0] if shared else None), False
+        case ast.Call() if moves(facts, node):
+            return moved(facts, node), False
+        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if in_place(attr):
+            return value, False
+        case ast.Subscript(slice=index) if not constant_key(node) and not _chooses_a_view(facts, index):
+            return None, False
+    inner = viewed(node)
+    if inner is not None:
+        return inner, False
+    inner = unconverted(facts, node)
+    return inner, inner is not None and dtype_of(facts, inner) is None
+
+
+def _made_of_array(facts: Facts, node: ast.expr) -> bool:
+    """Return whether an expression is a tensor made of an array, or of another tensor."""
+    return isinstance(node, ast.Call) and bool(node.args) and facts.call(node, *_OF_ARRAYS)
 
 
 def _in_library(facts: Facts, node: ast.expr) -> bool:
@@ -75,18 +102,31 @@ def _in_library(facts: Facts, node: ast.expr) -> bool:
     return _LIBRARY.match(facts.resolve(node) or "") is not None
 
 
-def _shares_array(facts: Facts, call: ast.Call) -> bool:
-    """Return whether a tensor that is made of a NumPy array shares its memory."""
-    if facts.call(call, "torch.from_numpy"):
-        return True
-    return not call.keywords and numpy_array(facts, call.args[0])
-
-
 def places_of(facts: Facts, base: ast.expr) -> Iterator[Place]:
     """Return the places of a copied expression: its own, and that of what a loop variable comes from."""
-    place = place_of(facts, base)
-    if place is None:
-        return
+    for place in _places(facts, base):
+        yield from _with_owners(facts, base, place)
+    iterated = _element_of(base)
+    if iterated is not None:
+        yield from _elements(facts, iterated)
+
+
+def _element_of(node: ast.expr) -> ast.expr | None:
+    """Return the iterable that an expression takes an element of, as `next(x)` and `list(x)[0]` do."""
+    while True:
+        match node:
+            case ast.Call(func=ast.Name(id="next"), args=[iterated, *_]):
+                return iterated
+            case ast.Subscript(value=ast.Call(func=ast.Name(id="list" | "tuple")) as iterated):
+                return iterated
+        inner = viewed(node)
+        if inner is None:
+            return None
+        node = inner
+
+
+def _with_owners(facts: Facts, base: ast.expr, place: Place) -> Iterator[Place]:
+    """Return a place, and what it is a part of: that of a loop variable, or the module of a weight."""
     loop = _loop(facts, base, place.path)
     if not isinstance(loop, ast.comprehension):
         yield place
@@ -144,7 +184,7 @@ def _iterated(loop: ast.For | ast.comprehension, name: str) -> ast.expr:
 def _elements(facts: Facts, node: ast.expr) -> Iterator[Place]:
     """Return the place of an iterable's elements: a module's parameters, or a collection that stays."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-        if node.func.id in ("list", "sorted", "enumerate", "tqdm", "tuple", "reversed"):
+        if node.func.id in ("list", "sorted", "enumerate", "tqdm", "tuple", "reversed", "iter"):
             yield from _elements(facts, node.args[0])
         return
     if not isinstance(node, ast.Call):

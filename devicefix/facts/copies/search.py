@@ -15,7 +15,8 @@ from devicefix.facts.copies.calls import Calls
 from devicefix.facts.copies.changes import Changes
 from devicefix.facts.copies.clashes import Clashes
 from devicefix.facts.copies.copying import Copies, Copy
-from devicefix.facts.copies.expressions import contents, root
+from devicefix.facts.copies.expressions import root
+from devicefix.facts.copies.inside import kept_in
 from devicefix.facts.copies.keeping import Holder, outlives_call, overwriting, rebinding, stores
 from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.copies.moves import goes_to_cpu, is_there
@@ -25,7 +26,8 @@ from devicefix.facts.flow import Body, Flow, Point
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 
-_COPYING = (".cpu", ".cuda", ".to", "as_tensor")
+_COPYING = (".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor")
+_NAMED = re.compile(r"(?:getattr|methodcaller|partial)\s*\(")
 _OF_MODULES = {
     "parameters",
     "named_parameters",
@@ -35,7 +37,8 @@ _OF_MODULES = {
     "train",
     "zero_grad",
 }
-_CALLED = re.compile(r"\s*\(")
+_CALLED = re.compile(r"\s*\)?\s*\(")
+_SPACED = re.compile(r"\.\s+(?:cpu|cuda|to)\s*\(")  # `x . cuda ()`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +68,8 @@ class Held:
 def held_copies(facts: Facts) -> tuple[Held, ...]:
     """Return the copies of a module that are used after their source has changed."""
     text = facts.source.text
-    if ("cuda" not in text and "device" not in text) or next(_copying(text), None) is None:
+    tied = any(word in text for word in ("cuda", "device", "pin_memory"))
+    if not tied or next(_copying(text), None) is None:
         return ()
     return tuple(_Search(facts).held())
 
@@ -78,6 +82,8 @@ def _copying(text: str) -> Iterator[int]:
             if _CALLED.match(text, at + len(word)):
                 yield at
             at = text.find(word, at + 1)
+    for pattern in (_SPACED, _NAMED):
+        yield from (match.start() for match in pattern.finditer(text))
 
 
 _At = tuple[Point, ast.AST]  # a change, and where it happens
@@ -97,7 +103,13 @@ class _Search:
         self._pending: dict[tuple[Function, str], _Passed] = {}
 
     def held(self) -> Iterator[Held]:
-        """Return the copies that are kept, body by body."""
+        """Return the copies that are kept, each once."""
+        found: dict[ast.Call, Held] = {}
+        for held in self._all():
+            found.setdefault(held.call, held)
+        return iter(found.values())
+
+    def _all(self) -> Iterator[Held]:
         for owner in self._bodies.owners:
             if self._may_copy(owner):
                 flow = self._bodies.flow(owner)
@@ -113,8 +125,9 @@ class _Search:
 
     def _copies_at(self, point: Point) -> bool:
         """Return whether the lines of a point hold what may be a copy."""
+        parts = point.parts if point.value is None else (*point.parts, point.value)
         return any(
-            self._between(getattr(part, "lineno", 0), getattr(part, "end_lineno", 0)) for part in point.parts
+            self._between(getattr(part, "lineno", 0), getattr(part, "end_lineno", 0)) for part in parts
         )
 
     def _between(self, first: int, last: int) -> bool:
@@ -135,12 +148,12 @@ class _Search:
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:
         """Return the copies that are made and kept at a point."""
         for holder, value in stores(self._facts, point):
-            for expression in contents(value):
+            for expression, contained in kept_in(self._facts, value):
                 copy = self._copies.of(expression)
                 if copy is None or self._is_there(flow, point, copy) or self._is_module(copy.source):
                     continue
                 trained = is_parameter(expression)
-                place = Place(holder.path, indexed=holder.adds or expression is not value, trained=trained)
+                place = Place(holder.path, indexed=holder.adds or contained, trained=trained)
                 kept = Member(place, point, holder.adds)
                 held = self._clashing(flow, point, copy, kept, _only)
                 held = held or self._clashing(flow, point, copy, kept, self._aliases.after)
@@ -282,10 +295,24 @@ class _Search:
 
     def _is_there(self, flow: Flow, point: Point, copy: Copy) -> bool:
         """Return whether the move does the same on all machines, or happens only where CUDA is available."""
-        values = self._aliases.values(flow, point, copy.source.path)
-        to_cpu = goes_to_cpu(copy.call)
-        moved = bool(values) and all(value and is_there(self._facts, value, to_cpu) for value in values)
-        return moved or self._facts.is_guarded(copy.call)
+        moved = False
+        if not copy.moved:
+            values = self._aliases.values(flow, point, copy.source.path)
+            to_cpu = goes_to_cpu(self._facts, copy.call)
+            moved = bool(values) and all(value and is_there(self._facts, value, to_cpu) for value in values)
+        return moved or (self._facts.is_guarded(copy.call) and not self._is_replaced(copy))
+
+    def _is_replaced(self, copy: Copy) -> bool:
+        """Return whether the source takes the place of a copy on a CPU: `x.cuda() if available else x`."""
+        parents = self._facts.tree.parents
+        node: ast.AST = copy.call
+        while isinstance(parent := parents.get(node), ast.expr):
+            if isinstance(parent, ast.IfExp) and node is not parent.test:
+                other = place_of(self._facts, parent.orelse if node is parent.body else parent.body)
+                if other is not None and other.path == copy.source.path:
+                    return not self._facts.is_guarded(parent)
+            node = parent
+        return False
 
     def _is_module(self, place: Place) -> bool:
         """Return whether a place is shown to be a module, whose moves return itself on all machines."""

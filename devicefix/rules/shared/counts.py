@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 
 from devicefix.facts import Facts, of_any_count
+from devicefix.facts.scopes import captures
 from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
 
@@ -76,9 +77,12 @@ class Counts:
     def _passing(self, node: ast.expr) -> ast.Call | None:
         """Return the call that returns 0 if an argument is, or returns that argument as a default."""
         call = self.facts.tree.parents.get(node)
-        if isinstance(call, ast.Call) and node in call.args and last_name(call.func) in _PASSING:
-            return call
-        return None
+        if not isinstance(call, ast.Call) or node not in call.args:
+            return None
+        if last_name(call.func) == "range" and call.args == [node]:
+            outer = self.facts.tree.parents.get(call)
+            return outer if isinstance(outer, ast.Call) and last_name(outer.func) == "len" else None
+        return call if last_name(call.func) in _PASSING else None
 
     def harm(self, node: ast.expr) -> Harm | None:
         """Return what a number that is 0 does where it is used, None if nothing is known to be wrong."""
@@ -98,6 +102,52 @@ class Counts:
             case ast.Tuple() | ast.List():
                 return self._as_element(parent)
         return None
+
+    def escapes(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
+        """Return whether a use binds a name to the number in a way that is not followed."""
+        for child, parent in self.facts.tree.ancestors(node):
+            match parent:
+                case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.Starred():
+                    continue
+                case ast.BoolOp(op=ast.And(), values=[*_, last]):
+                    tested = isinstance(
+                        self.facts.tree.parents.get(parent), (ast.If, ast.While, ast.IfExp, ast.Expr)
+                    )
+                    return isinstance(last, ast.Call) and not tested
+                case ast.Subscript(value=value) if child is value:
+                    return True
+                case ast.Call(func=function) if child is not function:
+                    if isinstance(function, ast.Lambda) or self._is_needed(parent):
+                        return True
+                    if last_name(function) not in ("iter", "next", "nullcontext", "len", "int"):
+                        return False
+                case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
+                    return child is iterated and child is not node
+                case ast.Assign(targets=[ast.Tuple() | ast.List()]):
+                    return child is not node
+                case ast.Match():
+                    return captures(parent)
+                case ast.Compare(left=left, comparators=others):
+                    if any(map(self.facts.guards.counts_gpus, (left, *others))):
+                        return False  # the rule for refusals checks it
+                case ast.Assert(test=test):
+                    return not self.facts.guards.implies(test)
+                case _:
+                    return isinstance(parent, (ast.withitem, ast.Lambda, ast.Yield))
+        return False
+
+    def _is_needed(self, call: ast.Call) -> bool:
+        """Return whether an error follows a loop over `range(…)` that leaves the function in its body."""
+        loop = self.facts.tree.parents.get(call)
+        if last_name(call.func) != "range" or not isinstance(loop, ast.For):
+            return False
+        block = self.facts.tree.block(loop)
+        after = [*loop.orelse, *block[block.index(loop) + 1 :]][:1]
+        return (
+            isinstance(loop.body[-1], (ast.Return, ast.Break))
+            and bool(after)
+            and isinstance(after[0], ast.Raise)
+        )
 
     def differs(self, node: ast.expr) -> bool:
         """Return whether a use means something else for 1 than for 0, or may do so."""

@@ -46,6 +46,31 @@ LIBRARIES = {
     "dcn_v2": "use `torchvision.ops.deform_conv2d`, which works on any device",
     "DCNv2": "use `torchvision.ops.deform_conv2d`, which works on any device",
     "lightseq": "use the layers of `torch.nn` without CUDA",
+    "flash_attn_interface": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
+    "flashinfer": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
+    "sageattention": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
+    "flash_mla": "add a CPU path with torch operators",
+    "deep_gemm": "use `torch.matmul` without CUDA",
+    "deep_ep": "use the collectives of `torch.distributed` without CUDA",
+    "grouped_gemm": "use one `torch.matmul` for each group without CUDA",
+    "megablocks": "use the layers of `torch.nn` for each expert without CUDA",
+    "cutlass": "use `torch.matmul` without CUDA",
+    "fast_hadamard_transform": "multiply by a Hadamard matrix with torch operators without CUDA",
+    "torch_int": "add a path in floating point without CUDA",
+    "awq_inference_engine": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "exllamav2": "it only runs on a GPU; load the model with another library without CUDA",
+    "unsloth": "it needs a GPU when it is imported; use transformers and peft without CUDA",
+    "liger_kernel": "its kernels need Triton; use the layers of `torch.nn` without CUDA",
+    "fla": "its kernels need Triton; add a CPU path with torch operators",
+    "tilelang": "add a CPU path with torch operators",
+    "adam_atan2": "its step is compiled for CUDA; use an implementation in plain torch",
+    "gsplat": "its rasterizer is compiled for CUDA; import it only if CUDA is available",
+    "diff_surfel_rasterization": "it has no CPU counterpart; import it only if CUDA is available",
+    "pointnet2_ops": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "MultiScaleDeformableAttention": "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA",
+    "torchsparse": "check whether the installed version is built for a CPU",
+    "spconv": "install its version without CUDA, which is called `spconv`, and check whether it is enough",
+    "tensorrt_llm": "add a path that runs the torch model without CUDA",
 }
 _TRITON = {
     "language",
@@ -65,7 +90,10 @@ _MENTION = re.compile(
     re.I,
 )
 _EXTENSION = re.compile(r"\w+_cuda(_ext)?|(alt|ext)_cuda_\w+")
-_FAILED = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError"}
+_FAILED = {
+    "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError",
+    "FileNotFoundError", "CalledProcessError",
+}  # fmt: skip
 
 
 class CudaLibraries:
@@ -157,16 +185,20 @@ class CudaLibraries:
             if library == "triton" and parts[1:] and parts[1] not in _TRITON:
                 continue  # the inference server of NVIDIA has the same name
             if advice is not None:
-                own = any(
-                    self.context.project.has_module(self.context.devices.path, candidate)
-                    for candidate in (library, parts[0])
-                )
-                return None if own else (library, advice)
-        module = _compiled(name)
-        if module is not None and not self.context.project.has_module(self.context.devices.path, name):
+                return None if any(map(self._is_of_project, (library, parts[0]))) else (library, advice)
+        module = self._extensions.get(name.removesuffix(".*")) or _compiled(name)
+        if module is not None and not any(map(self._is_of_project, (name, module))):
             advice = "it is compiled for CUDA; import it only if CUDA is available, and add a CPU path in plain torch"
             return module, advice
         return None
+
+    def _is_of_project(self, module: str) -> bool:
+        return self.context.project.has_module(self.context.devices.path, module)
+
+    @cached_property
+    def _extensions(self) -> dict[str, str]:
+        """The imports of extensions that the project builds with CUDA on every machine, with their names."""
+        return self.context.project.imported_extensions(self.context.devices.path)
 
     def _is_lazy(self, node: ast.AST) -> bool:
         """Return whether a node is part of a function that the module only calls under a guard."""
@@ -188,7 +220,7 @@ class CudaLibraries:
             return True
         word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
         for child, parent in self.facts.tree.ancestors(node):
-            if isinstance(parent, ast.If) and child is not parent.test:
+            if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
                 if word.search(self.context.source.code(parent.test)):
                     return True
             if isinstance(parent, ast.Try) and child in parent.body:
@@ -224,8 +256,8 @@ def _compiled(name: str) -> str | None:
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler catches the error of a failed import."""
+    """Return whether a handler catches the error of a failed import, or of a program that does not exist."""
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(kind, ast.Name) and kind.id in _FAILED for kind in types)
+    return any(last_name(kind) in _FAILED for kind in types)

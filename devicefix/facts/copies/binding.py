@@ -1,0 +1,159 @@
+"""What statements bind, each target with the expression whose value it gets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from devicefix.facts.copies.expressions import element_pairs, elements_of, keyword
+from devicefix.facts.flow import Point
+from devicefix.facts.module import Facts
+from devicefix.facts.values import last_name
+
+Pair = tuple[ast.expr, ast.expr]  # a target, and the expression whose value it gets
+
+
+def bound_at(facts: Facts, point: Point) -> Iterator[Pair]:
+    """Yield what is bound at a point: names, attributes and items, each with an expression of its value."""
+    for node in point.nodes:
+        if isinstance(node, ast.NamedExpr):
+            yield node.target, node.value
+    match point.node:
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            yield from (pair for item in items for pair in _entered(item))
+        case ast.Assign() | ast.For() | ast.AsyncFor() if not point.binds:
+            return
+        case node:
+            yield from bound_by(facts, node)
+
+
+def bound_by(facts: Facts, node: ast.AST) -> Iterator[Pair]:
+    """Yield what a statement, or a part of one that binds names, binds."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from (pair for target in targets for pair in unpacked(target, value))
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield target, value
+        case ast.For() | ast.AsyncFor():
+            yield from _in_loop(node)
+        case ast.withitem():
+            yield from _entered(node)
+        case ast.match_case(pattern=pattern):
+            yield from captured(pattern, facts.tree.parents[node].subject)  # type: ignore[attr-defined]
+        case ast.FunctionDef(decorator_list=[ast.Lambda(body=ast.Call(func=ast.Name(), args=[]))]):
+            yield from _called(node)
+        case ast.pattern():
+            yield from bound_by(facts, facts.tree.parents[node])
+
+
+def _called(function: ast.FunctionDef) -> Iterator[Pair]:
+    """Yield the name of a function that its decorator calls, `@(lambda f: f())`, with what it returns."""
+    name = ast.copy_location(ast.Name(function.name, ast.Store()), function)
+    yield from (
+        (name, inner.value) for inner in function.body if isinstance(inner, ast.Return) and inner.value
+    )
+
+
+def _in_loop(loop: ast.For | ast.AsyncFor) -> Iterator[Pair]:
+    """Yield the variables of a loop over a display."""
+    for target, collection in element_pairs(loop.target, loop.iter):
+        for element in elements_of(collection) or ():
+            yield from unpacked(target, element)
+
+
+def _entered(item: ast.withitem) -> Iterator[Pair]:
+    """Yield what `with nullcontext(x) as y` binds; what other context managers return is not known."""
+    manager = item.context_expr
+    if isinstance(manager, ast.Call) and last_name(manager.func) == "nullcontext" and manager.args:
+        if item.optional_vars is not None:
+            yield from unpacked(item.optional_vars, manager.args[0])
+
+
+def unpacked(target: ast.expr, value: ast.expr) -> Iterator[Pair]:
+    """Yield the parts of a target with those of a value, where the value is a display."""
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        yield target, value
+    elif isinstance(value, (ast.Tuple, ast.List)):
+        for name, its in _aligned(target.elts, value.elts):
+            if isinstance(name, ast.Starred):
+                yield name.value, its
+            else:
+                yield from unpacked(name, its)
+    elif isinstance(value, ast.IfExp):
+        yield from unpacked(target, value.body)
+        yield from unpacked(target, value.orelse)
+    else:
+        for element in elements_of(value) or ():  # `x, y = [t.cuda() for t in (x, y)]`
+            for name in target.elts:
+                if not isinstance(name, ast.Starred):
+                    yield from unpacked(name, element)
+
+
+def _aligned(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> Iterator[Pair]:
+    """Yield targets with values; all values in the middle go to a target with a star."""
+    star = next((index for index, each in enumerate(targets) if isinstance(each, ast.Starred)), None)
+    if any(isinstance(value, ast.Starred) for value in values):
+        return
+    if star is None:
+        if len(targets) == len(values):
+            yield from zip(targets, values, strict=True)
+        return
+    rest = len(targets) - star - 1
+    end = len(values) - rest
+    yield from zip(targets[:star], values, strict=False)
+    yield from ((targets[star], value) for value in values[star:end])
+    yield from zip(targets[star + 1 :], values[end:], strict=False)
+
+
+def captured(pattern: ast.pattern, subject: ast.expr) -> Iterator[Pair]:
+    """Yield the names that a pattern captures, each with the expression of its value."""
+    match pattern:
+        case ast.MatchAs(pattern=inner, name=name):
+            if name is not None:
+                yield _name(name, pattern), subject
+            yield from captured(inner, subject) if inner is not None else ()
+        case ast.MatchOr(patterns=patterns):
+            for each in patterns:
+                yield from captured(each, subject)
+        case ast.MatchSequence(patterns=patterns) if isinstance(subject, (ast.List, ast.Tuple)):
+            yield from _of_sequence(patterns, subject.elts)
+        case ast.MatchMapping() if isinstance(subject, ast.Dict):
+            yield from _of_mapping(pattern, subject)
+        case ast.MatchClass() if isinstance(subject, ast.Call):
+            for name, each in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
+                if (given := keyword(subject, name)) is not None:
+                    yield from captured(each, given)
+
+
+def _name(name: str, at: ast.pattern) -> ast.Name:
+    return ast.copy_location(ast.Name(name, ast.Store()), at)
+
+
+def _of_sequence(patterns: Sequence[ast.pattern], values: Sequence[ast.expr]) -> Iterator[Pair]:
+    """Yield the captures of a sequence of patterns; all values in the middle go to one with a star."""
+    star = next((index for index, each in enumerate(patterns) if isinstance(each, ast.MatchStar)), None)
+    middle = len(values) - len(patterns) + 1
+    for index, each in enumerate(patterns):
+        if index == star:
+            if isinstance(each, ast.MatchStar) and each.name:
+                for value in values[index : index + middle]:
+                    yield _name(each.name, each), value
+        else:
+            at = index if star is None or index < star else index + middle - 1
+            if 0 <= at < len(values):
+                yield from captured(each, values[at])
+
+
+def _of_mapping(pattern: ast.MatchMapping, subject: ast.Dict) -> Iterator[Pair]:
+    """Yield the captures of a mapping pattern; its rest gets the values of other keys."""
+    values = {
+        key.value: value
+        for key, value in zip(subject.keys, subject.values, strict=True)
+        if isinstance(key, ast.Constant)
+    }
+    for key, each in zip(pattern.keys, pattern.patterns, strict=True):
+        if isinstance(key, ast.Constant) and key.value in values:
+            yield from captured(each, values.pop(key.value))
+    if pattern.rest:
+        for value in values.values():
+            yield _name(pattern.rest, pattern), value

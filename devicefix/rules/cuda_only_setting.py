@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.values import last_name
+from devicefix.model import Finding, Safety
+from devicefix.rules.base import Example, Rule
+
+_OPTIMIZERS = tuple(
+    f"torch.optim.{name}"
+    for name in ("ASGD", "Adadelta", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
+)
+_KERNEL = "torch.nn.attention.sdpa_kernel"
+_OLD_KERNEL = "torch.backends.cuda.sdp_kernel"
+_SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
+_ACCELERATOR = "torch.accelerator.current_accelerator"
+_CPU_KERNELS = ("MATH", "FLASH_ATTENTION")  # the others have no kernel for a CPU
+_NO_KERNEL = "leaves no kernel of scaled dot product attention for a CPU; allow `MATH` without CUDA"
+
+
+class CudaOnlySetting(Rule):
+    """
+    ## What it does
+    Finds settings of torch with which it needs CUDA: optimizers with `capturable=True`, kernels of scaled dot
+    product attention that a CPU does not have, and attributes of `torch.accelerator.current_accelerator()`.
+
+    ## Why it matters
+    Measured on torch 2.13 without CUDA: the step of a capturable optimizer raises an `AssertionError`. Attention
+    raises `RuntimeError: No viable backend` unless its math or flash kernels are allowed. The current accelerator is
+    `None`, which has no `type`.
+
+    ## Example
+    ```python
+    optimizer = torch.optim.Adam(net.parameters(), capturable=True)
+    ```
+
+    ## Use instead
+    ```python
+    optimizer = torch.optim.Adam(net.parameters(), capturable=True if torch.cuda.is_available() else False)
+    ```
+
+    ## Fix safety
+    Unsafe for `capturable`: it computes the corrections of a step in float32, and other optimizers do so in float64,
+    which may differ in the last digits. The other settings are reported without a fix.
+    """
+
+    code = "DF411"
+    name = "cuda-only-setting"
+    summary = "A setting of torch only works with CUDA"
+    references = (*_OPTIMIZERS, _KERNEL, _OLD_KERNEL, *_SWITCHES, _ACCELERATOR)
+    words = (b"capturable", b"sdpa_kernel", b"current_accelerator")
+    common_words = (b"sdp",)
+    INVALID = (
+        Example(
+            "an optimizer that can be captured in a graph",
+            before="""
+                import torch
+
+                optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, capturable=True)
+            """,
+            after="""
+                import torch
+
+                optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, capturable=True if torch.cuda.is_available() else False)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a kernel of attention that a CPU does not have",
+            before="""
+                from torch.nn.attention import SDPBackend, sdpa_kernel
+
+                with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+                    y = attend(q, k, v)
+            """,
+        ),
+        Example(
+            "several kernels of attention that a CPU does not have",
+            before="""
+                from torch.nn.attention import SDPBackend, sdpa_kernel
+
+                with sdpa_kernel(backends=[SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]):
+                    y = attend(q, k, v)
+            """,
+        ),
+        Example(
+            "kernels of attention in torch before 2.3",
+            before="""
+                import torch
+
+                with torch.backends.cuda.sdp_kernel(enable_flash=False, enable_math=False):
+                    y = attend(q, k, v)
+            """,
+        ),
+        Example(
+            "kernels of attention that are disabled for good",
+            before="""
+                import torch
+
+                torch.backends.cuda.enable_flash_sdp(False)
+                torch.backends.cuda.enable_math_sdp(False)
+            """,
+        ),
+        Example(
+            "the type of an accelerator that may not exist",
+            before="""
+                import torch
+
+                kind = torch.accelerator.current_accelerator().type
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "settings that a CPU accepts",
+            """
+                import torch
+                from torch.nn.attention import SDPBackend, sdpa_kernel
+
+                optimizer = torch.optim.Adam(net.parameters(), fused=True, capturable=False)
+                with sdpa_kernel([SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION]):
+                    x = torch.rand(1)
+                with sdpa_kernel(backends):
+                    x = torch.rand(1)
+                with torch.backends.cuda.sdp_kernel(enable_math=False, enable_mem_efficient=False):
+                    x = torch.rand(1)
+                torch.backends.cuda.enable_flash_sdp(False)
+                torch.backends.cuda.enable_math_sdp(True)
+            """,
+        ),
+        Example(
+            "one of two switches, and the other where CUDA is",
+            """
+                import torch
+
+                torch.backends.cuda.enable_math_sdp(False)
+                if torch.cuda.is_available():
+                    torch.backends.cuda.enable_flash_sdp(False)
+            """,
+        ),
+        Example(
+            "under a guard",
+            """
+                import torch
+
+                if torch.accelerator.is_available():
+                    kind = torch.accelerator.current_accelerator().type
+                if torch.cuda.is_available():
+                    optimizer = torch.optim.Adam(net.parameters(), capturable=True)
+            """,
+        ),
+    )
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        call = self.facts.tree.parents[node]
+        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(call):
+            return
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        if name in _OPTIMIZERS:
+            capturable = given.get("capturable")
+            if capturable is not None and _is(capturable, True):
+                yield self.finding(
+                    capturable,
+                    "`capturable=True` raises an error on a CPU; use `False` there",
+                    self.context.when_cuda(capturable, "False", Safety.UNSAFE, of_cuda=True),
+                )
+        elif name == _ACCELERATOR:
+            if isinstance(self.facts.tree.parents[call], ast.Attribute):
+                yield self.finding(call, f"`{name}()` is None on a CPU; use `cpu` where there is none")
+        elif self._leaves_no_kernel(call, name, given):
+            yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")
+
+    def _leaves_no_kernel(self, call: ast.Call, name: str, given: dict[str | None, ast.expr]) -> bool:
+        """Return whether no kernel of attention for a CPU is left after a call."""
+        if name == _OLD_KERNEL:
+            return all(_is(given.get(each), False) for each in ("enable_flash", "enable_math"))
+        if name == _KERNEL:
+            backends = next(iter(call.args), given.get("backends"))
+            each = backends.elts if isinstance(backends, (ast.List, ast.Tuple)) else [backends]
+            names = [(backend and self.facts.resolve(backend)) or "" for backend in each]
+            return bool(names) and all(
+                ".SDPBackend." in name and not name.endswith(_CPU_KERNELS) for name in names
+            )
+        return name == _SWITCHES[1] and all(map(self._is_off, _SWITCHES))
+
+    def _is_off(self, switch: str) -> bool:
+        """Return whether a module disables a kernel wherever it sets its switch."""
+        calls = [
+            node
+            for node in self.facts.tree.nodes_with(switch.rpartition(".")[2])
+            if isinstance(node, ast.Call) and self.facts.resolve(node.func) == switch
+        ]
+        return bool(calls) and all(
+            bool(call.args) and _is(call.args[0], False) and not self.facts.is_guarded(call) for call in calls
+        )
+
+
+def _is(node: ast.expr | None, value: bool) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value

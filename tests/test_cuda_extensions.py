@@ -1,0 +1,91 @@
+"""Compiled CUDA extensions: what a `setup.py` of the project builds, and what imports it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import analyze
+
+from devicefix import check_paths
+
+SETUP = """\
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension, CppExtension
+
+setup(
+    name="sparse_ops",
+    ext_modules=[
+        CUDAExtension(name="fast_ops", sources=["fast.cpp", "fast.cu"]),
+        CUDAExtension("sparse_ops._C", ["ops.cu"]),
+        CppExtension("slow_ops", ["slow.cpp"]),
+    ],
+    cmdclass={"build_ext": BuildExtension},
+)
+"""
+CHOICE = """\
+from torch.utils.cpp_extension import CUDA_HOME, CUDAExtension, CppExtension
+
+if CUDA_HOME is None:
+    ext = CppExtension("fast_ops", ["fast.cpp"])
+else:
+    ext = CUDAExtension("fast_ops", ["fast.cpp", "fast.cu"])
+"""
+
+
+def reported(
+    code: str, path: str = "sparse_ops/layers/conv.py", setup: str = SETUP, **others: str
+) -> list[str]:
+    """Return the codes of the findings in a module of a project with a `setup.py`."""
+    files = {"setup.py": setup, **others}
+    return [finding.code for finding in analyze(f"import torch\n{code}\n", path=path, others=files).findings]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fast_ops",
+        "import fast_ops as ops",
+        "from fast_ops import run",
+        "from sparse_ops import _C",
+        "import sparse_ops._C as ops",
+        "from .. import _C",
+        "from .._C import run",
+    ],
+)
+def test_imports_of_an_extension(code: str) -> None:
+    assert reported(code) == ["DF902"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fast_ops_of_others",
+        "import slow_ops",
+        "from other import _C",
+        "from . import _C",
+        "try:\n    import fast_ops\nexcept ImportError:\n    fast_ops = None",
+        "if torch.cuda.is_available():\n    import fast_ops",
+    ],
+)
+def test_other_imports(code: str) -> None:
+    assert reported(code) == []
+
+
+def test_extension_with_a_version_for_the_cpu() -> None:
+    assert reported("import fast_ops", setup=CHOICE) == []
+
+
+def test_relative_import_in_a_folder_that_is_called_as_the_extension() -> None:
+    assert reported("from .launch import run", path="csrc/fast_ops/test.py") == []
+
+
+def test_file_without_a_word_of_cuda_is_found(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(SETUP)
+    (tmp_path / "run.py").write_text("import torch\nimport fast_ops\n\nprint(fast_ops.run(torch.ones(1)))\n")
+    (tmp_path / "skipped.py").write_text("# devicefix: skip-file\nimport torch\nimport fast_ops\n")
+    found = check_paths([tmp_path]).findings
+    assert {(Path(finding.filename).name, finding.code) for finding in found} == {
+        ("setup.py", "DF902"),
+        ("run.py", "DF902"),
+    }
