@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import moved, receiver_of
@@ -389,7 +389,7 @@ class CudaCall(Rule):
                 "call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
-        elif self._shows_class(node):
+        elif shows_class(self.context, node):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
             yield self.finding(node, message)
         else:
@@ -400,12 +400,6 @@ class CudaCall(Rule):
         project, path = self.context.project, self.devices.path
         module = name.rpartition(".")[0]
         return bool(module) and project.has_module(path, module) and not project.has_module(path, name)
-
-    def _shows_class(self, node: ast.Call) -> bool:
-        """Return whether the lack of `cuda` leads to a handler, which a `to` of the project would skip."""
-        if not self.context.project.has_own_to():
-            return False
-        return bool(self.facts.guards.refusals.handlers(node, AttributeError.__name__))
 
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
