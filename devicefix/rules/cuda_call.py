@@ -220,6 +220,20 @@ class CudaCall(Rule):
             """,
         ),
         Example(
+            "an object that may have no cuda method, where another class has one",
+            before="""
+                class Own:
+                    def cuda(self):
+                        return self
+
+
+                try:
+                    x = [].cuda()
+                except AttributeError:
+                    print("not moved")
+            """,
+        ),
+        Example(
             "a computed argument behind a receiver over several lines",
             before="""
                 import torch
@@ -383,15 +397,15 @@ class CudaCall(Rule):
             yield self.finding(
                 node, "`.cuda(...)` needs CUDA; pass its arguments one by one, so that it can be rewritten"
             )
+        elif shows_class(self.context, node):
+            message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
+            yield self.finding(node, message)
         elif own is CustomCuda.MAYBE:
             message = (
                 "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
                 "call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
-        elif shows_class(self.context, node):
-            message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
-            yield self.finding(node, message)
         else:
             yield self._move(node)
 
