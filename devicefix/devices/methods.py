@@ -45,7 +45,7 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
 
 
 def shows_class(context: Context, site: ast.AST) -> bool:
-    """Return whether the lack of a `cuda` leads to a handler, which a condition or the project's `to` skips."""
+    """Return whether the lack of a `cuda` leads to a handler, which a fix may skip."""
     if not (context.project.has_own_to() or context.project.has_own_cuda()):
         return False
     return bool(context.facts.guards.refusals.handlers(site, AttributeError.__name__))
