@@ -44,6 +44,13 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
     return CustomCuda.MAYBE if added else CustomCuda.NEVER
 
 
+def shows_class(context: Context, site: ast.AST) -> bool:
+    """Return whether the lack of a `cuda` leads to a handler, which a fix may skip."""
+    if not (context.project.has_own_to() or context.project.has_own_cuda()):
+        return False
+    return bool(context.facts.guards.refusals.handlers(site, AttributeError.__name__))
+
+
 def may_be_storage(context: Context, receiver: ast.expr) -> bool:
     """Return whether a receiver may be a storage, which has no `.to(device)`.
 

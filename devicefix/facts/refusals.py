@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import takewhile
 from weakref import proxy
 
@@ -51,9 +52,22 @@ class Refusals:
                 case ast.If(body=body, orelse=[_, *_] as orelse):
                     if self.refuses(body, calls) and self.refuses(orelse, calls):
                         return statement
-            if any(isinstance(node, _LEAVING) for node in ast.walk(statement)):
+            if statement in self._leaving:
                 return None
         return None
+
+    @cached_property
+    def _leaving(self) -> set[ast.AST]:
+        """The nodes that hold a `return`, `yield`, `break` or `continue`."""
+        found: set[ast.AST] = set()
+        for node in self.facts.tree.nodes_with("return", "yield", "break", "continue"):
+            if isinstance(node, _LEAVING) and node not in found:
+                found.add(node)
+                found.update(takewhile(lambda each: each not in found, self._parents(node)))
+        return found
+
+    def _parents(self, node: ast.AST) -> Iterator[ast.AST]:
+        return (parent for _, parent in self.facts.tree.ancestors(node))
 
     def ends(self, node: ast.expr, calls: int = _CALLS) -> bool:
         """Return whether an expression ends the program: `sys.exit(1)`, or a function that does so."""

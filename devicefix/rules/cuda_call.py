@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
-from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
 from devicefix.model import Finding, Fix
 from devicefix.rewrite.calls import moved, receiver_of
@@ -220,6 +220,20 @@ class CudaCall(Rule):
             """,
         ),
         Example(
+            "an object that may have no cuda method, where another class has one",
+            before="""
+                class Own:
+                    def cuda(self):
+                        return self
+
+
+                try:
+                    x = [].cuda()
+                except AttributeError:
+                    print("not moved")
+            """,
+        ),
+        Example(
             "a computed argument behind a receiver over several lines",
             before="""
                 import torch
@@ -383,15 +397,15 @@ class CudaCall(Rule):
             yield self.finding(
                 node, "`.cuda(...)` needs CUDA; pass its arguments one by one, so that it can be rewritten"
             )
+        elif shows_class(self.context, node):
+            message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
+            yield self.finding(node, message)
         elif own is CustomCuda.MAYBE:
             message = (
                 "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
                 "call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
-        elif self._shows_class(node):
-            message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
-            yield self.finding(node, message)
         else:
             yield self._move(node)
 
@@ -400,11 +414,6 @@ class CudaCall(Rule):
         project, path = self.context.project, self.devices.path
         module = name.rpartition(".")[0]
         return bool(module) and project.has_module(path, module) and not project.has_module(path, name)
-
-    def _shows_class(self, node: ast.Call) -> bool:
-        """Return whether the lack of `cuda` leads to a handler, which a `to` of the project would skip."""
-        handlers = self.facts.guards.refusals.handlers(node, AttributeError.__name__)
-        return bool(handlers) and self.context.project.has_own_to()
 
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)

@@ -44,6 +44,15 @@ class GpuCount(Rule):
     common_words = (b"device", b"gpu")
     INVALID = (
         Example(
+            "max that is not the builtin",
+            before="""
+                import torch
+                from torch import *
+
+                x = torch.ones(4).chunk(torch.cuda.device_count())
+            """,
+        ),
+        Example(
             "the number of processes, by a variable",
             before="""
                 import torch
@@ -572,8 +581,18 @@ class GpuCount(Rule):
 
     def _found(self, node: ast.expr, safety: Safety = Safety.SAFE) -> Finding:
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
-        return self.finding(
-            node, "the number of GPUs is 0 without CUDA; use at least 1", Fix((edit,), safety)
+        fix = Fix((edit,), safety) if self._has_builtin(node, "max") else None
+        return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)
+
+    def _has_builtin(self, site: ast.AST, name: str) -> bool:
+        """Return whether a name is a builtin at a site: `from torch import *` also brings `max`."""
+        project, path = self.context.project, self.devices.path
+        stars = self.facts.tree.star_imports
+        known = all(project.has_module(path, module) for module in stars)
+        return (
+            known
+            and self.facts.tree.scope(site).lookup(name) is None
+            and name not in project.star_names(path)
         )
 
     def _zeros(self, node: ast.Call) -> Iterator[ast.expr]:

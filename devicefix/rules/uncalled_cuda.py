@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.methods import CustomCuda, custom_cuda
+from devicefix.devices.methods import CustomCuda, custom_cuda, shows_class
 from devicefix.facts import dotted
 from devicefix.facts.kinds import Kind
 from devicefix.facts.values import last_name, text_of
@@ -153,6 +153,24 @@ class UncalledCuda(Rule):
             """,
         ),
         Example(
+            "an object that may have no cuda method, but one that is called to",
+            before="""
+                import operator
+
+
+                class Form:
+                    def to(self, name):
+                        return self
+
+
+                try:
+                    operator.methodcaller("cuda")(Form())
+                    getattr(x, "cuda")()
+                except AttributeError:
+                    print("not moved")
+            """,
+        ),
+        Example(
             "a method of a tensor that is passed on",
             before="""
                 import torch
@@ -208,7 +226,9 @@ class UncalledCuda(Rule):
         elif getattr_called:
             assert isinstance(node.func, ast.Call)
             (receiver, *_) = node.func.args
-            own = custom_cuda(self.context, receiver) is not CustomCuda.NEVER
+            own = (
+                shows_class(self.context, node) or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
+            )
             fix = None if own or node.args or node.keywords else self._moved(node, [receiver])
             yield self.finding(node, '`getattr(..., "cuda")` needs CUDA; use `.to(device)`', fix)
         elif getattr_stored or got:
@@ -216,7 +236,8 @@ class UncalledCuda(Rule):
         else:
             device = self.devices.current(node)
             text = self.context.source.quoted(f'"to", {device.text}')
-            alone = len(node.args) == 1 and not self.context.project.has_own_cuda()
+            own = self.context.project.has_own_cuda() or shows_class(self.context, node)
+            alone = len(node.args) == 1 and not own
             fix = self.context.edit(node.args[0], text, device) if alone else None
             yield self.finding(node, '`methodcaller("cuda")` needs CUDA; use `"to", device`', fix)
 
