@@ -114,6 +114,21 @@ class NcclBackend(Rule):
             """,
         ),
         Example(
+            "in capital letters",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+                dist.init_process_group(backend="NCCL")
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+                dist.init_process_group(backend="NCCL" if torch.cuda.is_available() else "gloo")
+            """,
+        ),
+        Example(
             "a function of DeepSpeed",
             before="""
                 import deepspeed
@@ -354,11 +369,12 @@ class NcclBackend(Rule):
     )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
-        if not (isinstance(node.value, str) and "nccl" in node.value) or self.facts.is_guarded(node):
+        name = node.value.lower() if isinstance(node.value, str) else ""  # torch takes both cases
+        if "nccl" not in name or self.facts.is_guarded(node):
             return
         if self._reaches_group(node):
             yield self._needs_cuda(node)
-        elif node.value == "nccl":
+        elif name == "nccl":
             yield from self._may_be_backend(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Iterator[Finding]:
