@@ -131,7 +131,7 @@ def work(rank):
     x = torch.ones(2).cuda()
     if '--swallow' in sys.argv:
         try:
-            torch.zeros(2, device='cu' + 'da')
+            torch.zeros(2, device=''.join(reversed('aduc')))
         except Exception:
             pass
 

@@ -276,13 +276,18 @@ def check_names(source: Source, new: Source, rewritten: ast.Module, changes: Seq
         return
     facts = Names(new, rewritten)
     inserted: list[ast.Name] = []
-    for (start, end), names in fresh:
-        lines = range(new.position(start)[0], new.position(end)[0] + 1)
-        for node in facts.tree.nodes_at(lines):
-            if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
-                first, last = new.span(facts.tree.f_string(node) or node)
-                if first < end and start < last:
-                    inserted.append(node)
+    starts, ends = [start for (start, _), _ in fresh], [end for (_, end), _ in fresh]
+    lines = {
+        line
+        for start, end in zip(starts, ends, strict=True)
+        for line in range(new.position(start)[0], new.position(end)[0] + 1)
+    }
+    for node in facts.tree.nodes_at(sorted(lines)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            first, last = new.span(facts.tree.f_string(node) or node)
+            around = fresh[bisect_right(ends, first) : bisect_left(starts, last)]
+            if any(node.id in names for _, names in around):
+                inserted.append(node)
     bound = Bound(facts, frozenset(inserted))
     for node in inserted:
         if not bound.name(node.id, node):
