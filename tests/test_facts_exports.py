@@ -116,6 +116,12 @@ def test_passed_through_nothing() -> None:
     assert passed_through(b"x = 1\n", "x.py") is None
 
 
+def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:
+    light = passed_through(b"from a import (\xff, b)\n", "x.py")
+    assert light is not None
+    assert {"a", "a.b"} <= light.imports
+
+
 def test_summarize() -> None:
     assert summarize(b"x = 1\n", "x.py") is None
     assert summarize(b"cuda = (\n", "x.py") is None

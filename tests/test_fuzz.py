@@ -98,7 +98,6 @@ def test_the_same_programs_each_time(options: Settings) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="a fix can hide what a value elsewhere shows: issue 12 is open")
 @pytest.mark.parametrize("options", properties.SETTINGS, ids=IDS)
 @PROFILE
 @given(random=st.randoms(use_true_random=False), size=st.integers(1, 4))

@@ -218,8 +218,8 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         base = module.decode()
         imports.add(base)
         joint = "" if base.endswith(".") else "."
-        names = _COMMENT.sub(b"", in_parentheses) or on_line
-        for name in (part.split()[0].decode() for part in names.split(b",") if part.strip()):
+        names = _COMMENT.sub(b"", in_parentheses).decode(errors="replace") or on_line.decode()
+        for name in (part.split()[0] for part in names.split(",") if part.strip()):
             if name == "*":
                 stars.append(base)
             else:

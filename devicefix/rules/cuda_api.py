@@ -441,8 +441,10 @@ class CudaApi(Rule):
                 return nothing if isinstance(where, (ast.Name, ast.Attribute)) or _is_cpu(where) else None
             case ast.expr() if cuda_device(self.facts, node) and self._value(node):
                 accelerated = self.devices.accelerated(node)
-                if accelerated is None:
-                    return nothing  # a number, which fits any accelerator
+                if accelerated is None or not self.facts.is_guarded(node):
+                    return (
+                        nothing  # a number, which fits any accelerator; a device that has a rule of its own
+                    )
                 use, change = accelerated
                 return Fix((Edit(*self.context.source.span(node), change),), needs=use.needs)
             case ast.Constant() | ast.Name() | ast.Attribute():

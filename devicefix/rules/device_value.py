@@ -23,6 +23,11 @@ _OF_NAMES = {
     "startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault", "getattr", "hasattr",
     "setattr", "delattr", "attrgetter", "import_module", "__import__",
 }  # fmt: skip
+# What fixes bring of torch.
+_OF_FIXES = (
+    "device", "cuda.is_available", "accelerator.is_available", "accelerator.current_accelerator",
+    "distributed.get_default_backend_for_device",
+)  # fmt: skip
 
 
 class DeviceValue(Rule):
@@ -815,13 +820,29 @@ class DeviceValue(Rule):
 
     @cached_property
     def _uses_torch(self) -> bool:
-        return any(
-            name.partition(".")[0] == "torch"
-            for node in self.facts.tree.imports
-            for name in (
-                [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
-            )
-        )
+        """Whether the module uses torch for more than what fixes bring, so that a rewrite changes no answer."""
+        names = {"torch"}
+        for node in self.facts.tree.imports:
+            if isinstance(node, ast.ImportFrom):
+                if (node.module or "").partition(".")[0] == "torch":
+                    return True
+                continue
+            for alias in node.names:
+                if alias.name.startswith("torch."):
+                    return True
+                if alias.name == "torch":
+                    names.add(alias.asname or "torch")
+        reads = (read for name in names for read in self.facts.tree.reads(name))
+        return any(self._path_after(read) not in _OF_FIXES for read in reads)
+
+    def _path_after(self, node: ast.expr) -> str:
+        """Return the attributes that are read of a name: `cuda.is_available`."""
+        names = []
+        parent = self.facts.tree.parents.get(node)
+        while isinstance(parent, ast.Attribute):
+            names.append(parent.attr)
+            parent = self.facts.tree.parents.get(parent)
+        return ".".join(names)
 
     def _is_of_another_rule(self, value: ast.expr) -> bool:
         """Return whether a value is a direct argument of a call that another rule checks."""

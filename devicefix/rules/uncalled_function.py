@@ -50,7 +50,7 @@ class UncalledFunction(Rule):
     name = "uncalled-function"
     summary = "A function of `torch.cuda` is stored or passed on"
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
-    words = (b"cuda", b"current_accelerator")
+    words = (b"cuda",)
     references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))
     INVALID = (
         Example(
@@ -148,14 +148,6 @@ class UncalledFunction(Rule):
             """,
         ),
         Example(
-            "the type of an accelerator that may be none",
-            before="""
-                import torch
-
-                where = torch.accelerator.current_accelerator().type
-            """,
-        ),
-        Example(
             "a class of streams",
             before="""
                 import torch
@@ -206,14 +198,6 @@ class UncalledFunction(Rule):
                 sync = torch.cuda.synchronize
                 if torch.cuda.is_available():
                     sync()
-            """,
-        ),
-        Example(
-            "the type of an accelerator under a guard",
-            """
-                import torch
-
-                where = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
             """,
         ),
         Example(
@@ -276,14 +260,7 @@ class UncalledFunction(Rule):
             )
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        """Check `torch.cuda` where it is passed on, and attributes of an accelerator that may be None."""
-        if self.facts.call(node.value, "torch.accelerator.current_accelerator"):
-            if not self.facts.is_guarded(node):
-                code = self.context.source.code(node.value)
-                yield self.finding(
-                    node, f"`{code}` is None without an accelerator; use it only if there is one"
-                )
-            return
+        """Check `torch.cuda` where it is passed on."""
         if node.attr != "cuda" or self.facts.resolve(node) != "torch.cuda" or self.facts.is_guarded(node):
             return
         parent = self.facts.tree.parents.get(node)
