@@ -402,8 +402,8 @@ class CudaCall(Rule):
             yield self.finding(node, message)
         elif own is CustomCuda.MAYBE:
             message = (
-                "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
-                "call it only if CUDA is available"
+                "`.cuda()` needs CUDA, and this may be an object of a class of the project with its own `cuda` or "
+                "`to`, for which `.to(device)` differs; call it only if CUDA is available"
             )
             yield self.finding(node, message, _kept(self.context, node))
         else:
