@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts import dotted
+from devicefix.facts import Facts, dotted
+from devicefix.facts.values import backend_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rules.base import Example, Rule
@@ -61,7 +62,7 @@ class CudaRequired(Rule):
     code = "DF701"
     name = "cuda-required"
     summary = "The program stops without CUDA"
-    words = (b"cuda", b"nccl", b"is_cpu")
+    words = (b"cuda", b"nccl", b"NCCL", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (
         Example(
@@ -455,6 +456,14 @@ class CudaRequired(Rule):
             "a backend that has to be NCCL",
             before="""
                 assert q7 == "nccl"
+            """,
+        ),
+        Example(
+            "a backend that has to be NCCL, by its name in torch",
+            before="""
+                from torch.distributed import Backend
+
+                assert q7 == Backend.NCCL
             """,
         ),
         Example(
@@ -860,7 +869,7 @@ class CudaRequired(Rule):
             self.context.mark_handled(node)
             verdict = self._refusals.verdict(node, test, "AssertionError")
             yield from self._judged(node, verdict, (remove(self.facts, node),))
-        elif missing := _missing(test, True):
+        elif missing := _missing(self.facts, test, True):
             yield from self._asked(node, node, f"does not allow {missing}; add it")
         elif self._is_false_on_a_cpu(test, True) or self._counts(test):
             parts = self._parts(test)
@@ -880,7 +889,7 @@ class CudaRequired(Rule):
         for branch, truth in ((node.body, False), (node.orelse, True)):
             last = self._ends.last(branch)
             if last is not None:
-                missing = _missing(node.test, truth)
+                missing = _missing(self.facts, node.test, truth)
                 if missing or self._is_false_on_a_cpu(node.test, truth):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     if not self._ends.is_handled(node, self._ends.error_of(last)):
@@ -1036,14 +1045,14 @@ def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
-def _missing(test: ast.expr, truth: bool) -> str:
+def _missing(facts: Facts, test: ast.expr, truth: bool) -> str:
     """Return what a test lacks to be true (or false) on a CPU: the CPU in `device in ["cuda", "npu"]`.
 
     It is empty for a test of something else.
     """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _missing(operand, not truth)
+            return _missing(facts, operand, not truth)
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
             elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else []
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
@@ -1052,7 +1061,7 @@ def _missing(test: ast.expr, truth: bool) -> str:
             return ""
     if isinstance(left, ast.Call) or isinstance(op, (ast.In, ast.Eq)) is not truth:
         return ""
-    names = {element.value if isinstance(element, ast.Constant) else None for element in elements}
+    names = {backend_name(facts, element) for element in elements}
     if "cuda" in names and names <= _DEVICES:
         return "the CPU as a device"
     return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""

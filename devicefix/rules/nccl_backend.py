@@ -353,6 +353,20 @@ class NcclBackend(Rule):
             """,
         ),
         Example(
+            "code for a process group that uses NCCL",
+            """
+                import torch
+                import torch.distributed as dist
+                from torch.distributed import Backend
+
+                used = dist.get_backend()
+                if used == Backend.NCCL:
+                    x = x.cuda()
+                if dist.get_backend() == dist.Backend.NCCL:
+                    torch.cuda.synchronize()
+            """,
+        ),
+        Example(
             "the choices of a command line option",
             """
                 parser.add_argument("--backend", choices=["nccl", "gloo"])

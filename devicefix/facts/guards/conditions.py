@@ -13,8 +13,13 @@ from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.values import backend_name
 
 DEPTH = 8  # how many bindings to follow from one flag to the next
+_BACKENDS_IN_USE = tuple(
+    f"{module}.get_backend"
+    for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
+)
 _FLAGS = 8  # how many flags to follow that are set where others are true
 
 
@@ -125,8 +130,6 @@ class Conditions(ABC):
                 return self.implies(left, truth is (value is same), depth)
             if isinstance(value, int) and self.counts_gpus(left, depth):
                 return at_least_one(op, value, truth)
-            if value == "nccl" and isinstance(op, (ast.Eq, ast.NotEq)) and _backend_in_use(left):
-                return truth is isinstance(op, ast.Eq)
             if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
                 return truth is isinstance(op, ast.Eq) and self._may_be_device(left, depth)
             if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
@@ -136,9 +139,16 @@ class Conditions(ABC):
             return (of_cpu or named.startswith("cuda")) and truth is isinstance(
                 op, ast.NotEq if of_cpu else ast.Eq
             )
+        if isinstance(op, (ast.Eq, ast.NotEq)) and backend_name(self.facts, right) == "nccl":
+            return truth is isinstance(op, ast.Eq) and self._backend_in_use(left)
         if isinstance(left, ast.Constant) and left.value == "cuda" and isinstance(op, (ast.In, ast.NotIn)):
             return truth is isinstance(op, ast.In) and self._may_be_device(right, depth)
         return False
+
+    def _backend_in_use(self, node: ast.expr) -> bool:
+        """Return whether a value is the backend of a process group that exists: NCCL needs CUDA."""
+        value = self.facts.value(node)
+        return self.facts.call(node if value is None else value, *_BACKENDS_IN_USE)
 
     def _named_device(self, node: ast.expr) -> str | None:
         """Return the name of the device in `torch.device("cuda:0")`, None for other expressions."""
@@ -240,11 +250,6 @@ def _ends_falsely(last: ast.stmt) -> bool:
     if isinstance(last, ast.Return):
         return last.value is None or falsy(last.value)
     return isinstance(last, ast.Raise)
-
-
-def _backend_in_use(node: ast.expr) -> bool:
-    """Return whether a node is `torch.distributed.get_backend()`: NCCL needs CUDA."""
-    return isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("get_backend")
 
 
 def _device_like(node: ast.expr) -> bool:
