@@ -51,7 +51,7 @@ class NcclBackend(Rule):
     code = "DF601"
     name = "nccl-backend"
     summary = "The backend of distributed training is NCCL, which needs CUDA"
-    words = (b"nccl", b"device_mesh", b"DeviceMesh")
+    words = (b"nccl", b"NCCL", b"device_mesh", b"DeviceMesh")
     common_words = (b"backend",)
     INVALID = (
         Example(
@@ -257,6 +257,24 @@ class NcclBackend(Rule):
                 go("nccl" if torch.cuda.is_available() else "gloo")
                 parser.add_argument("--comm", default="nccl" if torch.cuda.is_available() else "gloo")
                 dist.init_process_group(backend=parser.parse_args().comm)
+            """,
+        ),
+        Example(
+            "a default value in capital letters, in a module without other signs of CUDA",
+            before="""
+                from torch.distributed import Backend, init_process_group
+
+
+                def start(q7=Backend.NCCL):
+                    init_process_group(q7)
+            """,
+            after="""
+                import torch
+                from torch.distributed import Backend, init_process_group
+
+
+                def start(q7=Backend.NCCL if torch.cuda.is_available() else "gloo"):
+                    init_process_group(q7)
             """,
         ),
         Example(
