@@ -536,6 +536,16 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "a list of GPUs",
+            before="""
+                import torch
+
+                q7 = [str(i) for i in range(torch.cuda.device_count())]
+                if len(q7) == 0:
+                    raise ValueError
+            """,
+        ),
+        Example(
             "a function whose callers are not known",
             before="""
                 import torch
