@@ -254,6 +254,7 @@ _READERS: dict[str, Any] = {
     "cuda_classes": frozenset,
     "to_classes": frozenset,
     "adds_cuda": bool,
+    "cuda_effects": bool,
     "get_device": bool,
     "late": bool,
     "forks": bool,

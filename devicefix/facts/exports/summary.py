@@ -23,6 +23,7 @@ class Summary:
         cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.
         to_classes: the other classes that define a method `to`.
         adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
+        cuda_effects: whether a class has a `cuda` that may do more than move what the object holds.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
         late: whether an environment variable of CUDA's driver is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
@@ -53,6 +54,7 @@ class Summary:
     cuda_classes: frozenset[str] = frozenset()
     to_classes: frozenset[str] = frozenset()
     adds_cuda: bool = False
+    cuda_effects: bool = False
     get_device: bool = False
     late: bool = False
     forks: bool = False
