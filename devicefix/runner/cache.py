@@ -269,5 +269,6 @@ _READERS: dict[str, Any] = {
     "backend_receivers": _pairs,
     "compared_backends": _pairs,
     "tried": frozenset,
+    "patched": frozenset,
     "cuda_extensions": frozenset,
 }

@@ -11,6 +11,7 @@ from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, only_moves, own_method
 from devicefix.facts.exports.environment import late_settings
 from devicefix.facts.exports.imports import imported_modules, tried_names
+from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
     attributes_read,
     forks_processes,
@@ -87,6 +88,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
         tried=frozenset(tried_names(facts)),
+        patched=frozenset(patched_names(facts)),
         cuda_extensions=frozenset(_cuda_extensions(facts)),
     )
 

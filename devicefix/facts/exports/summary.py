@@ -38,6 +38,7 @@ class Summary:
         backend_receivers: functions, each with a parameter that becomes one, and its position.
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
         tried: modules that are imported, and functions that are called, where an error is caught.
+        patched: functions of `torch.cuda`, and methods of tensors and modules, that it replaces, by name.
         cuda_extensions: the compiled modules that it builds with CUDA on every machine.
     """
 
@@ -69,4 +70,5 @@ class Summary:
     backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     compared_backends: frozenset[tuple[str, str]] = frozenset()
     tried: frozenset[str] = frozenset()
+    patched: frozenset[str] = frozenset()
     cuda_extensions: frozenset[str] = frozenset()
