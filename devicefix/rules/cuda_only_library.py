@@ -53,8 +53,8 @@ class CudaOnlyLibrary(Rule):
     code = "DF902"
     name = "cuda-only-library"
     summary = "A library needs CUDA"
-    words = (b"CUDAExtension", b"nvidia-smi", *_words())
-    common_words = (b"cuda", b"load")
+    words = (b"CUDAExtension", b"nvidia-smi", b"pykeops", *_words())
+    common_words = (b"cuda", b"load", b"backend")
     INVALID = (
         Example(
             "Apex",
@@ -159,6 +159,15 @@ class CudaOnlyLibrary(Rule):
 
                 if gpu_is_available:
                     import cupy
+            """,
+        ),
+        Example(
+            "a computation of KeOps on a GPU",
+            before="""
+                import torch
+                from pykeops.torch import Genred
+
+                y = Genred("Exp(-x)", ["x = Vi(3)"])(x, backend="GPU")
             """,
         ),
         Example(
@@ -284,6 +293,15 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
+            "a computation of KeOps on whatever there is",
+            """
+                import torch
+                from pykeops.torch import Genred
+
+                y = Genred("Exp(-x)", ["x = Vi(3)"])(x, backend="auto")
+            """,
+        ),
+        Example(
             "a library whose name is part of others",
             """
                 import flax  # cuda
@@ -387,6 +405,18 @@ class CudaOnlyLibrary(Rule):
                 reported.add(library.partition(".")[0])
                 missing = f"may be missing (line {statement.lineno}), and is used here without a check"
                 yield self.finding(use, f"`{library}` needs CUDA, {missing}; {advice}")
+
+    def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
+        """Check the backend of the functions of KeOps: https://www.kernel-operations.io/keops/python/api/."""
+        match node.value:
+            case ast.Constant(value=str(text)) if node.arg == "backend" and text.upper().startswith("GPU"):
+                if self._uses_keops and not self.facts.is_guarded(node):
+                    yield self.finding(node.value, f'`backend="{text}"` needs CUDA; use `"auto"` without it')
+
+    @property
+    def _uses_keops(self) -> bool:
+        names = (name for statement in self.facts.tree.imports for name in full_names(statement))
+        return any(name.partition(".")[0] == "pykeops" for name in names)
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts import Facts, dotted
+from devicefix.facts import Facts
 from devicefix.facts.values import backend_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
@@ -16,7 +15,6 @@ from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
 _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
 # The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
-_EXTENSION = re.compile(r"_C|\w+_(cuda|ext)(?<!is_cuda)|\w*kernel\w*|ops|\w+_(fwd|bwd|forward|backward)")
 
 
 class CudaRequired(Rule):
@@ -28,7 +26,7 @@ class CudaRequired(Rule):
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not
     torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if it stands in front of
-    a kernel.
+    a kernel of Triton, whose import is reported.
 
     ## Why it matters
     The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
@@ -467,6 +465,33 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "a compiled extension",
+            before="""
+                import torch
+
+                from . import _C
+
+
+                def double(x):
+                    assert x.is_cuda and x.dim() == 1
+                    return _C.double(x)
+            """,
+        ),
+        Example(
+            "an error of a wrapper",
+            before="""
+                import torch
+
+                from . import _C
+
+
+                def double(x):
+                    if not x.is_cuda:
+                        raise ValueError("a CUDA tensor is needed")
+                    return _C.double(x)
+            """,
+        ),
+        Example(
             "an assert before a function of the module",
             before="""
                 import torch
@@ -813,33 +838,6 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
-            "a compiled extension",
-            """
-                import torch
-
-                from . import _C
-
-
-                def double(x):
-                    assert x.is_cuda and x.dim() == 1
-                    return _C.double(x)
-            """,
-        ),
-        Example(
-            "an error of a wrapper",
-            """
-                import torch
-
-                from . import _C
-
-
-                def double(x):
-                    if not x.is_cuda:
-                        raise ValueError("a CUDA tensor is needed")
-                    return _C.double(x)
-            """,
-        ),
-        Example(
             "a backend among others",
             """
                 assert backend in ("nccl", "gloo")
@@ -1005,14 +1003,14 @@ class CudaRequired(Rule):
         return f"{MESSAGE}; add a path for the CPU"
 
     def _before_kernel(self, node: ast.stmt) -> bool:
-        """Return whether the function of a check calls a compiled extension or starts a kernel below it."""
+        """Return whether the function of a check starts a kernel below it: its library is reported."""
         function = self._refusals.function(node)
         if isinstance(function, ast.Module):
             return False
         calls = (
             each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
         )
-        return any(self._is_launch(call.func) or self._is_compiled(call.func) for call in calls)
+        return any(self._is_launch(call.func) for call in calls)
 
     def _is_launch(self, function: ast.expr) -> bool:
         """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
@@ -1021,13 +1019,6 @@ class CudaRequired(Rule):
         bindings = self.facts.bindings(function.value)
         defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
         return all(defined) if defined else self.facts.resolve(function.value) is not None
-
-    def _is_compiled(self, function: ast.expr) -> bool:
-        """Return whether a function is imported, and called as those of compiled extensions: `_C.forward`."""
-        parts = (dotted(function) or "").split(".")
-        found = self.facts.tree.scope(function).lookup(parts[0])
-        imported = found is not None and any(binding.imported for binding in found[1])
-        return imported and any(map(_EXTENSION.fullmatch, parts))
 
     def _counts(self, test: ast.expr) -> bool:
         """Return whether a test compares with the number of GPUs."""

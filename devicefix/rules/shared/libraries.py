@@ -71,6 +71,9 @@ LIBRARIES = {
     "MultiScaleDeformableAttention": "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA",
     "torchsparse": "check whether the installed version is built for a CPU",
     "spconv": "install its version without CUDA, which is called `spconv`, and check whether it is enough",
+    "cubvh": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "nerfacc": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "fused_ssim": "its kernels are compiled for CUDA; add a CPU path in plain torch",
     "tensorrt_llm": "add a path that runs the torch model without CUDA",
 }
 _TRITON = {
