@@ -13,6 +13,8 @@ from devicefix.facts.scopes import captures
 from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
 
+# The functions that return the number of GPUs.
+COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node|num_replicas)\Z"
 )
@@ -176,7 +178,7 @@ class Counts:
 
     def is_count(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether an expression is the number of GPUs, and nothing that a user chose."""
-        return self.facts.call(node, "torch.cuda.device_count") or self._are_bound(node, self.is_count, depth)
+        return self.facts.call(node, *COUNTS) or self._are_bound(node, self.is_count, depth)
 
     def _are_bound(self, node: ast.expr, question: Callable[[ast.expr, int], bool], depth: int) -> bool:
         """Return whether the answer is yes for all values that a name or an attribute is bound to."""
