@@ -1,6 +1,6 @@
 """Random programs, and those that failed once: the properties that hold for every file.
 
-The programs are the same each time, so that a failure is of the change that is tested, and not of another one.
+The programs are the same each time, so that a failure belongs to the change under test.
 `DEVICEFIX_FUZZ=20000 pytest -m slow tests/test_fuzz.py` tries that many programs a test, new ones each time.
 """
 
@@ -81,6 +81,10 @@ FAILED = {
     "a remark above a branch that goes": "import torch\nif a:\n    b\n# why\n"
     "elif not torch.cuda.is_available():\n    raise a  # there\n",
     "another torch": "import th as torch\nx.cuda()\ny = f'{1 // torch.cuda.device_count()}'\n",
+    "a device of a class": "import torch\nclass Net(nn.Module):\n    if device:\n        x.cuda()\n"
+    "    device = 'cuda'\n",
+    "a test by a string": "import torch\nif 'cuda:1':\n    a()\nelif b:\n    x = x.cuda()\n"
+    "if c:\n    device = torch.device('cuda')\ny = y.cuda()\n",
     "a comment that is less deep than the block": "import torch\nif not torch.cuda.is_available():\n"
     "    raise RuntimeError\n  # comment 0\n",
     "a handler that becomes a choice": "import torch\nx = torch.randn(3).cuda(1)\ntry:\n"

@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts import COUNTS
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.counts import COUNTS, Counts, Harm, counts_processes
+from devicefix.rules.shared.counts import Counts, Harm, counts_processes
 
 
 class GpuCount(Rule):

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
 
-from devicefix.facts import Facts, of_any_count
+from devicefix.facts import COUNTS, Facts, of_any_count
 from devicefix.facts.scopes import captures
 from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
 
-# The functions that return the number of GPUs.
-COUNTS = ("torch.cuda.device_count", "torch.accelerator.device_count")
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node|num_replicas)\Z"
 )
