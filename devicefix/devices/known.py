@@ -120,9 +120,7 @@ class KnownDevices:
         values = [binding.value for binding in bindings]
         if any(value is None for value in values):
             return False
-        if any(value and cuda_string(value) for value in values) and not (
-            device_name(name) and self._facts.reads_in(scope, name)
-        ):
+        if any(value and cuda_string(value) for value in values) and not device_name(name):
             return False  # a string that may never become a device
         if len(values) == 1:
             return current_device(self._facts, values[0])
