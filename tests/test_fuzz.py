@@ -85,6 +85,8 @@ FAILED = {
     "    device = 'cuda'\n",
     "a test by a string": "import torch\nif 'cuda:1':\n    a()\nelif b:\n    x = x.cuda()\n"
     "if c:\n    device = torch.device('cuda')\ny = y.cuda()\n",
+    "a comment inside a test": "import torch\ny = x \\\n  .cuda()"
+    " if torch.cuda.is_available(  # why (\n) else x\n",
     "a comment that is less deep than the block": "import torch\nif not torch.cuda.is_available():\n"
     "    raise RuntimeError\n  # comment 0\n",
     "a handler that becomes a choice": "import torch\nx = torch.randn(3).cuda(1)\ntry:\n"

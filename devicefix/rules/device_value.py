@@ -851,7 +851,8 @@ class DeviceValue(Rule):
         call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call):
             return False
-        name = self.facts.resolve(call.func) or ""
+        function = call.func.body if isinstance(call.func, ast.IfExp) else call.func  # a type that is fixed
+        name = self.facts.resolve(function) or ""
         if name == "torch.device" or name.startswith("torch.cuda."):
             return True
         if not cuda_string(value):
