@@ -23,16 +23,16 @@ PATCHES = (
 )
 
 
-def output(name: str, test: str, **options: bool) -> bytes | None:
+def output(name: str, test: str, *, unsafe: bool = False) -> bytes | None:
     others = {"test_module.py": f"import torch\nfrom unittest import mock\n\n{test}\n"}
-    return analyze(f"import torch\n\n{CODE[name]}\n", others=others, fix=True, **options).output
+    return analyze(f"import torch\n\n{CODE[name]}\n", others=others, fix=True, unsafe_fixes=unsafe).output
 
 
 @pytest.mark.parametrize("patch", PATCHES)
 @pytest.mark.parametrize("name", ["get_device_capability", "synchronize", "is_available"])
 def test_a_fix_that_bypasses_a_replaced_function_is_unsafe(name: str, patch: str) -> None:
     assert output(name, patch.format(name)) is None
-    assert output(name, patch.format(name), unsafe_fixes=True)
+    assert output(name, patch.format(name), unsafe=True)
     assert output(name, patch.format("device_count"))
 
 

@@ -157,7 +157,7 @@ class Asking:
             case ast.Match(subject=subject):
                 return child is not subject and self.asks(subject)
             case ast.Dict(keys=keys, values=values) if child in values:
-                key = keys[values.index(child)]  # type: ignore[arg-type]
+                key = keys[values.index(child)]
                 return key is not None and self.asks(key)
         return isinstance(parent, TRIES) and child in parent.body and any(map(self._handles, parent.handlers))
 
@@ -230,7 +230,8 @@ def for_types(test: ast.expr) -> bool:
 
 
 def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
-    return handler.type is not None and any(last_name(node) == "NameError" for node in ast.walk(handler.type))
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is not None and last_name(kind) == "NameError" for kind in kinds)
 
 
 def _bound_in(place: ast.stmt) -> set[str]:
