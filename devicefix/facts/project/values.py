@@ -83,7 +83,7 @@ class Values(Files):
     def allows_gloo(self, path: str, name: str) -> bool:
         """Return whether nothing of this name is compared with "nccl", or something is with "gloo".
 
-        The comparisons of the file at `path` count, those of all files where it has none: elsewhere another thing
+        The comparisons of the file at `path` count, or else those of all files: elsewhere another thing
         may have the name.
         """
         own = self.files.get(os.path.normpath(path))
