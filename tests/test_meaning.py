@@ -197,6 +197,58 @@ def test_reduction(judge: Judge) -> None:
     assert len(smaller.splitlines()) <= 7 and "no_such_move()" in smaller
 
 
+WERE_WRONG = {
+    "a name with a number that is taken": """
+        import torch
+        device1 = 5
+        def f(device1=3):
+            return torch.ones(1).to("cuda:1"), device1
+        print(device1, f())
+    """,
+    "a class that binds the name later": """
+        import torch
+        class A:
+            x = torch.ones(1).cuda()
+            device = "cuda"
+            y = torch.ones(1).cuda()
+        print(A.x, A.y, A.device)
+    """,
+    "a flag that changes after the device is chosen": """
+        import torch
+        def f(x):
+            use_cuda = False
+            device = torch.device("cuda" if use_cuda else "cpu")
+            use_cuda = torch.cuda.is_available()
+            if use_cuda:
+                x = x.cuda()
+            return x, device
+        print(f(torch.ones(1)))
+    """,
+    "a flag that another function changes": """
+        import torch
+        from types import SimpleNamespace
+        args = SimpleNamespace(cuda=False)
+        args.cuda = torch.cuda.is_available()
+        device = torch.device("cuda" if args.cuda else "cpu")
+        def off(options):
+            options.cuda = False
+        def f(x):
+            if args.cuda:
+                x = x.cuda()
+            return x
+        print(f(torch.ones(1)))
+        off(args)
+        print(f(torch.ones(1)))
+    """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", WERE_WRONG.values(), ids=WERE_WRONG)
+def test_programs_that_were_wrong(judge: Judge, program: str) -> None:
+    found = judge(Program({"main": dedent(program).lstrip("\n")}))
+    assert found.category in (meaning.FINE, meaning.REPORTED), meaning.shown(found)
+
+
 @pytest.mark.slow
 @pytest.mark.xfail(reason="fixes that are wrong are still found", strict=False)
 def test_random_programs(judge: Judge) -> None:

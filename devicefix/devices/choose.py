@@ -216,10 +216,9 @@ class Devices:
     def _new(self, site: ast.AST, index: int | None = None) -> DeviceExpr:
         """Return the name of a device that the fix defines, or the device itself where it can't."""
         place = self._place(site)
-        name = self._name(site, place) if place else None
+        name = self._name(site, place, "" if index is None else str(index)) if place else None
         if place is None or name is None:
             return self._in_place(site, index)
-        name += "" if index is None else str(index)
         torch = self._torch_at(place)
         value = self._value(torch.text, index)
         new = self._definitions.add(Definition(name, value, place.after, place.function))
@@ -239,13 +238,11 @@ class Devices:
     def _has_torch(self, place: InsertionPoint) -> bool:
         return not any(isinstance(need, Refused) for need in self._torch_at(place).needs)
 
-    def _name(self, site: ast.AST, place: InsertionPoint) -> str | None:
-        """Return a name for a device that is defined at a place and used at a site."""
+    def _name(self, site: ast.AST, place: InsertionPoint, number: str) -> str | None:
+        """Return a name with a number for a device that is defined at a place and used at a site."""
         if place.function is not None:
-            return self._definitions.name_in(place.function)
-        if self.facts.tree.scope(site).function is not None and self._definitions.is_shadowed(site):
-            return None
-        return self._definitions.name_without_flag
+            return self._definitions.name_in(place.function, number)
+        return self._definitions.name_without_flag(site, number)
 
     def _in_place(self, site: ast.AST, index: int | None) -> DeviceExpr:
         """Return a new device as an expression that defines no name."""
