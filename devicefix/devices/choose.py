@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.define import Definitions
@@ -46,10 +46,17 @@ class Devices:
         self.facts = facts
         self.path = path
         self._layout = Layout(facts)
-        self._bound = Bound(facts)
+        self._project = project
+        self._bound = Bound(facts, is_circular=self.is_circular)
         self._places = Places(facts, self._bound, project, path, self._layout)
-        self._known = KnownDevices(facts, self._bound, project.star_names(path))
+        self._known = KnownDevices(
+            facts, self._bound, project.star_names(path), partial(project.is_set_elsewhere, path)
+        )
         self._definitions = Definitions(facts, project, path, self._layout, self._known)
+
+    def is_circular(self) -> bool:
+        """Return whether the module is in a circle of imports."""
+        return self._project.is_circular(self.path)
 
     # -- devices --------------------------------------------------------------------------------------
 
@@ -269,6 +276,8 @@ class Devices:
         bindings = self.facts.bindings(flag)
         tree = self.facts.tree
         if len(bindings) != 1 or not isinstance(bindings[0].node, ast.stmt):
+            return None
+        if not self._known.has_one_value(flag):
             return None
         statement = bindings[0].node
         if tree.parents.get(statement) is not tree.module or dotted(flag) is None:
