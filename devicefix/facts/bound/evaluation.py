@@ -106,4 +106,4 @@ def name_of(parent: ast.AST | None, node: ast.Lambda) -> str | None:
 
 def is_true(test: ast.expr) -> bool:
     """Check whether a test is a literal that is true."""
-    return isinstance(test, ast.Constant) and bool(test.value)
+    return isinstance(test, ast.Constant) and test.value in (True, 1)
