@@ -329,6 +329,25 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "an exit with its import, before the first move",
+            before="""
+                import torch
+
+                if not torch.cuda.is_available():
+                    import sys
+
+                    sys.exit("no GPU")
+                net.cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                net.to(device)
+            """,
+        ),
+        Example(
             "an exit by a function of the module",
             before="""
                 import torch
