@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_fix, gpu_number
+from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -150,6 +151,16 @@ class DeviceArgument(Rule):
                 torch.set_default_device(device)
             """,
         ),
+        Example(
+            "the number of a GPU among options",
+            before="""
+                import torch
+
+                options = {"device": 0}
+                x = torch.zeros(3, **options)
+                y = y.to(**dict(device=int(1)))
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -237,6 +248,8 @@ class DeviceArgument(Rule):
         if name in _OFF_BY_THEMSELVES or name in _OTHER_RULES or name.startswith("torch.cuda."):
             return
         of_torch = name.startswith("torch.")
+        if of_torch or last_name(node.func) in ("to", "to_empty"):
+            yield from self._check_options(node)
         for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
             number = integer(value) or (of_torch and self._is_number(value))
@@ -256,6 +269,18 @@ class DeviceArgument(Rule):
                 fix,
             )
             yield checked_for_number(self.context, value, finding)
+
+    def _check_options(self, node: ast.Call) -> Iterator[Finding]:
+        """Check the number of a GPU in `**options`."""
+        for options in (keyword.value for keyword in node.keywords if keyword.arg is None):
+            value = _entry(self.facts.value(options) or options, "device")
+            if value is None or value in self.context.handled or self.facts.is_guarded(value):
+                continue
+            if not NUMBERS.isdisjoint(self.facts.kinds.of(value).seen):
+                code = self.context.source.code(value)
+                yield self.finding(
+                    node, f"`{code}` is the number of a GPU, which may not exist; use a device"
+                )
 
     def _is_number(self, value: ast.expr) -> bool:
         if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:
@@ -295,3 +320,14 @@ class DeviceArgument(Rule):
 def takes_device(keyword: str) -> bool:
     """Return whether an argument of this name is a device."""
     return keyword == "map_location" or device_name(keyword)
+
+
+def _entry(options: ast.expr, key: str) -> ast.expr | None:
+    """Return the value of a key in a dictionary, None where it has none, or is not one."""
+    match options:
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return next((value for name, value in pairs if getattr(name, "value", None) == key), None)
+        case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
+            return next((keyword.value for keyword in keywords if keyword.arg == key), None)
+    return None

@@ -10,7 +10,9 @@ from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_TENSORS, SAME, of_reference
 from devicefix.facts.kinds.parameters import Parameters, argument_of
 from devicefix.facts.scopes import COMPREHENSIONS, Binding, dotted
+from devicefix.facts.values import last_name
 
+_PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
 
@@ -141,7 +143,7 @@ class Bindings(Parameters):
             if isinstance(parent, ast.stmt):
                 yield tree.block(parent)
 
-    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911 (as above)
+    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911, PLR0912 (as above)
         node = binding.node
         if depth <= 0:
             return UNKNOWN
@@ -171,6 +173,8 @@ class Bindings(Parameters):
                 return self.annotated(annotation)
             case ast.ExceptHandler():
                 return Kinds({Kind.OBJECT: node})
+            case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in _PROPERTIES:
+                return self._returned(node, depth)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN
