@@ -248,8 +248,6 @@ class DeviceArgument(Rule):
         if name in _OFF_BY_THEMSELVES or name in _OTHER_RULES or name.startswith("torch.cuda."):
             return
         of_torch = name.startswith("torch.")
-        if of_torch or last_name(node.func) in ("to", "to_empty"):
-            yield from self._check_options(node)
         for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
             number = integer(value) or (of_torch and self._is_number(value))
@@ -269,18 +267,30 @@ class DeviceArgument(Rule):
                 fix,
             )
             yield checked_for_number(self.context, value, finding)
+        yield from self._check_options(node)
 
-    def _check_options(self, node: ast.Call) -> Iterator[Finding]:
-        """Check the number of a GPU in `**options`."""
-        for options in (keyword.value for keyword in node.keywords if keyword.arg is None):
-            value = _entry(self.facts.value(options) or options, "device")
-            if value is None or value in self.context.handled or self.facts.is_guarded(value):
-                continue
-            if not NUMBERS.isdisjoint(self.facts.kinds.of(value).seen):
-                code = self.context.source.code(value)
-                yield self.finding(
-                    node, f"`{code}` is the number of a GPU, which may not exist; use a device"
-                )
+    def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
+        yield from self._check_options(node)
+
+    def _check_options(self, options: ast.Dict | ast.Call) -> Iterator[Finding]:
+        """Check the number of a GPU in a dictionary that is unpacked: `torch.zeros(3, **options)`."""
+        value = _entry(options, "device")
+        if value is None or value in self.context.handled or self.facts.is_guarded(value):
+            return
+        if NUMBERS.isdisjoint(self.facts.kinds.of(value).seen):
+            return
+        if any(map(self._is_unpacked, self.context.uses.of(options).uses)):
+            code = self.context.source.code(value)
+            yield self.finding(value, f"`{code}` is the number of a GPU, which may not exist; use a device")
+
+    def _is_unpacked(self, options: ast.expr) -> bool:
+        """Return whether a use of a dictionary makes arguments of torch of it."""
+        keyword = self.facts.tree.parents.get(options)
+        call = self.facts.tree.parents.get(keyword) if isinstance(keyword, ast.keyword) else None
+        if not isinstance(call, ast.Call) or keyword.arg is not None:
+            return False
+        of_torch = (self.facts.resolve(call.func) or "").startswith("torch.")
+        return of_torch or last_name(call.func) in ("to", "to_empty")
 
     def _is_number(self, value: ast.expr) -> bool:
         if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:
@@ -327,7 +337,11 @@ def _entry(options: ast.expr, key: str) -> ast.expr | None:
     match options:
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
-            return next((value for name, value in pairs if getattr(name, "value", None) == key), None)
+            return next((value for name, value in pairs if _is_text(name, key)), None)
         case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
             return next((keyword.value for keyword in keywords if keyword.arg == key), None)
     return None
+
+
+def _is_text(node: ast.expr | None, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
