@@ -10,7 +10,7 @@ from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope, dotted
 from devicefix.facts.sinks import takes_device
 from devicefix.facts.uses import Uses
-from devicefix.facts.values import cuda_string, text_of
+from devicefix.facts.values import cuda_string, last_name, text_of
 
 _PARTS = ("split", "rsplit", "partition", "rpartition")
 _WITHOUT = ("replace", "removeprefix", "strip", "lstrip")
@@ -87,7 +87,10 @@ def _is_lost(uses: Uses, use: ast.expr) -> bool:
 def _is_known(facts: Facts, call: ast.Call, place: int | str) -> bool:
     """Return whether a function takes a device, or only shows its arguments."""
     name = facts.resolve(call.func) or dotted(call.func) or ""
-    return name.startswith(_OF_DEVICES) or name == "print" or takes_device(facts, call.func, place)
+    if name.startswith(_OF_DEVICES) or name == "print":
+        return True
+    known = isinstance(place, int) or name.startswith("torch.") or last_name(call.func) in ("to", "to_empty")
+    return known and takes_device(facts, call.func, place)
 
 
 def _takers(facts: Facts, _: Scope) -> list[ast.expr]:

@@ -175,6 +175,8 @@ class Bindings(Parameters):
                 return Kinds({Kind.OBJECT: node})
             case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in _PROPERTIES:
                 return self._returned(node, depth)
+            case ast.FunctionDef(decorator_list=[_, *_]):
+                return UNKNOWN
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN
