@@ -354,6 +354,8 @@ def _statements(
             inside = node.name
         if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             found = _statement(node, function, test)
+            if isinstance(tree, ast.ClassDef):
+                found = replace(found, binds=found.binds | {f".{name}" for name in found.binds})
             if isinstance(node, ast.Raise):  # the test decides that it runs
                 found = replace(found, reads=found.reads | asked)
             yield found

@@ -62,7 +62,7 @@ class DeviceArgument(Rule):
     code = "DF202"
     name = "device-argument"
     summary = "A CUDA device is passed to a call"
-    words = (b"cuda", b"get_device(", b"device=0", b"device=1")
+    words = (b"cuda", b"'cu'", b'"cu"', b"get_device(", b"device=0", b"device=1")
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(

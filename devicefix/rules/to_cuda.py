@@ -242,6 +242,9 @@ class ToCuda(Rule):
             return
         unbound = self.facts.resolve(node.func) in ("torch.Tensor.to", "torch.nn.Module.to")
         target = node.args[1] if unbound and len(node.args) > 1 else device_argument(node)
+        match target:
+            case ast.Starred(value=ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_])):
+                target = first
         if unbound and target is not None and cuda_string(target):
             return  # it has a rule of its own
         if target is None or self.facts.is_guarded(node):

@@ -68,8 +68,19 @@ class Bindings(Parameters):
         for _, parent in self._facts.tree.ancestors(node):
             if isinstance(parent, ast.ClassDef):
                 bindings = self._facts.tree.scopes[parent].bindings.get(node.attr)
-                return UNKNOWN if not bindings else self._bound(node, node.attr, bindings, depth)
+                found = self._set_by_name(node.attr, depth)
+                return found | (self._bound(node, node.attr, bindings, depth) if bindings else UNKNOWN)
         return UNKNOWN
+
+    def _set_by_name(self, name: str, depth: int) -> Kinds:
+        """Return the kinds of what `setattr` stores in an attribute of any object."""
+        values = [
+            call.args[2]
+            for call in self._facts.tree.nodes_with("setattr(")
+            if isinstance(call, ast.Call) and last_name(call.func) == "setattr" and len(call.args) == 3
+            if isinstance(call.args[1], ast.Constant) and call.args[1].value == name
+        ]
+        return union(self.of(value, depth - 1) for value in values)
 
     def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         reaching = self._reaching(site, bindings)
