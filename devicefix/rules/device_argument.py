@@ -286,8 +286,10 @@ class DeviceArgument(Rule):
     def _is_unpacked(self, options: ast.expr) -> bool:
         """Return whether a use of a dictionary makes arguments of torch of it."""
         keyword = self.facts.tree.parents.get(options)
-        call = self.facts.tree.parents.get(keyword) if isinstance(keyword, ast.keyword) else None
-        if not isinstance(call, ast.Call) or keyword.arg is not None:
+        if not isinstance(keyword, ast.keyword) or keyword.arg is not None:
+            return False
+        call = self.facts.tree.parents.get(keyword)
+        if not isinstance(call, ast.Call):
             return False
         of_torch = (self.facts.resolve(call.func) or "").startswith("torch.")
         return of_torch or last_name(call.func) in ("to", "to_empty")

@@ -240,12 +240,13 @@ class ToCuda(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("to", "to_empty"):
             return
-        unbound = self.facts.resolve(node.func) in ("torch.Tensor.to", "torch.nn.Module.to")
-        target = node.args[1] if unbound and len(node.args) > 1 else device_argument(node)
+        target = device_argument(node)
+        if self.facts.resolve(node.func) in ("torch.Tensor.to", "torch.nn.Module.to"):
+            target = node.args[1] if len(node.args) > 1 else None
         match target:
             case ast.Starred(value=ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_])):
                 target = first
-        if unbound and target is not None and cuda_string(target):
+        if target is not None and target is not device_argument(node) and cuda_string(target):
             return  # it has a rule of its own
         if target is None or self.facts.is_guarded(node):
             return

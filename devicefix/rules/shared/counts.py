@@ -134,8 +134,7 @@ class Counts:
                     call = self.facts.tree.parents.get(parent)
                     return isinstance(call, ast.Call) and last_name(call.func) in _OBJECTS
                 case ast.Return():
-                    function = self.facts.tree.scope(parent).node
-                    return bool(getattr(function, "decorator_list", ()))
+                    return bool(getattr(self.facts.tree.scope(parent).node, "decorator_list", ()))
                 case ast.Compare(left=left, comparators=others):
                     if any(map(self.facts.guards.counts_gpus, (left, *others))):
                         return False  # the rule for refusals checks it

@@ -75,11 +75,11 @@ class GuardedNames:
             for child, parent in tree.ancestors(use)
         ):
             return True
-        wraps = (binding for binding in self.facts.bindings(_object_of(use)) if binding.value is not None)
         return any(
-            last_name(getattr(binding.value, "func", binding.value)) in _WRAPPERS
+            isinstance(binding.value, ast.Call)
+            and last_name(binding.value.func) in _WRAPPERS
             and not self._is_under(binding, node)
-            for binding in wraps
+            for binding in self.facts.bindings(_object_of(use))
         )
 
     def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
