@@ -20,7 +20,7 @@ _LOAD = re.compile(rb"\b(\w+)\s*\.\s*load\s*\(")
 _LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
-_NUMBER = re.compile(rb"device\s*[=(]\s*\d")
+_NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
 _MOVED_TO = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*[,)]")
 # A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `for where in range(2)`.
 _INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s*\d|range\())"

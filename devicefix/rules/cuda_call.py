@@ -400,6 +400,11 @@ class CudaCall(Rule):
         elif shows_class(self.context, node):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
             yield self.finding(node, message)
+        elif own is CustomCuda.MAYBE and self._may_be_super(node):
+            message = (
+                "`.cuda()` needs CUDA and may be a method of `super()`; call it only if CUDA is available"
+            )
+            yield self.finding(node, message)
         elif own is CustomCuda.MAYBE:
             message = (
                 "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
@@ -408,6 +413,18 @@ class CudaCall(Rule):
             yield self.finding(node, message, _kept(self.context, node))
         else:
             yield self._move(node)
+
+    def _may_be_super(self, node: ast.Call) -> bool:
+        """Return whether the function around a call uses `super()` as a value, which has no attributes."""
+        owner = self.facts.tree.scope(node).node
+        while not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            owner = self.facts.tree.scope(self.facts.tree.parents[owner]).node
+        return isinstance(owner, ast.FunctionDef) and any(
+            isinstance(part, ast.expr)
+            and _super(part)
+            and not isinstance(self.facts.tree.parents.get(part), ast.Attribute)
+            for part in ast.walk(owner)
+        )
 
     def _is_value(self, name: str) -> bool:
         """Return whether an imported name is a value of a module of the project, and not a module."""

@@ -61,7 +61,7 @@ class CudaRequired(Rule):
     code = "DF701"
     name = "cuda-required"
     summary = "The program stops without CUDA"
-    words = (b"cuda", b"nccl", b"is_cpu")
+    words = (b"cuda", b"'cu'", b'"cu"', b"nccl", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (
         Example(

@@ -146,8 +146,8 @@ class Functions:
         """Return the fix of the index of the current GPU: the CPU, or 0, by what it is used for."""
         if _is_move(parent):
             return Fix(())  # the fix of the move is enough
-        if parent is not None and self.facts.call(parent, "torch.device"):
-            return self.context.when_cuda(node, '"cpu"')
+        if isinstance(parent, ast.Call) and self.facts.call(parent, "torch.device"):
+            return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
         uses = self.context.uses.of(node).uses
         numbers = any(map(self._is_number, uses))
         moves = any(_is_move(self.facts.tree.parents.get(use)) for use in uses)
