@@ -50,7 +50,7 @@ CHUNK = 16  # files that a process takes at a time
 
 @dataclass
 class Report:
-    """What was seen in one file, or in many."""
+    """The observations in one file, or in many."""
 
     files: int = 0
     rewritten: int = 0

@@ -1,4 +1,4 @@
-"""What `import devicefix` promises."""
+"""The promises of `import devicefix`."""
 
 from __future__ import annotations
 
