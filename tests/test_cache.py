@@ -195,6 +195,7 @@ def test_where_no_cache_can_be_written_there_is_none(tree: Path, tmp_path: Path)
     assert found(tree, settings) == found(tree, settings)
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_do_no_harm(tree: Path, tmp_path: Path) -> None:
     def run(_: int) -> str:
         return devicefix("check", "-q", "--cache-dir", tmp_path / "cache", tree).stdout
