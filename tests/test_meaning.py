@@ -197,12 +197,15 @@ def test_reduction(judge: Judge) -> None:
     assert len(smaller.splitlines()) <= 7 and "no_such_move()" in smaller
 
 
+KNOWN = 8  # at most so many of 100 programs are wrong as yet, each on the CPU alone; the aim is 0
+
+
 @pytest.mark.slow
-@pytest.mark.xfail(reason="fixes that are wrong are still found", strict=False)
 def test_random_programs(judge: Judge) -> None:
     found = [judge(meaning_programs.program(Random(seed))) for seed in range(100)]
     wrong = [verdict for verdict in found if verdict.category in meaning.WRONG]
-    assert not wrong, "\n\n".join(map(meaning.shown, wrong[:5]))
+    assert len(wrong) <= KNOWN, "\n\n".join(map(meaning.shown, wrong))
+    assert not {verdict.category for verdict in wrong} & {meaning.INTERNAL, meaning.UNPARSABLE}
     assert sum(verdict.category == meaning.INVALID for verdict in found) < 10
     assert sum(bool(verdict.fixed) for verdict in found) > 60
 
