@@ -41,7 +41,9 @@ class Files(Questions):
     @cached_property
     def _circular(self) -> frozenset[str]:
         """The files in circles of imports, and those that lead from one circle to another."""
-        return _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
+        return frozenset(
+            _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
+        )
 
     @remembered
     def is_set_elsewhere(self, path: str, name: str) -> bool:

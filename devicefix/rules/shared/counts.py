@@ -1,4 +1,4 @@
-"""What the number of GPUs does where it is used, if it is 0."""
+"""The harm that the number of GPUs does where it is used, if it is 0."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PROCESS_POSITIONS = {"spawn": 2, "start_processes": 2, "init_process_group": 3}
 
 
 class Harm(Enum):
-    """What a number that is 0 does to a program."""
+    """The harm that a number of 0 does to a program."""
 
     NOTHING_DONE = 0  # also where the user of a machine with CUDA asks for 0
     ERROR = 1  # on every machine

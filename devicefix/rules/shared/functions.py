@@ -281,7 +281,7 @@ class Functions:
 
     @cached_property
     def _saves_state(self) -> bool:
-        """Whether the module reads the random state: rewritten, it is None on a CPU, and cannot be restored."""
+        """Return whether the module reads the random state: None on a CPU, it cannot be restored."""
         return any(
             isinstance(node, ast.Call)
             and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
