@@ -20,7 +20,7 @@ _LOAD = re.compile(rb"\b(\w+)\s*\.\s*load\s*\(")
 _LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
-_NUMBER = re.compile(rb"device\s*[=(]\s*\d")
+_NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
 _MOVED_TO = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*[,)]")
 # A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")

@@ -95,6 +95,8 @@ def text_of(node: ast.AST, depth: int = 4) -> str | None:  # noqa: C901, PLR0911
             return inner and inner.lower()
         case ast.Call(func=ast.Name(id="str"), args=[value], keywords=[]):
             return text_of(value, depth - 1)
+        case ast.BoolOp(op=ast.Or(), values=[ast.Constant(value=None), value]):
+            return text_of(value, depth - 1)
     return None
 
 

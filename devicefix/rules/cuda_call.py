@@ -435,16 +435,37 @@ class CudaCall(Rule):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
             yield self.finding(node, message)
         elif own is CustomCuda.MAYBE:
-            message = (
-                "`.cuda()` needs CUDA, and this may be an object of a class of the project with its own `cuda` or "
-                "`to`, for which `.to(device)` differs; call it only if CUDA is available"
-            )
-            fix = _kept(self.context, node)
-            if fix is not None and self.context.project.has_cuda_effects():
-                fix = replace(fix, safety=Safety.UNSAFE, why=_SKIPPED)
-            yield self.finding(node, message, fix)
+            yield self._of_project(node)
         else:
             yield self._move(node)
+
+    def _of_project(self, node: ast.Call) -> Finding:
+        """Return the finding for a call that may be one of a method of the project."""
+        if self._may_be_super(node):
+            message = (
+                "`.cuda()` needs CUDA and may be a method of `super()`; call it only if CUDA is available"
+            )
+            return self.finding(node, message)
+        message = (
+            "`.cuda()` needs CUDA, and this may be an object of a class of the project with its own `cuda` or "
+            "`to`, for which `.to(device)` differs; call it only if CUDA is available"
+        )
+        fix = _kept(self.context, node)
+        if fix is not None and self.context.project.has_cuda_effects():
+            fix = replace(fix, safety=Safety.UNSAFE, why=_SKIPPED)
+        return self.finding(node, message, fix)
+
+    def _may_be_super(self, node: ast.Call) -> bool:
+        """Return whether the function around a call uses `super()` as a value, which has no attributes."""
+        owner = self.facts.tree.scope(node).node
+        while not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            owner = self.facts.tree.scope(self.facts.tree.parents[owner]).node
+        return isinstance(owner, ast.FunctionDef) and any(
+            isinstance(part, ast.expr)
+            and _super(part)
+            and not isinstance(self.facts.tree.parents.get(part), ast.Attribute)
+            for part in ast.walk(owner)
+        )
 
     def _is_value(self, name: str) -> bool:
         """Return whether an imported name is a value of a module of the project, and not a module."""

@@ -60,7 +60,7 @@ class CudaRequired(Rule):
     code = "DF701"
     name = "cuda-required"
     summary = "The program stops without CUDA"
-    words = (b"cuda", b"nccl", b"NCCL", b"is_cpu")
+    words = (b"cuda", b"'cu'", b'"cu"', b"nccl", b"NCCL", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (
         Example(
@@ -325,6 +325,25 @@ class CudaRequired(Rule):
                 import torch
 
                 run()
+            """,
+        ),
+        Example(
+            "an exit with its import, before the first move",
+            before="""
+                import torch
+
+                if not torch.cuda.is_available():
+                    import sys
+
+                    sys.exit("no GPU")
+                net.cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                net.to(device)
             """,
         ),
         Example(

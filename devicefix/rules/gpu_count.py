@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts import COUNTS
+from devicefix.facts.taken_numbers import is_only_device
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.counts import Counts, Harm, counts_processes
@@ -631,6 +632,11 @@ class GpuCount(Rule):
             yield self.finding(count, message)
 
     def _found(self, node: ast.expr, safety: Safety = Safety.SAFE) -> Finding:
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.BinOp(op=ast.Mod(), right=right) if right is node:
+                if not is_only_device(self.context.uses, parent):
+                    safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         fix = Fix((edit,), safety) if self._has_builtin(node, "max") else None
         return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)

@@ -14,6 +14,7 @@ from devicefix.facts.exports.imports import imported_modules, tried_names
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
     attributes_read,
+    attributes_set,
     forks_processes,
     has_low_precision,
     numbered_names,
@@ -68,6 +69,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         public=_public(facts) or frozenset(),
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
         attributes=attributes_read(data),
+        set_on_imports=attributes_set(data),
         numbered=numbered_names(data),
         classes=bases_of(classes),
         cuda_classes=frozenset(cuda_classes),

@@ -13,7 +13,7 @@ from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
-from devicefix.facts.values import backend_name
+from devicefix.facts.values import backend_name, text_of
 
 DEPTH = 8  # how many bindings to follow from one flag to the next
 _BACKENDS_IN_USE = tuple(
@@ -125,8 +125,8 @@ class Conditions(ABC):
         )
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
-        if isinstance(right, ast.Constant):
-            value = right.value
+        value = right.value if isinstance(right, ast.Constant) else text_of(right)
+        if value is not None:
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
                 same = isinstance(op, (ast.Is, ast.Eq))
                 return self.implies(left, truth is (value is same), depth)

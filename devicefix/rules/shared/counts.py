@@ -1,4 +1,4 @@
-"""What the number of GPUs does where it is used, if it is 0."""
+"""The harm that the number of GPUs does where it is used, if it is 0."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange"
 _RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
 _ELEMENTS = {"choice", "max", "min", "next"}
 _PASSING = {"min", "int", "abs", "get", "getenv", "getattr"}  # they return 0 for 0, or the default
+_OBJECTS = {"dict", "Namespace", "SimpleNamespace"}
 _DEPTH = 4  # how many names to follow to the values they are bound to
 _ANY = range(8)  # the positions of arguments
 _SPLITS = (_ANY, {"chunks", "split_size", "split_size_or_sections", "sections", "indices_or_sections"})
@@ -41,7 +42,7 @@ _PROCESS_POSITIONS = {"spawn": 2, "start_processes": 2, "init_process_group": 3}
 
 
 class Harm(Enum):
-    """What a number that is 0 does to a program."""
+    """The harm that a number of 0 does to a program."""
 
     NOTHING_DONE = 0  # also where the user of a machine with CUDA asks for 0
     ERROR = 1  # on every machine
@@ -119,7 +120,9 @@ class Counts:
                 case ast.Call(func=function) if child is not function:
                     if isinstance(function, ast.Lambda) or self._is_needed(parent):
                         return True
-                    if last_name(function) not in ("iter", "next", "nullcontext", "len", "int"):
+                    if last_name(function) == "next":
+                        return True
+                    if last_name(function) not in ("iter", "nullcontext", "len", "int"):
                         return False
                 case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
                     return child is iterated and child is not node
@@ -127,6 +130,11 @@ class Counts:
                     return child is not node
                 case ast.Match():
                     return captures(parent)
+                case ast.keyword():
+                    call = self.facts.tree.parents.get(parent)
+                    return isinstance(call, ast.Call) and last_name(call.func) in _OBJECTS
+                case ast.Return():
+                    return bool(getattr(self.facts.tree.scope(parent).node, "decorator_list", ()))
                 case ast.Compare(left=left, comparators=others):
                     if any(map(self.facts.guards.counts_gpus, (left, *others))):
                         return False  # the rule for refusals checks it

@@ -190,8 +190,8 @@ class Functions:
         """Return the fix of the index of the current GPU: the CPU, or 0, by what it is used for."""
         if _is_move(parent):
             return Fix(())  # the fix of the move is enough
-        if parent is not None and self.facts.call(parent, "torch.device"):
-            return self.context.when_cuda(node, '"cpu"')
+        if isinstance(parent, ast.Call) and self.facts.call(parent, "torch.device"):
+            return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
         if isinstance(parent, ast.Call) and last_name(parent.func) in _PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         uses = self.context.uses.of(node).uses
@@ -281,7 +281,7 @@ class Functions:
 
     @cached_property
     def _saves_state(self) -> bool:
-        """Whether the module reads the random state: rewritten, it is None on a CPU, and cannot be restored."""
+        """Return whether the module reads the random state: None on a CPU, it cannot be restored."""
         return any(
             isinstance(node, ast.Call)
             and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")
