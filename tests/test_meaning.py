@@ -328,12 +328,15 @@ def test_programs_that_were_wrong(judge: Judge, program: str) -> None:
     assert found.category in (meaning.FINE, meaning.REPORTED), meaning.shown(found)
 
 
+KNOWN = 8  # at most so many of 100 programs are wrong as yet, each on the CPU alone; the aim is 0
+
+
 @pytest.mark.slow
-@pytest.mark.xfail(reason="fixes that are wrong are still found", strict=False)
 def test_random_programs(judge: Judge) -> None:
     found = [judge(meaning_programs.program(Random(seed))) for seed in range(100)]
     wrong = [verdict for verdict in found if verdict.category in meaning.WRONG]
-    assert not wrong, "\n\n".join(map(meaning.shown, wrong[:5]))
+    assert len(wrong) <= KNOWN, "\n\n".join(map(meaning.shown, wrong))
+    assert not {verdict.category for verdict in wrong} & {meaning.INTERNAL, meaning.UNPARSABLE}
     assert sum(verdict.category == meaning.INVALID for verdict in found) < 10
     assert sum(bool(verdict.fixed) for verdict in found) > 60
 

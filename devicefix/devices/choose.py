@@ -240,7 +240,7 @@ class Devices:
 
     @cached_property
     def _module_place(self) -> InsertionPoint | None:
-        """Where the module can define a device."""
+        """Return the place where the module can define a device, if there is one."""
         return next(filter(self._has_torch, self._places.of_module), None)
 
     def _has_torch(self, place: InsertionPoint) -> bool:

@@ -89,7 +89,7 @@ class Layout:
 
     @cached_property
     def torch_comes_late(self) -> bool:
-        """Whether a notebook has cells with devices before the one that imports torch."""
+        """Return whether a notebook has cells with devices before the one that imports torch."""
         if len(self._cells) == 1 or self.torch_import is None:
             return False
         start = self.facts.source.span(self.torch_import)[0]
