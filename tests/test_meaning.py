@@ -240,6 +240,18 @@ WERE_WRONG = {
         off(args)
         print(f(torch.ones(1)))
     """,
+    "a flag of the same name in another function": """
+        import torch
+        def g():
+            use_cuda = False
+            device = torch.device("cuda" if use_cuda else "cpu")
+            def h(x, use_cuda=torch.cuda.is_available()):
+                if use_cuda:
+                    x = x.cuda()
+                return x, device
+            return h(torch.ones(1))
+        print(g())
+    """,
     "a device that `globals` changes": """
         import torch
         device = torch.device("cuda")
@@ -286,6 +298,16 @@ WERE_WRONG_TOGETHER = {
     "a device that another file sets": {
         "main": "import first as q7, torch\nq7.device = torch.device('cpu')\nprint(q7.g())\n",
         "first": MOVES.format(""),
+    },
+    "a flag that another file sets": {
+        "main": "import torch; import first as q7; q7.use_cuda = False\nprint(q7.f(torch.ones(1)))\n",
+        "first": """
+            import torch
+            use_cuda = torch.cuda.is_available()
+            device = torch.device("cuda" if use_cuda else "cpu")
+            def f(x):
+                return x.cuda() if use_cuda else x
+        """,
     },
     "a device that another file sets by its name": {
         "main": "import first, torch\nsetattr(first, 'device', torch.device('cpu'))\nprint(first.g())\n",

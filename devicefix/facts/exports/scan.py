@@ -28,7 +28,7 @@ _OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
 _IMPORTED = re.compile(rb"\bimport\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(
-    rb"\n[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*\.(\w+)[ \t]*=(?!=)"
+    rb"[\n;:][ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*\.(\w+)[ \t]*=(?!=)"
     rb"|\bsetattr\([ \t]*([A-Za-z_]\w*)[\w.]*,[ \t]*[\"'](\w+)"
 )
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
