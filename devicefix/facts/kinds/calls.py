@@ -67,6 +67,8 @@ class Calls(Annotations):
                     return self._returned(definition, depth)
                 if isinstance(value, ast.Lambda):
                     return self.of(value.body, depth - 1)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+            return self.elements(node.func.value, depth) | self._parts(node, depth) | UNKNOWN
         if last_name(node.func) in WRAPPERS:
             return self._parts(node, depth) | UNKNOWN
         return self.instance(node.func)
