@@ -106,7 +106,7 @@ def rewritten(files: Files, results: Mapping[str, Result]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of one program.
+    """The verdict on one program.
 
     Attributes:
         program: the program.
@@ -128,7 +128,7 @@ class Verdict:
 
     @property
     def group(self) -> str:
-        """What failures of one cause have in common: the category, the fixes, the error and the statement."""
+        """Return what failures of one cause share: the category, the fixes, the error and the statement."""
         error = self.why.split(" ")[0] if self.why.startswith(("printed", "drew")) else self.why
         error = re.sub(r"0x[0-9a-f]+|\d+|'[^']*'|\"[^\"]*\"", "_", error)[:100]
         return " | ".join((self.category, " ".join(self.fixed), error, self._statement()))

@@ -16,7 +16,7 @@ _OWN = {Kind.MODULE, Kind.OBJECT}
 
 
 class CustomCuda(Enum):
-    """Whether `x.cuda()` reaches a method that the project defines, or `.to(device)` would."""
+    """An answer to whether `x.cuda()` reaches a method that the project defines, or `.to(device)` would."""
 
     NEVER = 0
     MAYBE = 1
