@@ -192,6 +192,12 @@ class Finding:
         """Return the finding without its fix, with the reason."""
         return replace(self, message=f"{self.message} (not fixed {why})", fix=None)
 
+    def unsafe(self, why: str) -> Finding:
+        """Return the finding with a fix that is not safe, with the reason."""
+        assert self.fix is not None
+        fix = replace(self.fix, safety=Safety.UNSAFE, why=why)
+        return replace(self, message=f"{self.message}; {why}", fix=fix)
+
     def portable(self) -> Finding:
         """Return the finding for another process, without the functions in its fix."""
         fix = self.fix

@@ -292,6 +292,14 @@ def test_write_baseline_needs_a_file(cli: Cli, tmp_path: Path) -> None:
 
 # -- what is ignored where: as ruff does ---------------------------------------------------------------
 
+
+def test_what_comments_suppress_can_be_seen(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(TIED.replace("cuda()", "cuda()  # noqa"))
+    assert cli("check", "-q").stdout == ""
+    assert "DF101" in cli("check", "-q", "--ignore-noqa").stdout
+    assert "+x = torch.ones(2).to(device)  # noqa" in cli("rewrite", "--ignore-noqa").stdout
+
+
 SEVERAL = "import os\ndef f():\n    x = 1\n    return y\ndef f(): pass\n"  # F401, F841, F821, F811
 FOUND = ("F401", "F811", "F821", "F841")
 

@@ -22,6 +22,7 @@ from devicefix.facts.exports import summarize
 from devicefix.facts.prefilter import imported_words
 from devicefix.facts.project import Project
 from devicefix.model import Finding
+from devicefix.rules import pin_memory, registry
 from devicefix.rules.base import Example, Rule, words_of
 from devicefix.rules.categories import CATEGORIES
 from devicefix.rules.dispatch import CircleError, precedence, tables, visit
@@ -133,6 +134,13 @@ def test_the_registry_holds_the_words_of_all_rules() -> None:
     assert b"Variable(" in words(Settings(select=("DF811",)))
     assert b"Variable(" not in words(Settings())
     assert b"device" not in words(Settings(select=("DF",)))  # too common to parse a file for
+
+
+def test_two_rules_with_one_code_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = type("Second", (Rule,), {"code": "DF101", "__module__": pin_memory.__name__})
+    monkeypatch.setattr(pin_memory, "Second", second, raising=False)
+    with pytest.raises(ValueError, match=r"CudaCall and .*\.Second have the same code DF101"):
+        registry._own()
 
 
 # -- precedence ------------------------------------------------------------------------------------------
