@@ -434,22 +434,26 @@ class CudaCall(Rule):
         elif shows_class(self.context, node):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
             yield self.finding(node, message)
-        elif own is CustomCuda.MAYBE and self._may_be_super(node):
+        elif own is CustomCuda.MAYBE:
+            yield self._of_project(node)
+        else:
+            yield self._move(node)
+
+    def _of_project(self, node: ast.Call) -> Finding:
+        """Return the finding for a call that may be one of a method of the project."""
+        if self._may_be_super(node):
             message = (
                 "`.cuda()` needs CUDA and may be a method of `super()`; call it only if CUDA is available"
             )
-            yield self.finding(node, message)
-        elif own is CustomCuda.MAYBE:
-            message = (
-                "`.cuda()` needs CUDA, and this may be an object of a class of the project with its own `cuda` or "
-                "`to`, for which `.to(device)` differs; call it only if CUDA is available"
-            )
-            fix = _kept(self.context, node)
-            if fix is not None and self.context.project.has_cuda_effects():
-                fix = replace(fix, safety=Safety.UNSAFE, why=_SKIPPED)
-            yield self.finding(node, message, fix)
-        else:
-            yield self._move(node)
+            return self.finding(node, message)
+        message = (
+            "`.cuda()` needs CUDA, and this may be an object of a class of the project with its own `cuda` or "
+            "`to`, for which `.to(device)` differs; call it only if CUDA is available"
+        )
+        fix = _kept(self.context, node)
+        if fix is not None and self.context.project.has_cuda_effects():
+            fix = replace(fix, safety=Safety.UNSAFE, why=_SKIPPED)
+        return self.finding(node, message, fix)
 
     def _may_be_super(self, node: ast.Call) -> bool:
         """Return whether the function around a call uses `super()` as a value, which has no attributes."""
