@@ -214,7 +214,7 @@ class KnownDevices:
 
     @cached_property
     def _writes_globals(self) -> bool:
-        """Whether the module may bind any name at run time, as in `globals()["device"] = "cpu"`."""
+        """Return whether the module may bind any name at run time, as in `globals()["device"] = "cpu"`."""
         return bool(self._facts.tree.reads("exec")) or bool(_WRITES.search(self._facts.source.text))
 
 
