@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 
 # -- files ---------------------------------------------------------------------------------------------
 
@@ -16,8 +17,10 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".accelerator.",
 )  # fmt: skip
-_LOAD = re.compile(rb"\b(\w+)\s*\.\s*load\s*\(")
-_LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
+_LOAD = re.compile(rb"load\s*\(")
+_OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
+_FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
+_LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device\s*[=(]\s*\d")
@@ -26,6 +29,7 @@ _MOVED_TO = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*[,)]")
 _INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s*\d|range\())"
 
 
+@lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
 def may_matter(data: bytes) -> bool:
     """Return whether a file's bytes hold a word that every run looks for."""
     if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
@@ -51,7 +55,9 @@ def _loads(data: bytes) -> bool:
     """Return whether `torch.load` or the like may be called, by whatever name torch goes."""
     if b"load_state_dict_from_url" in data or _LOAD_IMPORTED.search(data):
         return True
-    loaders = set(_LOAD.findall(data))
+    starts = (found.start() for found in _LOAD.finditer(data))
+    owners = (_OF.search(data[max(0, start - _FAR) : start]) for start in starts)
+    loaders = {owner[1] for owner in owners if owner is not None}
     return not loaders.isdisjoint(_LOADERS) or any(
         re.search(rb"\b(torch|jit|hub)\s+as\s+%b\b|\b%b\s*=\s*torch\b" % (name, name), data)
         for name in loaders

@@ -11,7 +11,7 @@ from devicefix.facts.sinks import scanned
 from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
-# They begin with a line end, which is found several times as fast as the beginning of a line.
+# They begin with what is found fast: a line end, not `^`, and a letter or dot, not `\b` or a group.
 _IMPORT = re.compile(
     rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(([^)]*)|([\w, \t*]*))|import[ \t]+([\w., \t]+))"
 )
@@ -24,12 +24,16 @@ _TRIED = re.compile(
 )
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
-_OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
+_OWN_ATTRIBUTE = re.compile(rb"self(?<=\bself)(\.[A-Za-z_]\w*)\b(?!\s*\()")
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
+_PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
+_CUDA = rb"\(\s*[\"']cuda"
 _NUMBERED = re.compile(
-    rb"(?:split|partition)\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])|\[5:\]|(?:replace|prefix|strip)\(\s*[\"']cuda"
+    b"|".join((b"split" + _PARTS, b"partition" + _PARTS, rb"\[5:\]", b"replace" + _CUDA, b"prefix" + _CUDA, b"strip" + _CUDA))
 )
 _TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
+_JIT = re.compile(rb"jit(?<=\bjit)\b")
+_COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
 _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
 _LOW_PRECISION = re.compile(
@@ -121,7 +125,9 @@ def numbered_names(data: bytes) -> frozenset[str]:
 
 def _scripted(data: bytes) -> frozenset[str]:
     """Return what TorchScript compiles of other files, for a module that is parsed only if it may do so."""
-    if b"jit" not in data or b"script" not in data:
+    if b"torch" not in data or b"script" not in data:
+        return frozenset()
+    if not (_JIT.search(data) and _COMPILES.search(data)):
         return frozenset()
     try:
         return frozenset(TorchScript(Facts.read(data)).imported)
