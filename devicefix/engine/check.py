@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import imported_words, lines_that_matter, may_matter
+from devicefix.facts.prefilter import holds_word, imported_words, lines_that_matter, may_matter
 from devicefix.model import Finding, Import, Refused
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def matters(data: bytes, settings: Settings) -> bool:
     """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
     if not (
         may_matter(data)
-        or (b"torch" in data and _holds_words(data, settings))
+        or (b"torch" in data and _holds_word(data, settings))
         or may_be_unused(data, settings)
     ):
         return False
@@ -41,11 +41,11 @@ def skipped(data: bytes) -> bool:
     return b"skip-file" in data and SKIP_FILE.search(data) is not None
 
 
-def _holds_words(data: bytes, settings: Settings) -> bool:
+def _holds_word(data: bytes, settings: Settings) -> bool:
     """Return whether a file's bytes hold a word that an enabled rule looks for."""
     from devicefix.rules.registry import words
 
-    return any(word in data for word in words(settings))
+    return holds_word(data, words(settings))
 
 
 def check_module(
@@ -129,7 +129,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
-    lines = lines_that_matter(tree.text, (*WORDS, *imported))
+    lines = lines_that_matter(tree.text, WORDS, imported)
     compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
