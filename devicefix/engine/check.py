@@ -132,8 +132,8 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     lines = lines_that_matter(tree.text, WORDS, imported)
     compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
-    nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
-    for node, finding in visit(nodes, tables, context.handled):
+    statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
+    for node, finding in visit(statements, tables, context.handled):
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if compiled.compiles(node) and not _is_compiled(context.facts, compiled, node, sound):
@@ -166,7 +166,11 @@ _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 def _is_compiled(facts: Facts, compiled: TorchScript, node: ast.AST, finding: Finding) -> bool:
     """Return whether TorchScript compiles what a fix inserts: no outer name but torch, no question."""
-    for edit in finding.fix.edits if finding.fix else ():
+    if finding.fix is None:
+        return True
+    if finding.fix.needs:
+        return False
+    for edit in finding.fix.edits:
         old = facts.source.text[edit.start : edit.end]
         new = edit.new if isinstance(edit.new, str) else edit.new(old)
         for name in {*_NAME.findall(new)}.difference(_NAME.findall(old)):
@@ -177,7 +181,7 @@ def _is_compiled(facts: Facts, compiled: TorchScript, node: ast.AST, finding: Fi
                 return False
         if any(asks in new and asks not in old for asks in ("is_available", "accelerator")):
             return False
-    return finding.fix is None or not finding.fix.needs
+    return True
 
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:

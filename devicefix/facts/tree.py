@@ -122,15 +122,24 @@ class Tree:
         """All nodes, in the order of the source."""
         return list(self.nodes_at(None))
 
+    @property
+    def statements(self) -> Sequence[ast.AST]:
+        """The module, its statements, and their handlers and cases, in the order of the source."""
+        return self._statements
+
     def nodes_at(self, lines: Iterable[int] | None) -> Iterator[ast.AST]:
         """Return the nodes of the statements at some lines, in the order of the source.
 
         Args:
             lines: the lines, in order; None for all. With `LAZY` off, it is as if all were named.
         """
+        return chain.from_iterable(self.statements_at(lines))
+
+    def statements_at(self, lines: Iterable[int] | None) -> Iterator[Sequence[ast.AST]]:
+        """Return the statements at some lines, each with the nodes of its expressions; see `nodes_at`."""
         everything = range(len(self._statements))
         indexes = self._at(lines) if lines is not None and self.LAZY else everything
-        return chain.from_iterable(map(self._walk_expressions, indexes))
+        return map(self._walk_expressions, indexes)
 
     def nodes_with(self, *words: str) -> Iterator[ast.AST]:
         """Return the nodes of the statements whose text holds one of some words."""
