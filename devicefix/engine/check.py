@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import holds_word, imported_words, lines_that_matter, may_matter
-from devicefix.model import Finding, Import, Refused
+from devicefix.model import Finding, Fix, Import, Refused
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
-    from devicefix.facts.torchscript import TorchScript
     from devicefix.files.text import Source
     from devicefix.rules.dispatch import Table
 
@@ -122,7 +121,6 @@ _FAILING = "123456"
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
     from devicefix.facts.fallbacks import Fallbacks
-    from devicefix.facts.torchscript import TorchScript
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
 
@@ -130,13 +128,12 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, WORDS, imported)
-    compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
-        if compiled.compiles(node) and not _is_compiled(context.facts, compiled, node, sound):
+        if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("since TorchScript compiles this: choose the device where it is called")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
@@ -164,18 +161,17 @@ def _unless_refused(finding: Finding) -> Finding:
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
-def _is_compiled(facts: Facts, compiled: TorchScript, node: ast.AST, finding: Finding) -> bool:
+def _stays_compiled(context: Context, node: ast.AST, fix: Fix) -> bool:
     """Return whether TorchScript compiles what a fix inserts: no outer name but torch, no question."""
-    if finding.fix is None:
-        return True
-    if finding.fix.needs:
+    facts = context.facts
+    if fix.needs:
         return False
-    for edit in finding.fix.edits:
+    for edit in fix.edits:
         old = facts.source.text[edit.start : edit.end]
         new = edit.new if isinstance(edit.new, str) else edit.new(old)
         for name in {*_NAME.findall(new)}.difference(_NAME.findall(old)):
             found = facts.tree.scope(node).lookup(name)
-            if found is None or any(scope.node in compiled.functions for scope in found[0].chain()):
+            if found is None or any(scope.node in context.compiled.functions for scope in found[0].chain()):
                 continue
             if name not in facts.torch_names(found[0]):
                 return False

@@ -123,9 +123,13 @@ def _to_line_ends(words: tuple[bytes, ...]) -> re.Pattern[str]:
 def _any_of(words: Iterable[str]) -> str:
     """Return a pattern for one of some words; each first letter is tried once, which is twice as fast."""
     by_letter = groupby(sorted(words), key=lambda word: word[:1])
-    return "|".join(
-        f"{re.escape(letter)}(?:{'|'.join(re.escape(word[1:]) for word in group)})" for letter, group in by_letter
-    ) or "(?!)"
+    return (
+        "|".join(
+            f"{re.escape(letter)}(?:{'|'.join(re.escape(word[1:]) for word in group)})"
+            for letter, group in by_letter
+        )
+        or "(?!)"
+    )
 
 
 def lines_with(text: str, word: str) -> list[int]:

@@ -304,6 +304,18 @@ class Tree:
         return scope
 
 
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right below a node, as `ast.iter_child_nodes` does, without contexts and operators."""
+    found: list[ast.AST] = []
+    for name in reversed(_FIELDS[type(node)]):
+        value = getattr(node, name)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif value.__class__ is list:
+            found += [each for each in value if isinstance(each, ast.AST)]
+    return found
+
+
 def _as_read(text: str) -> str:
     """Return a text with the line ends and identifiers that `ast` makes of it."""
     if "\r" in text:

@@ -29,7 +29,16 @@ _OWN_ATTRIBUTE = re.compile(rb"self(?<=\bself)(\.[A-Za-z_]\w*)\b(?!\s*\()")
 _PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
 _CUDA = rb"\(\s*[\"']cuda"
 _NUMBERED = re.compile(
-    b"|".join((b"split" + _PARTS, b"partition" + _PARTS, rb"\[5:\]", b"replace" + _CUDA, b"prefix" + _CUDA, b"strip" + _CUDA))
+    b"|".join(
+        (
+            b"split" + _PARTS,
+            b"partition" + _PARTS,
+            rb"\[5:\]",
+            b"replace" + _CUDA,
+            b"prefix" + _CUDA,
+            b"strip" + _CUDA,
+        )
+    )
 )
 _TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
@@ -41,7 +50,7 @@ _LOW_PRECISION = re.compile(
     rb"|(?<!=)(?:\(|= ?)(?:torch|th)\.(?:b?float16|half)\b"
     rb"|\.(?:Half|BFloat16)Tensor\b"
 )
-_LOW_WORDS = (b"float16", b"half", b"Half", b"BFloat16")
+_LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
 _FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")

@@ -20,18 +20,16 @@ class Files(Questions):
     def __init__(self, summaries: Iterable[Summary]) -> None:
         super().__init__()
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
-        self.late = self._together({path for path, summary in self.files.items() if summary.late})
-        self.forks = self._together({path for path, summary in self.files.items() if summary.forks})
 
     @remembered
     def is_late(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: a variable of the driver is set later."""
-        return os.path.normpath(path) in self.late
+        return os.path.normpath(path) in self._late
 
     @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return os.path.normpath(path) in self.forks
+        return os.path.normpath(path) in self._forking
 
     @remembered
     def has_low_precision(self, path: str) -> bool:
@@ -125,6 +123,14 @@ class Files(Questions):
         if not start:
             return frozenset()
         return closure(closure(start, self._importers), self._imported)
+
+    @cached_property
+    def _late(self) -> frozenset[str]:
+        return self._together({path for path, summary in self.files.items() if summary.late})
+
+    @cached_property
+    def _forking(self) -> frozenset[str]:
+        return self._together({path for path, summary in self.files.items() if summary.forks})
 
     @cached_property
     def _imported(self) -> dict[str, set[str]]:

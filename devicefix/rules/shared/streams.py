@@ -116,9 +116,7 @@ class Streams:
         """The calls that make streams and events whose uses can all be fixed, and the expressions that hold them."""
         if not any(word in self.context.source.text for word in _WORDS):
             return set()
-        makers = [
-            node for node in self.facts.tree.nodes_with(*_WORDS, _RECORDS) if self._makes(node)
-        ]
+        makers = [node for node in self.facts.tree.nodes_with(*_WORDS, _RECORDS) if self._makes(node)]
         followed = {maker: self.uses.of(maker) for maker in makers if isinstance(maker, ast.Call)}
         held = {maker: {maker, *_held(found)} for maker, found in followed.items()}
         fixed = {maker for maker, found in followed.items() if self._is_closed(found)}
