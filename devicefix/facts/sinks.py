@@ -32,7 +32,7 @@ _PASSED_ON = re.compile(
 )
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([^\n]*)")
 _WORD = re.compile(rb"\w+")
-_DEFINITION = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
+_DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
 
 
 def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
