@@ -207,7 +207,9 @@ class Tree:
         """Walk the statement that a node is part of, unless that has been done."""
         if node in self._scope_of:
             return
-        line = next((part.lineno for part in ast.walk(node) if hasattr(part, "lineno")), 0)
+        line = getattr(node, "lineno", None)
+        if line is None:  # of a comprehension or a list of parameters
+            line = next((part.lineno for part in ast.walk(node) if hasattr(part, "lineno")), 0)
         for index in self._at([line]):
             self._walk_expressions(index)
         if node not in self._scope_of and not self._complete:  # Python 3.11 misplaces what is in f-strings

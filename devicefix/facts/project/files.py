@@ -57,7 +57,9 @@ class Files(Questions):
         """Return the imports of a file that the project builds with CUDA, each with the extension."""
         summary = self.files.get(os.path.normpath(path))
         imports = summary.imports if summary is not None and self._cuda_extensions else ()
-        read = {name: absolute(path, name) for name in imports}
+        # The first part of what is written is the first of the module's name, or its last in a relative import.
+        named = (name for name in imports if name.lstrip(".").partition(".")[0] in self._parts_of_extensions)
+        read = {name: absolute(path, name) for name in named}
         return {
             name: extension
             for name, (whole, is_relative) in read.items()
@@ -72,6 +74,12 @@ class Files(Questions):
     @cached_property
     def _cuda_extensions(self) -> frozenset[str]:
         return frozenset().union(*(summary.cuda_extensions for summary in self.files.values()))
+
+    @cached_property
+    def _parts_of_extensions(self) -> frozenset[str]:
+        """The first and last parts of the names of the extensions."""
+        names = (name.split(".") for name in self._cuda_extensions)
+        return frozenset(part for parts in names for part in (parts[0], parts[-1]))
 
     def find(self, path: str, module: str) -> Summary | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
