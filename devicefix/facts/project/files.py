@@ -57,7 +57,7 @@ class Files(Questions):
         """Return the imports of a file that the project builds with CUDA, each with the extension."""
         summary = self.files.get(os.path.normpath(path))
         imports = summary.imports if summary is not None and self._cuda_extensions else ()
-        # The first part of what is written is the first of the module's name, or its last in a relative import.
+        # An import begins with the first part of a module's name, a relative one with the last.
         named = (name for name in imports if name.lstrip(".").partition(".")[0] in self._parts_of_extensions)
         read = {name: absolute(path, name) for name in named}
         return {
