@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import holds_word, imported_words, lines_that_matter, may_matter
-from devicefix.model import Finding, Fix, Import, Refused
+from devicefix.model import Finding, Fix, Import, Refused, Safety
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -140,6 +140,9 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
             if fallback.certain:
                 continue
             sound = sound.unfixed(f"since the handler in line {fallback.line} is the path without CUDA")
+        bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
+        if bypassed is not None:
+            sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
         yield sound if string is None else _in_string(context, string, sound)
 
 
@@ -158,6 +161,21 @@ def _unless_refused(finding: Finding) -> Finding:
     return finding
 
 
+def _bypassed(context: Context, fix: Fix | None) -> str | None:
+    """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
+    for edit in fix.edits if fix is not None else ():
+        old = context.source.text[edit.start : edit.end]
+        found = [name for name in sorted({*_ATTRIBUTE.findall(old)}) if context.project.is_patched(name)]
+        if found:
+            new = edit.new if isinstance(edit.new, str) else edit.new(old)
+            asks = new.count("is_available") > old.count("is_available")
+            for name in found:
+                if asks or not re.search(rf"\.{name}\b", new):
+                    return name
+    return None
+
+
+_ATTRIBUTE = re.compile(r"\.(\w+)")
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 

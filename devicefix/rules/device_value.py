@@ -26,7 +26,7 @@ _OF_NAMES = {
 # What fixes bring of torch.
 _OF_FIXES = (
     "device", "cuda.is_available", "accelerator.is_available", "accelerator.current_accelerator",
-    "distributed.get_default_backend_for_device",
+    "distributed.get_default_backend_for_device", "Tensor.cuda", "nn.Module.cuda",
 )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ class DeviceValue(Rule):
     code = "DF203"
     name = "device-value"
     summary = "A variable, default or option is a CUDA device"
-    words = (b"cuda",)
+    words = (b"cuda", b"'cu'", b'"cu"')  # the last ones for "cu" + "da"
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(
@@ -820,7 +820,7 @@ class DeviceValue(Rule):
 
     @cached_property
     def _uses_torch(self) -> bool:
-        """Whether the module uses torch for more than what fixes bring, so that a rewrite changes no answer."""
+        """Return whether the module uses torch for more than fixes bring and remove: a rewrite keeps the answer."""
         names = {"torch"}
         for node in self.facts.tree.imports:
             if isinstance(node, ast.ImportFrom):
@@ -851,7 +851,8 @@ class DeviceValue(Rule):
         call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call):
             return False
-        name = self.facts.resolve(call.func) or ""
+        function = call.func.body if isinstance(call.func, ast.IfExp) else call.func  # a type that is fixed
+        name = self.facts.resolve(function) or ""
         if name == "torch.device" or name.startswith("torch.cuda."):
             return True
         if not cuda_string(value):

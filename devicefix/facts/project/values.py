@@ -74,6 +74,11 @@ class Values(Files):
         )
 
     @remembered
+    def is_patched(self, name: str) -> bool:
+        """Return whether a file replaces a function of `torch.cuda`, or method of tensors and modules."""
+        return name in self._patched
+
+    @remembered
     def allows_gloo(self, name: str) -> bool:
         """Return whether no file compares what has this name with "nccl", or one does with "gloo"."""
         texts = {
@@ -83,6 +88,10 @@ class Values(Files):
             if compared == name
         }
         return texts != {"nccl"}
+
+    @cached_property
+    def _patched(self) -> frozenset[str]:
+        return frozenset().union(*(summary.patched for summary in self.files.values()))
 
     @cached_property
     def _device_places(self) -> frozenset[str]:
