@@ -27,7 +27,8 @@ _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
 _OWN_ATTRIBUTE = re.compile(rb"self(?<=\bself)(\.[A-Za-z_]\w*)\b(?!\s*\()")
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
-_SET = re.compile(rb"\n[ \t]*\b(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*\.(\w+)[ \t]*=(?!=)")
+_SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
+_OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
 _SETATTR = re.compile(rb"setattr(?<=\bsetattr)\([ \t]*([A-Za-z_]\w*)[\w.]*,[ \t]*[\"'](\w+)")
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
 _PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
@@ -130,7 +131,11 @@ def attributes_read(data: bytes) -> frozenset[str]:
 
 def attributes_set(data: bytes) -> frozenset[str]:
     """Return the attributes that a module sets on what it imports."""
-    found = {*_SET.findall(data), *_SETATTR.findall(data)}
+    found = set(_SETATTR.findall(data))
+    for target in _SET.finditer(data):
+        owner = _OWNER.fullmatch(data, data.rfind(b"\n", 0, target.start()) + 1, target.start())
+        if owner is not None:
+            found.add((owner[1], target[1]))
     imported = set(_NAME.findall(b" ".join(_IMPORTED.findall(data)))) if found else set()
     return frozenset(name.decode() for base, name in found if base in imported)
 
