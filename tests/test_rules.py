@@ -240,10 +240,10 @@ def found(text: str, *rules: type[Rule]) -> list[str]:
         facts.source, facts, Project.of([summarize(data, "module.py")]), "module.py", RuleOptions()
     )
     ranks = precedence({rule.code: rule for rule in rules})
-    nodes = [node for node in facts.tree.nodes if node is not facts.tree.module]
+    statements = facts.tree.statements_at(range(1, len(facts.tree.text)))  # without the module itself
     return [
         finding.message
-        for _, finding in visit(nodes, tables([rule(context) for rule in rules], ranks), context.handled)
+        for _, finding in visit(statements, tables([rule(context) for rule in rules], ranks), context.handled)
     ]
 
 

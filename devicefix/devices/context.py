@@ -12,6 +12,7 @@ from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
 from devicefix.facts.project import Project
+from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.uses import Uses, Variable
 from devicefix.facts.values import literal_index
 from devicefix.files.text import Source
@@ -64,6 +65,11 @@ class Context:
     def uses(self) -> Uses:
         """The uses of values in the module."""
         return Uses(self.facts)
+
+    @cached_property
+    def compiled(self) -> TorchScript:
+        """What TorchScript compiles of the module."""
+        return TorchScript(self.facts, self.project.compiled(self.devices.path))
 
     def is_read_elsewhere(self, variable: Variable) -> bool:
         """Return whether another file may read a variable of the module."""

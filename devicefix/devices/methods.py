@@ -50,10 +50,10 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
 
 def shows_class(context: Context, site: ast.AST) -> bool:
     """Return whether the lack of a `cuda` leads to a handler, which a fix may skip."""
-    if not (context.project.has_own_to() or context.project.has_own_cuda()):
-        return False
     refusals = context.facts.guards.refusals
-    return any(refusals.handlers(site, error.__name__) for error in (AttributeError, NameError))
+    if not any(refusals.handlers(site, error.__name__) for error in (AttributeError, NameError)):
+        return False  # the project is asked last: a file is checked again where an answer of it differs
+    return context.project.has_own_to() or context.project.has_own_cuda()
 
 
 def may_be_storage(context: Context, receiver: ast.expr) -> bool:

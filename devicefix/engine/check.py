@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import imported_words, lines_that_matter, may_matter
+from devicefix.facts.prefilter import holds_word, imported_words, lines_that_matter, may_matter
 from devicefix.model import Finding, Fix, Import, Refused, Safety
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from devicefix.devices.context import Context
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
-    from devicefix.facts.torchscript import TorchScript
     from devicefix.files.text import Source
     from devicefix.rules.dispatch import Table
 
@@ -29,7 +28,7 @@ def matters(data: bytes, settings: Settings) -> bool:
     """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
     if not (
         may_matter(data)
-        or (b"torch" in data and _holds_words(data, settings))
+        or (b"torch" in data and _holds_word(data, settings))
         or may_be_unused(data, settings)
     ):
         return False
@@ -41,11 +40,11 @@ def skipped(data: bytes) -> bool:
     return b"skip-file" in data and SKIP_FILE.search(data) is not None
 
 
-def _holds_words(data: bytes, settings: Settings) -> bool:
+def _holds_word(data: bytes, settings: Settings) -> bool:
     """Return whether a file's bytes hold a word that an enabled rule looks for."""
     from devicefix.rules.registry import words
 
-    return any(word in data for word in words(settings))
+    return holds_word(data, words(settings))
 
 
 def check_module(
@@ -122,31 +121,26 @@ _FAILING = "123456"
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
     from devicefix.facts.fallbacks import Fallbacks
-    from devicefix.facts.torchscript import TorchScript
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
 
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
-    lines = lines_that_matter(tree.text, (*WORDS, *imported))
-    compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
-    patched = context.project.patched()
+    lines = lines_that_matter(tree.text, WORDS, imported)
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
-    nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
-    for node, finding in visit(nodes, tables, context.handled):
+    statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
+    for node, finding in visit(statements, tables, context.handled):
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
-        if compiled.compiles(node) and not _is_compiled(context.facts, compiled, node, sound):
+        if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
             sound = sound.unfixed("since TorchScript compiles this: choose the device where it is called")
         fallback = fallbacks.of(node) if sound.fix and finding.code[2] in _FAILING else None
         if fallback is not None:
             if fallback.certain:
                 continue
             sound = sound.unfixed(f"since the handler in line {fallback.line} is the path without CUDA")
-        bypassed = (
-            _bypassed(context.facts.source, sound.fix, patched) if sound.safety is Safety.SAFE else None
-        )
+        bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
             sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
         yield sound if string is None else _in_string(context, string, sound)
@@ -167,11 +161,11 @@ def _unless_refused(finding: Finding) -> Finding:
     return finding
 
 
-def _bypassed(source: Source, fix: Fix | None, patched: list[str]) -> str | None:
+def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
-    for edit in fix.edits if fix is not None and patched else ():
-        old = source.text[edit.start : edit.end]
-        found = [name for name in patched if re.search(rf"\.{name}\b", old)]
+    for edit in fix.edits if fix is not None else ():
+        old = context.source.text[edit.start : edit.end]
+        found = [name for name in sorted({*_ATTRIBUTE.findall(old)}) if context.project.is_patched(name)]
         if found:
             new = edit.new if isinstance(edit.new, str) else edit.new(old)
             asks = new.count("is_available") > old.count("is_available")
@@ -181,23 +175,27 @@ def _bypassed(source: Source, fix: Fix | None, patched: list[str]) -> str | None
     return None
 
 
+_ATTRIBUTE = re.compile(r"\.(\w+)")
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
-def _is_compiled(facts: Facts, compiled: TorchScript, node: ast.AST, finding: Finding) -> bool:
+def _stays_compiled(context: Context, node: ast.AST, fix: Fix) -> bool:
     """Return whether TorchScript compiles what a fix inserts: no outer name but torch, no question."""
-    for edit in finding.fix.edits if finding.fix else ():
+    facts = context.facts
+    if fix.needs:
+        return False
+    for edit in fix.edits:
         old = facts.source.text[edit.start : edit.end]
         new = edit.new if isinstance(edit.new, str) else edit.new(old)
         for name in {*_NAME.findall(new)}.difference(_NAME.findall(old)):
             found = facts.tree.scope(node).lookup(name)
-            if found is None or any(scope.node in compiled.functions for scope in found[0].chain()):
+            if found is None or any(scope.node in context.compiled.functions for scope in found[0].chain()):
                 continue
             if name not in facts.torch_names(found[0]):
                 return False
         if any(asks in new and asks not in old for asks in ("is_available", "accelerator")):
             return False
-    return finding.fix is None or not finding.fix.needs
+    return True
 
 
 def _unless_deep(facts: Facts, findings: list[Finding]) -> list[Finding]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 
 from devicefix.facts.scopes import FUNCTIONS, dotted
+from devicefix.facts.tree import children
 
 _VIEW_ATTRIBUTES = {"data", "T", "mT"}
 # What says nothing about the content of a collection or tensor.
@@ -14,6 +16,8 @@ _UNREAD = {
     "append", "appendleft", "extend", "extendleft", "insert", "add", "clear", "size", "dim", "numel", "shape",
     "dtype", "device",
 }  # fmt: skip
+
+_LATER = (*FUNCTIONS, ast.ClassDef)
 
 Body = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,7 +45,7 @@ class Point:
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
         """Return the nodes of what is evaluated."""
-        return tuple(node for part in self.parts for node in own_nodes(part))
+        return tuple(chain.from_iterable(map(own_nodes, self.parts)))
 
     @cached_property
     def bound(self) -> frozenset[str]:
@@ -64,10 +68,11 @@ class Point:
             if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 yield part.name
         for node in self.nodes:
-            if isinstance(node, ast.NamedExpr):
+            if type(node) is ast.NamedExpr:
                 yield node.target.id
-            elif isinstance(node, ast.alias):
-                yield node.asname or node.name.partition(".")[0]
+        if isinstance(self.node, (ast.Import, ast.ImportFrom)):
+            for alias in self.node.names:
+                yield alias.asname or alias.name.partition(".")[0]
         if isinstance(self.node, ast.match_case):
             yield from _captures(self.node.pattern)
 
@@ -116,7 +121,7 @@ class Point:
                         parts = path.split(".")
                         found.update(".".join(parts[:end]) for end in range(1, len(parts) + 1))
                         continue
-            todo.extend(ast.iter_child_nodes(node))
+            todo += children(node)
         return frozenset(found)
 
 
@@ -312,14 +317,15 @@ def _connect(before: Iterable[Point], after: Point) -> None:
         point.after.append(after)
 
 
-def own_nodes(part: ast.AST) -> Iterator[ast.AST]:
+def own_nodes(part: ast.AST) -> list[ast.AST]:
     """Return the nodes of an expression or statement, without the bodies of functions, which run later."""
-    todo = [part]
+    found, todo = [], [part]
     while todo:
         node = todo.pop()
-        yield node
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            todo.extend(ast.iter_child_nodes(node))
+        found.append(node)
+        if not isinstance(node, _LATER):
+            todo += children(node)
+    return found
 
 
 def is_view(node: ast.Attribute) -> bool:

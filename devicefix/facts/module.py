@@ -12,9 +12,9 @@ from devicefix.facts.kinds import KindsOf
 from devicefix.facts.names import Names, Passed, Question, nothing_passed
 from devicefix.files.text import Source, parse
 
-_OTHERS = re.compile(
-    r"""(?P<quote>["'])(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?(?P=quote)"""
-    r"|\btorch\.(?:backends\.)?(?:accelerator|xpu|npu|mps|hpu|mlu|musa)\b|\btorch_(?:npu|xla|mlu|musa)\b"
+_OTHERS = re.compile(  # no alternative begins with a group or `\b`: then the search is several times as fast
+    r"""'(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?'|"(?:xpu|npu|mps|hpu|mlu|musa|xla)(?::\d+)?\""""
+    r"|torch(?<=\btorch)(?:\.(?:backends\.)?(?:accelerator|xpu|npu|mps|hpu|mlu|musa)|_(?:npu|xla|mlu|musa))\b"
 )
 
 

@@ -10,10 +10,11 @@ from devicefix.facts.kinds import DTYPES, Kind
 Passed = tuple[str, tuple[int | str, str]]  # a function, the position or keyword of an argument, and its kind
 
 # What `.to(...)` accepts besides the number of a GPU: as the first argument, a later one, or by keyword.
-_VALUE = re.compile(
-    rb"([(,=])\s*(?:(torch\.(?:" + "|".join(sorted(DTYPES)).encode() + rb")\b)"
-    rb"|[\"'](?:mps|xpu|npu|hpu|mlu|musa|xla)(?::\d+)?[\"'])\s*[,)]"
-)
+_DTYPE = rb"torch\.(?:" + "|".join(sorted(DTYPES)).encode() + rb")\b"
+_OTHERS = rb"(?:mps|xpu|npu|hpu|mlu|musa|xla)(?::\d+)?"
+_VALUE = re.compile(rb"([(,=])\s*(?:(" + _DTYPE + rb")|[\"']" + _OTHERS + rb"[\"'])\s*[,)]")
+# One of these is in each module with a value; they begin with one text, so that they are found much sooner.
+_HELD = [re.compile(pattern) for pattern in (_DTYPE, b"'" + _OTHERS, b'"' + _OTHERS)]
 _SPAWNED = re.compile(rb"\b(?:spawn|start_processes)\(\s*(?:fn\s*=\s*)?(?:\w+\.)*(\w+)\s*[,)]")
 _KEYWORD = re.compile(rb"(\w+)\s*\Z")
 _OPENING, _CLOSING = b"([{", b")]}"
@@ -25,7 +26,7 @@ def passed_kinds(data: bytes) -> Iterator[Passed]:
     """Yield the arguments that are dtypes, other accelerators or ranks, without parsing the module."""
     if b"multiprocessing" in data:
         yield from ((name.decode(), (0, Kind.INDEX.name)) for name in _SPAWNED.findall(data))
-    if b"torch." not in data and b"mps" not in data:
+    if (b"torch." not in data and b"mps" not in data) or not any(each.search(data) for each in _HELD):
         return
     for found in _VALUE.finditer(data):
         before = data[max(0, found.start() - _FAR) : found.start() + (found[1] != b"=")]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from itertools import groupby
 
 # -- files ---------------------------------------------------------------------------------------------
 
@@ -16,8 +18,10 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".accelerator.",
 )  # fmt: skip
-_LOAD = re.compile(rb"\b(\w+)\s*\.\s*load\s*\(")
-_LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
+_LOAD = re.compile(rb"load\s*\(")
+_OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
+_FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
+_LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
@@ -30,6 +34,7 @@ _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
 _INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s*\d|range\())"
 
 
+@lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
 def may_matter(data: bytes) -> bool:
     """Return whether a file's bytes hold a word that every run looks for."""
     if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
@@ -45,6 +50,16 @@ def may_matter(data: bytes) -> bool:
         or (b".to(" in data and (_MOVE.search(data) is not None or _moves_to_number(data)))
         or (b"device" in data and _NUMBER.search(data) is not None)
     )
+
+
+def holds_word(data: bytes, words: tuple[bytes, ...]) -> bool:
+    """Return whether a file's bytes hold one of some words, which are the same for all files."""
+    return _word(words).search(data) is not None
+
+
+@lru_cache(maxsize=4)
+def _word(words: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    return re.compile(_any_of(map(bytes.decode, words)).encode())
 
 
 def _keeps_copies(data: bytes) -> bool:
@@ -64,7 +79,9 @@ def _loads(data: bytes) -> bool:
     """Return whether `torch.load` or the like may be called, by whatever name torch goes."""
     if b"load_state_dict_from_url" in data or _LOAD_IMPORTED.search(data):
         return True
-    loaders = set(_LOAD.findall(data))
+    starts = (found.start() for found in _LOAD.finditer(data))
+    owners = (_OF.search(data[max(0, start - _FAR) : start]) for start in starts)
+    loaders = {owner[1] for owner in owners if owner is not None}
     return not loaders.isdisjoint(_LOADERS) or any(
         re.search(rb"\b(torch|jit|hub)\s+as\s+%b\b|\b%b\s*=\s*torch\b" % (name, name), data)
         for name in loaders
@@ -95,16 +112,37 @@ def imported_words(
                 yield used.encode()
 
 
-def lines_that_matter(text: str, words: Iterable[bytes]) -> list[int]:
+def lines_that_matter(text: str, words: tuple[bytes, ...], imported: Iterable[bytes] = ()) -> list[int]:
     """Return the lines, from 1 and in order, that hold a word.
 
     Args:
         text: the text, whose lines end in a line feed.
-        words: the words, in any case.
+        words: the words, in any case, which are the same for all modules.
+        imported: further words, of this module.
     """
     text = text.lower()
-    wanted = {word.decode().lower() for word in words}
-    return _lines(text, {place for word in wanted for place in _once_a_line(text, word)})
+    places = {found.start() for found in _to_line_ends(words).finditer(text)}
+    for word in {word.decode().lower() for word in imported}:
+        places.update(_once_a_line(text, word))
+    return _lines(text, places)
+
+
+@lru_cache(maxsize=4)
+def _to_line_ends(words: tuple[bytes, ...]) -> re.Pattern[str]:
+    """Return a pattern for the rest of a line from the first of some words on."""
+    return re.compile(rf"(?:{_any_of(word.decode().lower() for word in words)})[^\n]*")
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """Return a pattern for one of some words; each first letter is tried once, which is twice as fast."""
+    by_letter = groupby(sorted(words), key=lambda word: word[:1])
+    return (
+        "|".join(
+            f"{re.escape(letter)}(?:{'|'.join(re.escape(word[1:]) for word in group)})"
+            for letter, group in by_letter
+        )
+        or "(?!)"
+    )
 
 
 def lines_with(text: str, word: str) -> list[int]:

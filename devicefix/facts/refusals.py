@@ -22,7 +22,8 @@ _PRINTING = {
     "write",
 }  # fmt: skip
 TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
-_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+_LEAVING = (ast.Return, ast.Break, ast.Continue)
+_YIELDS = (ast.Yield, ast.YieldFrom)
 _CALLS = 4  # how many functions to follow that end the program by a call of the next
 
 
@@ -60,8 +61,10 @@ class Refusals:
     def _leaving(self) -> set[ast.AST]:
         """The nodes that hold a `return`, `yield`, `break` or `continue`."""
         found: set[ast.AST] = set()
-        for node in self.facts.tree.nodes_with("return", "yield", "break", "continue"):
-            if isinstance(node, _LEAVING) and node not in found:
+        leaving = [node for node in self.facts.tree.statements if isinstance(node, _LEAVING)]
+        leaving += (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))
+        for node in leaving:
+            if node not in found:
                 found.add(node)
                 found.update(takewhile(lambda each: each not in found, self._parents(node)))
         return found

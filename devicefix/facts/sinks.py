@@ -26,10 +26,14 @@ _OFF_BY_THEMSELVES = (
     "contextlib.nullcontext",
 )  # fmt: skip
 
+# Each alternative begins with a letter, not with `\b`: then the search is several times as fast.
 _PASSED_ON = re.compile(
-    rb"(?:\.to\(\s*(?:device\s*=\s*)?|\b(?:device|map_location)\s*=\s*|\btorch\.device\(\s*)([\w.]+)(\[[\"'](\w+))?"
+    rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?<=\bdevice)\s*=\s*|map_location(?<=\bmap_location)\s*=\s*"
+    rb"|torch(?<=\btorch)\.device\(\s*)([\w.]+)(\[[\"'](\w+))?"
 )
-_DEFINITION = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
+_IMPORTED = re.compile(rb"import(?<=\bimport)\b([^\n]*)")
+_WORD = re.compile(rb"\w+")
+_DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
 
 
 def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
@@ -120,12 +124,15 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
     """
     if b".to(" not in data and b"device" not in data:
         return frozenset(), frozenset()
-    paths = (key or path.rpartition(b".")[2] for path, _, key in _PASSED_ON.findall(data))
+    passed = {(path, key) for path, _, key in _PASSED_ON.findall(data)}
+    paths = (key or path.rpartition(b".")[2] for path, key in passed)
     names = frozenset(name for name in paths if not name.isdigit())
     found: set[tuple[str, tuple[str, int]]] = set()
     owner = b""
     for class_name, function, parameters in _DEFINITION.findall(data) if names else ():
         owner = class_name or owner
+        if not any(name in parameters for name in names):
+            continue
         listed = [part.split(b":")[0].split(b"=")[0].strip() for part in parameters.split(b",")]
         if listed[0] in (b"self", b"cls"):
             del listed[0]
@@ -135,8 +142,8 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
             for position, name in enumerate(listed)
             if name in names
         )
-    shared = {key or path for path, _, key in _PASSED_ON.findall(data) if key or b"." in path}
-    shared |= {name for name in names if re.search(rb"\bimport\b[^\n]*\b%b\b" % name, data)}
+    shared = {key or path for path, key in passed if key or b"." in path}
+    shared |= names.intersection(_WORD.findall(b"\n".join(_IMPORTED.findall(data))))
     return frozenset(path.rpartition(b".")[2].decode() for path in shared), frozenset(found)
 
 

@@ -94,9 +94,10 @@ class TorchScript:
             made: whether it makes what is compiled, so that a call stands for its result.
         """
         for node in nodes:
-            called = {each.func for each in ast.walk(node) if made and isinstance(each, ast.Call)}
-            inner = {each.value for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-            for each in ast.walk(node):
+            nodes = list(ast.walk(node))
+            called = {each.func for each in nodes if made and isinstance(each, ast.Call)}
+            inner = {each.value for each in nodes if isinstance(each, ast.Attribute)}
+            for each in nodes:
                 if isinstance(each, (ast.Name, ast.Attribute)) and each not in inner:
                     name = self._facts.resolve(each)
                     if name is not None and name.partition(".")[0] != "torch":

@@ -122,15 +122,24 @@ class Tree:
         """All nodes, in the order of the source."""
         return list(self.nodes_at(None))
 
+    @property
+    def statements(self) -> Sequence[ast.AST]:
+        """The module, its statements, and their handlers and cases, in the order of the source."""
+        return self._statements
+
     def nodes_at(self, lines: Iterable[int] | None) -> Iterator[ast.AST]:
         """Return the nodes of the statements at some lines, in the order of the source.
 
         Args:
             lines: the lines, in order; None for all. With `LAZY` off, it is as if all were named.
         """
+        return chain.from_iterable(self.statements_at(lines))
+
+    def statements_at(self, lines: Iterable[int] | None) -> Iterator[Sequence[ast.AST]]:
+        """Return the statements at some lines, each with the nodes of its expressions; see `nodes_at`."""
         everything = range(len(self._statements))
         indexes = self._at(lines) if lines is not None and self.LAZY else everything
-        return chain.from_iterable(map(self._walk_expressions, indexes))
+        return map(self._walk_expressions, indexes)
 
     def nodes_with(self, *words: str) -> Iterator[ast.AST]:
         """Return the nodes of the statements whose text holds one of some words."""
@@ -198,7 +207,9 @@ class Tree:
         """Walk the statement that a node is part of, unless that has been done."""
         if node in self._scope_of:
             return
-        line = next((part.lineno for part in ast.walk(node) if hasattr(part, "lineno")), 0)
+        line = getattr(node, "lineno", None)
+        if line is None:  # of a comprehension or a list of parameters
+            line = next((part.lineno for part in ast.walk(node) if hasattr(part, "lineno")), 0)
         for index in self._at([line]):
             self._walk_expressions(index)
         if node not in self._scope_of and not self._complete:  # Python 3.11 misplaces what is in f-strings
@@ -293,6 +304,18 @@ class Tree:
         else:
             self._bindings.bind(node, scope)
         return scope
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right below a node, as `ast.iter_child_nodes` does, without contexts and operators."""
+    found: list[ast.AST] = []
+    for name in reversed(_FIELDS[type(node)]):
+        value = getattr(node, name)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif value.__class__ is list:
+            found += [each for each in value if isinstance(each, ast.AST)]
+    return found
 
 
 def _as_read(text: str) -> str:

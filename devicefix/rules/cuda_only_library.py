@@ -457,10 +457,12 @@ class CudaOnlyLibrary(Rule):
 
 def _queries_driver(node: ast.Call, name: str) -> bool:
     """Return whether a call of a function with this full name runs `nvidia-smi`, and fails without it."""
+    if name not in (*_RAISING, *_RAISING_WITHOUT_SHELL, *_READING, "os.system"):
+        return False
     command = ast.dump(node)
     if "nvidia-smi" not in command:
         return False
     options = {each.arg: each.value for each in node.keywords}
     if name in _RAISING_WITHOUT_SHELL:
         return "shell" not in options or "check" in options
-    return name in (*_RAISING, *_READING) or (name == "os.system" and ">" in command)
+    return name != "os.system" or ">" in command

@@ -8,13 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from devicefix.model import Finding
 from devicefix.rules.base import Rule, Visit, visitors
 
-_HEADS = (
-    ast.stmt,
-    ast.ExceptHandler,
-    ast.match_case,
-    ast.mod,
-)  # a tree's nodes follow the one they belong to
-
 Table = dict[type[ast.AST], list[tuple[Visit, bool]]]
 
 
@@ -70,32 +63,21 @@ def tables(rules: Iterable[Rule], ranks: Mapping[str, int]) -> list[Table]:
 
 
 def visit(
-    nodes: Iterable[ast.AST], tables: list[Table], handled: set[ast.AST]
+    statements: Iterable[Iterable[ast.AST]], tables: list[Table], handled: set[ast.AST]
 ) -> Iterator[tuple[ast.AST, Finding]]:
     """Visit nodes statement by statement, and yield each finding with the node it was found at.
 
     Args:
-        nodes: the nodes of a tree: each statement, then the nodes of its expressions.
+        statements: the statements of a tree, each with the nodes of its expressions.
         tables: those of `tables`; in each statement the first visits all nodes before the second does.
         handled: the nodes that a rule has marked as handled; it grows during the visit.
     """
-    groups = [list(nodes)] if len(tables) == 1 else _statements(nodes)
-    for group in groups:
+    visited = frozenset().union(*tables)
+    for statement in statements:
+        nodes = [node for node in statement if type(node) in visited]
         for table in tables:
-            for node in group:
+            for node in nodes:
                 for method, sees_handled in table.get(type(node), ()):
                     if sees_handled or node not in handled:
                         for finding in method(node):
                             yield node, finding
-
-
-def _statements(nodes: Iterable[ast.AST]) -> Iterator[list[ast.AST]]:
-    """Yield the nodes of each statement, without those of the statements in it."""
-    group: list[ast.AST] = []
-    for node in nodes:
-        if group and isinstance(node, _HEADS):
-            yield group
-            group = []
-        group.append(node)
-    if group:
-        yield group

@@ -367,7 +367,7 @@ class CudaStream(Rule):
             name = self.facts.resolve(node.func)
             advice = "; create it only with CUDA" if fix else f", and {_ADVICE}"
             yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
-        elif isinstance(node.func, ast.Attribute) and not self.facts.is_guarded(node):
+        elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:
                 yield self.finding(

@@ -59,7 +59,8 @@ class Clashes:
         if flow not in self._changed_groups:
             paths = self._changes.paths(flow)
             self._changed_groups[flow] = frozenset(self._aliases.group(flow, path) for path in paths)
-        return self._aliases.group(flow, place.path) in self._changed_groups[flow]
+        changed = self._changed_groups[flow]
+        return bool(changed) and self._aliases.group(flow, place.path) in changed
 
     def find(self, flow: Flow, changed: Iterable[Member], used: Iterable[Member]) -> Clash | None:
         """Return a change of one of some names of a tensor, before a use of one of those of its copy."""

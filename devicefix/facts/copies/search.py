@@ -141,8 +141,8 @@ class _Search:
         found = list(_copying(source.text))
         returning = self._copies.returning
         if returning:
-            words = re.finditer(r"\w+", source.text)
-            found += (match.start() for match in words if match.group() in returning)
+            names = re.finditer("|".join(map(re.escape, returning)), source.text)
+            found += (match.start() for match in names)
         return [source.position(at)[0] for at in sorted(found)]
 
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:

@@ -86,7 +86,7 @@ class Training:
     def _unknown(self, function: ast.expr) -> bool:
         """Return whether nothing is known about a function: it is not of this module, nor of a library."""
         name = last_name(function)
-        if name in self._bodies.names or name in dir(builtins):
+        if name in self._bodies.names or hasattr(builtins, name):
             return False
         return (self._facts.resolve(function) or "").partition(".")[0] not in _LIBRARIES
 

@@ -14,7 +14,7 @@ from devicefix.facts.values import last_name
 # https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars. The excluded ones are for builds.
 _OF_DRIVER = re.compile(
     r"CUDA_(?!HOME|PATH|ROOT|DIR|BIN|INC|LIB|VERSION|TOOLKIT|ARCH|NVCC)\w+"
-    r"|PYTORCH_NVML_BASED_CUDA_CHECK|(?:HIP|ROCR)_VISIBLE_DEVICES"
+    r"|PYTORCH_NVML_BASED_CUDA_CHECK|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES"
 )
 
 

@@ -31,7 +31,7 @@ def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
 def tried_names(facts: Facts) -> Iterable[str]:
     """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
     refusals = facts.guards.refusals
-    for node in facts.tree.nodes_with("try"):
+    for node in facts.tree.statements:
         if isinstance(node, ast.Try) and any(
             may_catch(handler, error) and not refusals.refuses(handler.body)
             for handler in node.handlers

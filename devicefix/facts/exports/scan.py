@@ -11,7 +11,7 @@ from devicefix.facts.sinks import scanned
 from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
-# They begin with a line end, which is found several times as fast as the beginning of a line.
+# They begin with what is found fast: a line end, not `^`, and a letter or dot, not `\b` or a group.
 _IMPORT = re.compile(
     rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(([^)]*)|([\w, \t*]*))|import[ \t]+([\w., \t]+))"
 )
@@ -24,18 +24,30 @@ _TRIED = re.compile(
 )
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
-_OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
-_IMPORTED = re.compile(rb"\bimport\b([ \t]*\([^)]*|[^\n]*)")
+_OWN_ATTRIBUTE = re.compile(rb"self(?<=\bself)(\.[A-Za-z_]\w*)\b(?!\s*\()")
+_IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
-_SET = re.compile(
-    rb"[\n;:][ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*\.(\w+)[ \t]*=(?!=)"
-    rb"|\bsetattr\([ \t]*([A-Za-z_]\w*)[\w.]*,[ \t]*[\"'](\w+)"
-)
+_SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
+_OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
+_SETATTR = re.compile(rb"setattr(?<=\bsetattr)\([ \t]*([A-Za-z_]\w*)[\w.]*,[ \t]*[\"'](\w+)")
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
+_PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
+_CUDA = rb"\(\s*[\"']cuda"
 _NUMBERED = re.compile(
-    rb"(?:split|partition)\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])|\[5:\]|(?:replace|prefix|strip)\(\s*[\"']cuda"
+    b"|".join(
+        (
+            b"split" + _PARTS,
+            b"partition" + _PARTS,
+            rb"\[5:\]",
+            b"replace" + _CUDA,
+            b"prefix" + _CUDA,
+            b"strip" + _CUDA,
+        )
+    )
 )
 _TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
+_JIT = re.compile(rb"jit(?<=\bjit)\b")
+_COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
 _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
 _LOW_PRECISION = re.compile(
@@ -43,7 +55,7 @@ _LOW_PRECISION = re.compile(
     rb"|(?<!=)(?:\(|= ?)(?:torch|th)\.(?:b?float16|half)\b"
     rb"|\.(?:Half|BFloat16)Tensor\b"
 )
-_LOW_WORDS = (b"float16", b"half", b"Half", b"BFloat16")
+_LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
 _FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
@@ -119,7 +131,13 @@ def attributes_read(data: bytes) -> frozenset[str]:
 
 def attributes_set(data: bytes) -> frozenset[str]:
     """Return the attributes that a module sets on what it imports."""
-    found = {(base or other, name or text) for base, name, other, text in _SET.findall(data)}
+    found = set(_SETATTR.findall(data))
+    for target in _SET.finditer(data):
+        line, end = data.rfind(b"\n", 0, target.start()) + 1, target.start()
+        start = max(line, data.rfind(b";", line, end) + 1, data.rfind(b":", line, end) + 1)
+        owner = _OWNER.fullmatch(data, start, end)
+        if owner is not None:
+            found.add((owner[1], target[1]))
     imported = set(_NAME.findall(b" ".join(_IMPORTED.findall(data)))) if found else set()
     return frozenset(name.decode() for base, name in found if base in imported)
 
@@ -135,7 +153,9 @@ def numbered_names(data: bytes) -> frozenset[str]:
 
 def _scripted(data: bytes) -> frozenset[str]:
     """Return what TorchScript compiles of other files, for a module that is parsed only if it may do so."""
-    if b"jit" not in data or b"script" not in data:
+    if b"torch" not in data or b"script" not in data:
+        return frozenset()
+    if not (_JIT.search(data) and _COMPILES.search(data)):
         return frozenset()
     try:
         return frozenset(TorchScript(Facts.read(data)).imported)

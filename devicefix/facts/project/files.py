@@ -20,18 +20,16 @@ class Files(Questions):
     def __init__(self, summaries: Iterable[Summary]) -> None:
         super().__init__()
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
-        self.late = self._together({path for path, summary in self.files.items() if summary.late})
-        self.forks = self._together({path for path, summary in self.files.items() if summary.forks})
 
     @remembered
     def is_late(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: a variable of the driver is set later."""
-        return os.path.normpath(path) in self.late
+        return os.path.normpath(path) in self._late
 
     @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return os.path.normpath(path) in self.forks
+        return os.path.normpath(path) in self._forking
 
     @remembered
     def is_circular(self, path: str) -> bool:
@@ -76,7 +74,9 @@ class Files(Questions):
         """Return the imports of a file that the project builds with CUDA, each with the extension."""
         summary = self.files.get(os.path.normpath(path))
         imports = summary.imports if summary is not None and self._cuda_extensions else ()
-        read = {name: absolute(path, name) for name in imports}
+        # An import begins with the first part of a module's name, a relative one with the last.
+        named = (name for name in imports if name.lstrip(".").partition(".")[0] in self._parts_of_extensions)
+        read = {name: absolute(path, name) for name in named}
         return {
             name: extension
             for name, (whole, is_relative) in read.items()
@@ -91,6 +91,12 @@ class Files(Questions):
     @cached_property
     def _cuda_extensions(self) -> frozenset[str]:
         return frozenset().union(*(summary.cuda_extensions for summary in self.files.values()))
+
+    @cached_property
+    def _parts_of_extensions(self) -> frozenset[str]:
+        """The first and last parts of the names of the extensions."""
+        names = (name.split(".") for name in self._cuda_extensions)
+        return frozenset(part for parts in names for part in (parts[0], parts[-1]))
 
     def find(self, path: str, module: str) -> Summary | None:
         """Return the file that an import in the file at `path` reads, if it is one of the project's."""
@@ -142,6 +148,14 @@ class Files(Questions):
         if not start:
             return frozenset()
         return closure(closure(start, self._importers), self._imported)
+
+    @cached_property
+    def _late(self) -> frozenset[str]:
+        return self._together({path for path, summary in self.files.items() if summary.late})
+
+    @cached_property
+    def _forking(self) -> frozenset[str]:
+        return self._together({path for path, summary in self.files.items() if summary.forks})
 
     @cached_property
     def _imported(self) -> dict[str, set[str]]:

@@ -50,3 +50,9 @@ class Project(SharedNames, Values, Compiled):
     def has_own_cuda(self) -> bool:
         """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
         return self._supposed_own_cuda or self._adds_cuda or bool(self._own_classes)
+
+    @remembered
+    def has_cuda_effects(self) -> bool:
+        """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
+        effects = any(summary.cuda_effects for summary in self.files.values())
+        return self._supposed_own_cuda or self._adds_cuda or effects

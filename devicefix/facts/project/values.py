@@ -75,9 +75,9 @@ class Values(Files):
         )
 
     @remembered
-    def patched(self) -> list[str]:
-        """Return the functions of `torch.cuda`, and methods of tensors and modules, that a file replaces."""
-        return sorted({name for summary in self.files.values() for name in summary.patched})
+    def is_patched(self, name: str) -> bool:
+        """Return whether a file replaces a function of `torch.cuda`, or method of tensors and modules."""
+        return name in self._patched
 
     @remembered
     def allows_gloo(self, path: str, name: str) -> bool:
@@ -93,6 +93,10 @@ class Values(Files):
             if texts:
                 return texts != {"nccl"}
         return True
+
+    @cached_property
+    def _patched(self) -> frozenset[str]:
+        return frozenset().union(*(summary.patched for summary in self.files.values()))
 
     @cached_property
     def _device_places(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
 from devicefix.facts.kinds import NUMBERS
+from devicefix.facts.scopes import Scope
 
 _KEYWORDS = {"device", "map_location", "output_device"}
 _PRINTS = {"print", "info", "debug", "warning"}
@@ -41,12 +42,20 @@ def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> b
     node, value = bindings[0].node, bindings[0].value
     if value is None or not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
         return False
-    if len(node.targets) > 1 or not facts.kinds.of(value).are(NUMBERS):
+    if len(node.targets) > 1 or name not in facts.once(_passed_as_devices, facts.tree.root):
+        return False
+    if not facts.kinds.of(value).are(NUMBERS):
         return False
     found = facts.tree.scope(node.targets[0]).lookup(name)
     reads = facts.reads_in(found[0], name) if found is not None else ()
     devices = [read for read in reads if _is_device(facts, read)]
     return bool(devices) and all(read in devices or _takes_either(facts, read) for read in reads)
+
+
+def _passed_as_devices(facts: Facts, _module: Scope) -> frozenset[str]:
+    """Return the names that are used as a device anywhere: few are, and all of them are found in one pass."""
+    nodes = facts.tree.nodes_with(".to", "device", "map_location")
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and _is_device(facts, node))
 
 
 def _is_device(facts: Facts, read: ast.expr) -> bool:

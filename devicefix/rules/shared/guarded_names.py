@@ -85,7 +85,7 @@ class GuardedNames:
     def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         tree = self.facts.tree
         for node in (node for statement in body for node in ast.walk(statement)):
-            if tree.scope(node) is not scope:
+            if not isinstance(node, (ast.Name, ast.stmt)) or tree.scope(node) is not scope:
                 continue
             match node:
                 case ast.Name(ctx=ast.Store(), id=name):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
 from devicefix.facts.uses import Followed
+from devicefix.facts.values import last_name
 from devicefix.model import Fix
 
-_WORDS = re.compile("tream|Event")
 _MAKERS = {
     f"torch.cuda.{name}"
     for name in (
@@ -34,6 +33,8 @@ _ANSWERS = {"elapsed_time": 'float("nan")', "query": "True"}
 _ENTERED = ("torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.set_stream")
 # They raise an error for `nan`, with one argument.
 _WHOLE_NUMBERS = {"int", "round", "range", "math.floor", "math.ceil", "math.trunc"}
+_METHODS = {*_ORDERING, *_ANSWERS, _RECORDS}
+_WORDS = ("tream", "Event")
 _DEPTH = 4  # how many names to follow to the values they are bound to
 
 
@@ -57,6 +58,10 @@ class Streams:
         """Return whether a node is a call that creates a stream or event, or gets the current one."""
         return isinstance(node, ast.Call) and self.facts.resolve(node.func) in _MAKERS
 
+    def is_method(self, node: ast.Call) -> bool:
+        """Return whether a node may be the call of a method of a stream or event."""
+        return isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
+
     def of_maker(self, node: ast.Call) -> Fix | None:
         """Return the fix of a call that creates a stream or event, or gets the current one, or None."""
         statement = self._ordering(node)
@@ -66,13 +71,11 @@ class Streams:
 
     def of_method(self, node: ast.Call) -> Fix | None:
         """Return the fix of a method call with a stream or event that is followed, or None if it needs none."""
-        if not isinstance(node.func, ast.Attribute) or not any(map(self._needs_fix, _operands(node))):
+        if not self.is_method(node) or not any(map(self._needs_fix, _operands(node))):
             return None
-        method = node.func.attr
+        method = last_name(node.func)
         if method in _ANSWERS:
             return self.context.when_cuda(node, _ANSWERS[method])
-        if method != _RECORDS and method not in _ORDERING:
-            return None
         if self._is_statement(node):
             statement = self.facts.tree.statement(node)
             assert isinstance(statement, ast.Expr)
@@ -107,11 +110,9 @@ class Streams:
     @cached_property
     def _followed(self) -> set[ast.expr]:
         """The calls that make streams and events whose uses can all be fixed, and the expressions that hold them."""
-        if not _WORDS.search(self.context.source.text):
+        if not any(word in self.context.source.text for word in _WORDS):
             return set()
-        makers = [
-            node for node in self.facts.tree.nodes_with("tream", "Event", _RECORDS) if self._makes(node)
-        ]
+        makers = [node for node in self.facts.tree.nodes_with(*_WORDS, _RECORDS) if self._makes(node)]
         followed = {maker: self.uses.of(maker) for maker in makers if isinstance(maker, ast.Call)}
         held = {maker: {maker, *_held(found)} for maker, found in followed.items()}
         fixed = {maker for maker, found in followed.items() if self._is_closed(found)}
