@@ -274,5 +274,5 @@ def _among_imports(statement: ast.stmt) -> bool:
         )
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = dotted(statement.value.func) or ""
-        return name.startswith(_AMONG_IMPORTS)
+        return name.startswith(_AMONG_IMPORTS) and not name.endswith("exit")
     return False
