@@ -19,11 +19,16 @@ _IN_FILES = (
 _LOAD = re.compile(rb"\b(\w+)\s*\.\s*load\s*\(")
 _LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
-_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
+_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.\[\"']*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device\s*[=(]\s*\d")
-_MOVED_TO = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*[,)]")
-# A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `for where in range(2)`.
-_INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s*\d|range\())"
+_MOVED_TO = re.compile(rb"\.to\(\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
+_AS_DEVICE = re.compile(rb"device\s*=\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
+# A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `where = args.gpu`,
+# `for where in range(2)`, `for where, x in enumerate(xs)`.
+_INTEGER = (
+    rb"\b%b(?:\s*(?::\s*int\s*)?:?=\s*(?:\d|int\(|[\w.]*(?:rank|gpu))"
+    rb"|\s+in\s*(?:[\[(]\s*\d|range\()|\s*,[^\n]*\b(?:enumerate\(|zip\(range))"
+)
 
 
 def may_matter(data: bytes) -> bool:
@@ -36,15 +41,16 @@ def may_matter(data: bytes) -> bool:
     return (
         any(word in data for word in _IN_FILES)
         or (b"load" in data and _loads(data))
-        or (b".to(" in data and (_MOVE.search(data) is not None or _moves_to_number(data)))
+        or (b".to(" in data and _MOVE.search(data) is not None)
         or (b"device" in data and _NUMBER.search(data) is not None)
+        or _moves_to_number(data)
     )
 
 
 def _moves_to_number(data: bytes) -> bool:
     """Return whether something may be moved to a variable that holds the number of a GPU."""
-    names = set(_MOVED_TO.findall(data))
-    return any(re.search(_INTEGER % (name, name), data) for name in names)
+    names = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
+    return any(re.search(_INTEGER % name, data) for name in names)
 
 
 def _loads(data: bytes) -> bool:
