@@ -28,6 +28,11 @@ _OFF_BY_THEMSELVES = (
 _PASSED_ON = re.compile(
     rb"(?:\.to\(\s*(?:device\s*=\s*)?|\b(?:device|map_location)\s*=\s*|\btorch\.device\(\s*)([\w.]+)(\[[\"'](\w+))?"
 )
+# What a variable is bound to, or the expression that a loop takes it from.
+_COMES_FROM = rb"\b%b\b(?:\s*=\s*[A-Za-z_][\w.]*|[\w, \t]*\bin\b[^\n]*)"
+_PATH = re.compile(rb"[A-Za-z_]\w*(?:\.(?!(?:items|values)\b)\w+)*")
+_HOPS = 3  # bindings and calls to follow from a device to what it comes from
+_BINDINGS = 20
 _DEFINITION = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
 
 
@@ -69,7 +74,29 @@ def device_values(facts: Facts) -> list[ast.expr]:
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     """Return the attributes, keys and imported names that some expressions read: other files may set them."""
-    return frozenset(filter(None, (_name_of(value) for value in values if not _is_of_module(facts, value))))
+    origins = (origin for value in values for origin in _origins(facts, value, _HOPS))
+    return frozenset(filter(None, (_name_of(value) for value in origins if not _is_of_module(facts, value))))
+
+
+def _origins(facts: Facts, value: ast.expr, hops: int) -> Iterator[ast.expr]:
+    """Yield an expression, and those that it may get its value from, or from whose items."""
+    yield value
+    parts: list[ast.expr] = []
+    match value:
+        case ast.Name() | ast.Attribute():
+            for binding in facts.bindings(value)[:_BINDINGS]:
+                match binding.node:
+                    case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
+                        parts.append(iterated)
+                    case ast.Assign(value=assigned):
+                        parts.append(binding.value or assigned)
+        case ast.Call(func=ast.Attribute(attr="items" | "values", value=inner), args=[]):
+            parts = [inner]
+        case ast.Call(func=ast.Name(id="enumerate" | "zip" | "list" | "next" | "iter"), args=arguments):
+            parts = arguments
+    if hops:
+        for part in parts:
+            yield from _origins(facts, part, hops - 1)
 
 
 def _is_of_module(facts: Facts, value: ast.expr) -> bool:
@@ -127,7 +154,9 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
             if name in names
         )
     shared = {key or path for path, _, key in _PASSED_ON.findall(data) if key or b"." in path}
-    shared |= {name for name in names if re.search(rb"\bimport\b[^\n]*\b%b\b" % name, data)}
+    origins = names.union(*(_PATH.findall(b" ".join(re.findall(_COMES_FROM % name, data))) for name in names))
+    shared |= {path for path in origins if b"." in path}
+    shared |= {name for name in origins - shared if re.search(rb"\bimport\b[^\n]*\b%b\b" % name, data)}
     return frozenset(path.rpartition(b".")[2].decode() for path in shared), frozenset(found)
 
 

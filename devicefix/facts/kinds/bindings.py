@@ -169,8 +169,10 @@ class Bindings(Parameters):
                 return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN
             case ast.AnnAssign(annotation=annotation):
                 return self.annotated(annotation)
-            case ast.ExceptHandler():
-                return Kinds({Kind.OBJECT: node})
+            case ast.ExceptHandler(type=ast.Tuple(elts=types)):
+                return union(map(self.instance, types))
+            case ast.ExceptHandler(type=ast.expr() as caught):
+                return self.instance(caught)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN
@@ -187,6 +189,13 @@ class Bindings(Parameters):
                 if first == name:
                     return Kinds({Kind.INDEX: iterated})
                 return self._iterated(other, inner, name, depth)
+            case (
+                ast.Tuple(elts=targets),
+                ast.Call(func=ast.Name(id="zip") as function, args=collections),
+            ) if self._is_builtin(function):
+                for each, inner in zip(targets, collections, strict=False):
+                    if isinstance(each, ast.Name) and each.id == name and not isinstance(inner, ast.Starred):
+                        return self.elements(inner, depth)
         return self._parts(iterated, depth) | UNKNOWN
 
     def _captured(self, node: ast.expr, depth: int) -> Kinds:
