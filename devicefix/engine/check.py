@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
@@ -93,7 +93,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed)
+    is_number = partial(project.is_number, path)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, is_number)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)

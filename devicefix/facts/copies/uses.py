@@ -57,7 +57,8 @@ class Uses:
             start: the point.
             change: a change in it, beside which there may be a use: `return y.add_(1) - x`.
         """
-        if change is not None and start in self._uses and self._path in start.reads_but(change):
+        # An assignment changes its target after it has read everything.
+        if isinstance(change, ast.Call) and start in self._uses and self._path in start.reads_but(change):
             return self._line(start)
         if start in self.emptied:
             return None

@@ -20,7 +20,8 @@ class Bindings(Parameters):
     def _path(self, node: ast.Name | ast.Attribute, depth: int) -> Kinds:
         resolved = self._facts.resolve(node)
         if resolved is not None:
-            return of_reference(node, resolved)
+            is_number = self._facts.is_number(resolved)
+            return Kinds({Kind.INDEX: node}) if is_number else of_reference(node, resolved)
         if isinstance(node, ast.Name):
             found = self._facts.tree.scope(node).lookup(node.id)
             return UNKNOWN if found is None else self._bound(node, node.id, found[1], depth)
