@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
-from devicefix.model import Finding, Fix
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
 
+_DOES_MORE = "it does more than move in a class of the project, which a CPU would skip"
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
@@ -405,9 +407,16 @@ class CudaCall(Rule):
                 "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
                 "call it only if CUDA is available"
             )
-            yield self.finding(node, message, _kept(self.context, node))
+            fix = _kept(self.context, node)
+            yield self.finding(node, message, fix if _super(receiver) else self._unless_more(fix))
         else:
             yield self._move(node)
+
+    def _unless_more(self, fix: Fix | None) -> Fix | None:
+        """Return the fix that keeps a call: unsafe where a method of the project may do more than move."""
+        if fix is None or not self.context.project.cuda_does_more():
+            return fix
+        return replace(fix, safety=Safety.UNSAFE, why=_DOES_MORE)
 
     def _is_value(self, name: str) -> bool:
         """Return whether an imported name is a value of a module of the project, and not a module."""

@@ -29,6 +29,21 @@ def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
     )
 
 
+def does_more_than_move(facts: Facts, node: ast.ClassDef) -> bool:
+    """Return whether the `cuda` of a class counts, computes, or returns something else than an object like its own."""
+    methods = (binding.node for binding in facts.tree.scopes[node].bindings.get("cuda", ()))
+    return any(_computes(part) for method in methods for part in ast.walk(method))
+
+
+def _computes(node: ast.AST) -> bool:
+    match node:
+        case ast.AugAssign() | ast.Assign(targets=[ast.Attribute()], value=ast.BinOp()):
+            return True
+        case ast.Return(value=ast.Call(func=ast.Attribute(attr="cuda" | "to", value=ast.Attribute()))):
+            return True  # `return self.x.cuda()`
+    return False
+
+
 def _is_method(binding: Binding) -> bool:
     """Return whether what a class body binds may be a method: no property, no flag, no field."""
     match binding.node:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
-from devicefix.facts.exports.classes import adds_cuda_method, bases_of, own_method
+from devicefix.facts.exports.classes import adds_cuda_method, bases_of, does_more_than_move, own_method
 from devicefix.facts.exports.environment import late_settings
 from devicefix.facts.exports.imports import imported_modules, tried_names
 from devicefix.facts.exports.scan import (
@@ -72,6 +72,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         numbered=numbered_names(data),
         classes=bases_of(classes),
         cuda_classes=frozenset(cuda_classes),
+        cuda_does_more=any(does_more_than_move(facts, node) for node in classes),
         to_classes=frozenset(to_classes - cuda_classes),
         adds_cuda=adds_cuda_method(facts),
         get_device="def get_device(" in facts.source.text,

@@ -21,6 +21,7 @@ class Summary:
         numbered: the names and attributes of which it takes the number of a device.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.
+        cuda_does_more: whether the `cuda` of a class does more than move.
         to_classes: the other classes that define a method `to`.
         adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
@@ -52,6 +53,7 @@ class Summary:
     numbered: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: frozenset[str] = frozenset()
+    cuda_does_more: bool = False
     to_classes: frozenset[str] = frozenset()
     adds_cuda: bool = False
     get_device: bool = False

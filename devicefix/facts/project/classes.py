@@ -35,6 +35,11 @@ class Classes(Files):
         return self._adds_cuda
 
     @remembered
+    def cuda_does_more(self) -> bool:
+        """Return whether the `cuda` of any class does more than move."""
+        return any(summary.cuda_does_more for summary in self.files.values())
+
+    @remembered
     def has_own_to(self) -> bool:
         """Return whether any class defines a `to`, but no `cuda`."""
         return bool(self.to_classes)
