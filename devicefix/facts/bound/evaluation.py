@@ -105,5 +105,5 @@ def name_of(parent: ast.AST | None, node: ast.Lambda) -> str | None:
 
 
 def is_true(test: ast.expr) -> bool:
-    """Check whether a test is a literal that is true."""
-    return isinstance(test, ast.Constant) and bool(test.value)
+    """Check whether a test is a true number, which no fix changes, unlike a string that names a device."""
+    return isinstance(test, ast.Constant) and isinstance(test.value, int) and bool(test.value)

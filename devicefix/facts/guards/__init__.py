@@ -5,7 +5,7 @@ In the order in which they need one another: `answers` holds what torch answers 
 and `guarded` the code that is reached only there.
 """
 
-from devicefix.facts.guards.answers import ASKS, AVAILABLE, VERSION, of_any_count
+from devicefix.facts.guards.answers import ASKS, AVAILABLE, COUNTS, VERSION, of_any_count
 from devicefix.facts.guards.guarded import Built, Guards
 
-__all__ = ["ASKS", "AVAILABLE", "VERSION", "Built", "Guards", "of_any_count"]
+__all__ = ["ASKS", "AVAILABLE", "COUNTS", "VERSION", "Built", "Guards", "of_any_count"]
