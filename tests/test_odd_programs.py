@@ -1,9 +1,9 @@
-"""Programs of odd but legal Python, as they are on the simulated CUDA machine and rewritten there and on a CPU.
+"""Programs of odd but legal Python, rewritten, on the simulated CUDA machine and on a CPU.
 
-They are in the folder `odd_programs`. A header `=== name` begins a program, and `--- module` a module of it; one
-without such a header is `main`. A program means the same once it is rewritten, or it fails on the CPU, and a finding
-that is left covers that (`=== name | reported`). Each module begins with `import torch`, unless it imports it
-itself or says that it is without torch.
+They are in the folder `odd_programs`. A header `=== name` begins a program, and `--- module` a module of it;
+one without such a header is `main`. A program means the same once it is rewritten, or it fails on the CPU
+and a finding that is left covers that (`=== name | reported`). Each module begins with `import torch`, unless
+it imports torch itself or says that it is without it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def judge() -> Iterator[Judge]:
         yield judge
 
 
-@pytest.mark.parametrize(("category", "files"), [each[1:] for each in PROGRAMS], ids=[each[0] for each in PROGRAMS])
+@pytest.mark.parametrize(
+    ("category", "files"), [each[1:] for each in PROGRAMS], ids=[each[0] for each in PROGRAMS]
+)
 def test_the_meaning_stays(judge: Judge, category: str, files: dict[str, str]) -> None:
     verdict = judge(Program(files))
     assert verdict.category == category, meaning.shown(verdict)

@@ -37,7 +37,9 @@ class Names:
         is_option: whether a name is that of an option that is an int in the other files.
         is_flag: whether other files set an attribute, and only to values that are true only with CUDA.
         passed: the kinds of what other files pass to a function for a parameter, by its name and position.
-        is_number: whether a full name is that of an int of another file; with `()`, of a function that returns one.
+
+    Attributes:
+        is_number: whether the full name of an import is that of an int; with `()`, of a function that returns one.
     """
 
     def __init__(
@@ -47,12 +49,11 @@ class Names:
         is_option: Question = unknown,
         is_flag: Question = unknown,
         passed: Passed = nothing_passed,
-        is_number: Question = unknown,
     ) -> None:
         self._is_option = is_option
         self.is_flag = is_flag
         self.passed = passed
-        self.is_number = is_number
+        self.is_number: Question = unknown
         self.source = source
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}

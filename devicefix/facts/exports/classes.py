@@ -30,7 +30,7 @@ def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
 
 
 def does_more_than_move(facts: Facts, node: ast.ClassDef) -> bool:
-    """Return whether the `cuda` of a class counts, computes, or returns something else than an object like its own."""
+    """Return whether the `cuda` of a class counts, computes, or returns one of its attributes."""
     methods = (binding.node for binding in facts.tree.scopes[node].bindings.get("cuda", ()))
     return any(_computes(part) for method in methods for part in ast.walk(method))
 

@@ -170,10 +170,8 @@ class Bindings(Parameters):
                 return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN
             case ast.AnnAssign(annotation=annotation):
                 return self.annotated(annotation)
-            case ast.ExceptHandler(type=ast.Tuple(elts=types)):
-                return union(map(self.instance, types))
             case ast.ExceptHandler(type=ast.expr() as caught):
-                return self.instance(caught)
+                return union(map(self.instance, caught.elts if isinstance(caught, ast.Tuple) else [caught]))
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN
