@@ -39,7 +39,7 @@ class Names:
         passed: the kinds of what other files pass to a function for a parameter, by its name and position.
 
     Attributes:
-        is_number: whether the full name of an import is that of an int; with `()`, of a function that returns one.
+        is_number: whether an import by its full name is an int; with `()`, whether it returns one.
     """
 
     def __init__(
