@@ -94,8 +94,8 @@ def _origins(facts: Facts, value: ast.expr, hops: int) -> Iterator[ast.expr]:
             parts = [inner]
         case ast.Call(func=ast.Name(id="enumerate" | "zip" | "list" | "next" | "iter"), args=arguments):
             parts = arguments
-    if hops:
-        for part in parts:
+    for part in parts if hops else ():
+        if not isinstance(part, ast.Call) or not (facts.resolve(part.func) or "").startswith("torch."):
             yield from _origins(facts, part, hops - 1)
 
 
@@ -155,7 +155,7 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
         )
     shared = {key or path for path, _, key in _PASSED_ON.findall(data) if key or b"." in path}
     origins = names.union(*(_PATH.findall(b" ".join(re.findall(_COMES_FROM % name, data))) for name in names))
-    shared |= {path for path in origins if b"." in path}
+    shared |= {path for path in origins if b"." in path and not path.startswith(b"torch.")}
     shared |= {name for name in origins - shared if re.search(rb"\bimport\b[^\n]*\b%b\b" % name, data)}
     return frozenset(path.rpartition(b".")[2].decode() for path in shared), frozenset(found)
 
