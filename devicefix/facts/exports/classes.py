@@ -29,19 +29,36 @@ def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
     )
 
 
-def does_more_than_move(facts: Facts, node: ast.ClassDef) -> bool:
-    """Return whether the `cuda` of a class counts, computes, or returns one of its attributes."""
-    methods = (binding.node for binding in facts.tree.scopes[node].bindings.get("cuda", ()))
-    return any(_computes(part) for method in methods for part in ast.walk(method))
+def only_moves(facts: Facts, node: ast.ClassDef) -> bool:
+    """Return whether the `cuda` of a class moves what the object holds, and does nothing else."""
+    bindings = facts.tree.scopes[node].bindings.get("cuda", ())
+    methods = [binding.node for binding in bindings if isinstance(binding.node, ast.FunctionDef)]
+    return (
+        bool(methods)
+        and len(methods) == len(bindings)
+        and all(all(map(_is_move, method.body)) for method in methods)
+    )
 
 
-def _computes(node: ast.AST) -> bool:
-    match node:
-        case ast.AugAssign() | ast.Assign(targets=[ast.Attribute()], value=ast.BinOp()):
+def _is_move(statement: ast.stmt) -> bool:
+    """Return whether a statement only moves something, or returns the object."""
+    match statement:
+        case ast.Return(value=ast.Call(func=ast.Attribute(value=ast.Attribute(), attr="cuda" | "to"))):
+            return False  # `return self.x.cuda()`: without the call, it would be the object itself
+        case ast.If(body=body, orelse=more) | ast.For(body=body, orelse=more):
+            return all(map(_is_move, (*body, *more)))
+        case ast.Pass() | ast.Return() | ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom():
             return True
-        case ast.Return(value=ast.Call(func=ast.Attribute(attr="cuda" | "to", value=ast.Attribute()))):
-            return True  # `return self.x.cuda()`
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
+            return value is not None and any(map(_moves, ast.walk(value)))
     return False
+
+
+def _moves(node: ast.AST) -> bool:
+    """Return whether a node is a method that moves, such as `x.cuda` and `torch.Tensor.cuda`."""
+    return isinstance(node, ast.Attribute) and node.attr in ("cuda", "to", "_apply")
 
 
 def _is_method(binding: Binding) -> bool:

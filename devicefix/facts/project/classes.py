@@ -35,14 +35,14 @@ class Classes(Files):
         return self._adds_cuda
 
     @remembered
-    def cuda_does_more(self) -> bool:
-        """Return whether the `cuda` of any class does more than move."""
-        return any(summary.cuda_does_more for summary in self.files.values())
-
-    @remembered
     def has_own_to(self) -> bool:
         """Return whether any class defines a `to`, but no `cuda`."""
         return bool(self.to_classes)
+
+    @remembered
+    def has_cuda_effects(self) -> bool:
+        """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
+        return self._adds_cuda or any(summary.cuda_effects for summary in self.files.values())
 
     @remembered
     def is_cuda_class(self, name: str) -> bool:

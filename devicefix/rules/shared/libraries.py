@@ -10,6 +10,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import last_name
+from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
 # What to do without each library, by module.
 LIBRARIES = {
@@ -70,6 +71,9 @@ LIBRARIES = {
     "MultiScaleDeformableAttention": "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA",
     "torchsparse": "check whether the installed version is built for a CPU",
     "spconv": "install its version without CUDA, which is called `spconv`, and check whether it is enough",
+    "cubvh": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "nerfacc": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "fused_ssim": "its kernels are compiled for CUDA; add a CPU path in plain torch",
     "tensorrt_llm": "add a path that runs the torch model without CUDA",
 }
 _TRITON = {
@@ -214,14 +218,22 @@ class CudaLibraries:
         ]
         return bool(uses) and all(map(self.facts.is_guarded, uses))
 
+    def unasked(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
+        """Return a use of what an import binds that fails without the library, None if all ask for it."""
+        return next(self._optional.unasked(statement, library), None)
+
+    @cached_property
+    def _optional(self) -> OptionalImports:
+        return OptionalImports(self.facts, [statement for statement, _ in self._imports])
+
     def copes(self, node: ast.AST, library: str) -> bool:
         """Return whether a program continues without the code at a node if CUDA is not available."""
         if self.facts.is_guarded(node) or self._is_lazy(node):
             return True
-        word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
+        asking = Asking(self.facts, library)
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-                if word.search(self.context.source.code(parent.test)):
+                if asking.asks(parent.test) or for_types(parent.test):
                     return True
             if isinstance(parent, ast.Try) and child in parent.body:
                 if any(
