@@ -41,9 +41,7 @@ class Files(Questions):
     @cached_property
     def _circular(self) -> frozenset[str]:
         """The files in circles of imports, and those that lead from one circle to another."""
-        return frozenset(
-            _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
-        )
+        return _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
 
     @remembered
     def is_set_elsewhere(self, path: str, name: str) -> bool:
@@ -153,7 +151,7 @@ class Files(Questions):
         return {os.path.normpath(target.path) for target in found if target is not None}
 
 
-def _endless(following: Mapping[str, set[str]], previous: Mapping[str, set[str]]) -> set[str]:
+def _endless(following: Mapping[str, set[str]], previous: Mapping[str, set[str]]) -> frozenset[str]:
     """Return what has something that follows it without end; what only follows itself has not."""
     left = {each: len(found - {each}) for each, found in following.items()}
     ends = [each for each, number in left.items() if not number]
@@ -163,7 +161,7 @@ def _endless(following: Mapping[str, set[str]], previous: Mapping[str, set[str]]
             left[each] -= 1
             if not left[each]:
                 ends.append(each)
-    return {each for each, number in left.items() if number}
+    return frozenset(each for each, number in left.items() if number)
 
 
 def candidates(path: str, module: str) -> Iterator[str]:
