@@ -50,7 +50,9 @@ def kinds(code: str, of: str = "q7") -> Kinds:
         ("for q7 in [0, 'cuda']:\n    f(q7)", {K.INDEX, K.CUDA}),
         ("for q7, x in enumerate(xs):\n    f(q7)", {K.INDEX}),
         ("for i, q7 in enumerate([0, 1]):\n    f(q7)", {K.INDEX}),
+        ("for x, q7 in zip(xs, [0, 1]):\n    f(q7)", {K.INDEX}),
         ("x = [f(q7) for q7 in (0, 1)]", {K.INDEX}),
+        ("class A(OSError): ...\ntry: g()\nexcept A as q7: f(q7)", {K.OBJECT}),
         ("(q7 := 1)\nf(q7)", {K.INDEX}),
         (
             "def g():\n    q7 = 0\n    def h():\n        nonlocal q7\n        q7 = torch.half\n    f(q7)",

@@ -240,6 +240,7 @@ MOVE = "def f(x):\n    return x.cuda()"
         (["%%time\nimport torch"], [f"%%time\nimport torch\n\n{DEVICE}"]),
         (["%%time\n!ls"], [f"%%time\n!ls\nimport torch\n{DEVICE}"]),
         ([IMPORT, f"# mine\n{DEVICE}"], ["", ""]),
+        (["if in_colab():\n    import torch", IMPORT], ["", f"{IMPORT}\n\n{DEVICE}"]),
     ],
 )  # fmt: skip
 def test_the_device_goes_behind_the_imports(before: list[str], after: list[str]) -> None:

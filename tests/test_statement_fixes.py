@@ -31,6 +31,72 @@ FIXES = {
             run(2)
         """,
     ),
+    "a refusal in an elif beside the word else": (
+        """
+        if a: run("else")
+        elif a == "else": run(3)
+        elif (not torch.cuda.is_available()
+              ):  # why else
+            # else
+            raise OSError("else")
+        # before else
+        else:
+
+            run(2)
+        """,
+        """
+        if a: run("else")
+        elif a == "else": run(3)
+        # before else
+        else:
+
+            run(2)
+        """,
+    ),
+    "a refusal with comments": (
+        """
+        def main(x):
+            # check
+            if not torch.cuda.is_available():  # no GPU?
+                # then stop
+                raise OSError  # here
+                # end
+            # go on
+            return x
+        """,
+        """
+        def main(x):
+            # go on
+            return x
+        """,
+    ),
+    "a string over several lines in a call": (
+        "\n        class A:\n            def f(self, x):\n                if torch.cuda.is_available():\n"
+        '                    run(x,\n                        """a\n        text""",\n'
+        "                         1)\n                    # end\n                else:\n"
+        "                    raise OSError\n                # after\n                return x\n        ",
+        "\n        class A:\n            def f(self, x):\n                run(x,\n"
+        '                    """a\n        text""",\n                     1)\n                # end\n'
+        "                # after\n                return x\n        ",
+    ),
+    "an assert in an else": (
+        """
+        for i in xs:
+            if i:
+                run(i)
+            else:
+                assert torch.cuda.is_available()
+        """,
+        """
+        for i in xs:
+            if i:
+                run(i)
+        """,
+    ),
+    "a guard in a file of tabs": (
+        "\nfor i in x:\n\ttorch.cuda.synchronize()\n",
+        "\nfor i in x:\n\tif torch.cuda.is_available():\n\t\ttorch.cuda.synchronize()\n",
+    ),
     "the comments of a branch": (
         """
         def main():
@@ -169,6 +235,18 @@ WITH_DEVICE = {
         """
         y = (x.to(device)  # there
              )
+        """,
+    ),
+    "a choice in an argument that moves": (
+        """
+        y = f(x.cuda() if torch.cuda.is_available()  # if so
+              else x,  # else
+              2)
+        """,
+        """
+        y = f(x.to(device)  # if so
+              ,  # else
+              2)
         """,
     ),
 }

@@ -121,10 +121,16 @@ def gpu_number(context: Context, target: ast.expr) -> Safety | None:
 
 
 def _may_ask_tensor(context: Context, target: ast.expr) -> bool:
-    """Return whether an expression is `y.get_device()`, and the project defines no method of this name."""
-    if not asks_for_index(target) or context.project.defines_get_device():
+    """Return whether an expression is `y.get_device()` of what is shown to be a tensor, or may be one.
+
+    The latter only if the project defines no method of this name.
+    """
+    if not asks_for_index(target):
         return False
-    return last_name(target.func.value) != "self"  # type: ignore[attr-defined]
+    owner = target.func.value  # type: ignore[attr-defined]
+    if context.project.defines_get_device():
+        return Kind.TENSOR in context.facts.kinds.of(owner).seen
+    return last_name(owner) != "self"
 
 
 def _is_called_gpu(target: ast.expr) -> bool:

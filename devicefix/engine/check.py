@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
@@ -92,7 +92,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed)
+    is_number = partial(project.is_number, path)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, is_number)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
@@ -165,7 +166,8 @@ def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
     for edit in fix.edits if fix is not None else ():
         old = context.source.text[edit.start : edit.end]
-        found = [name for name in sorted({*_ATTRIBUTE.findall(old)}) if context.project.is_patched(name)]
+        names: set[str] = set(_ATTRIBUTE.findall(old))
+        found = [name for name in sorted(names) if context.project.is_patched(name)]
         if found:
             new = edit.new if isinstance(edit.new, str) else edit.new(old)
             asks = new.count("is_available") > old.count("is_available")

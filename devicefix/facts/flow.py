@@ -88,12 +88,18 @@ class Point:
         return filter(None, map(dotted, targets))
 
     @cached_property
-    def reads(self) -> frozenset[str]:  # noqa: C901 (one case a kind of node)
+    def reads(self) -> frozenset[str]:
         """Return the paths whose content is read: not only whether they are None, or how long."""
+        return self.reads_but()
+
+    def reads_but(self, left_out: ast.AST | None = None) -> frozenset[str]:  # noqa: C901 (one case a kind of node)
+        """Return the paths whose content is read, except for those that only one node inside reads."""
         found: set[str] = set()
         todo: list[ast.AST] = list(self.parts)
         while todo:
             node = todo.pop()
+            if node is left_out:
+                continue
             match node:
                 case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _UNREAD and dotted(
                     value

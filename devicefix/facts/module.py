@@ -9,7 +9,7 @@ from functools import cached_property
 
 from devicefix.facts.guards import Built, Guards
 from devicefix.facts.kinds import KindsOf
-from devicefix.facts.names import Names, Passed, Question, nothing_passed
+from devicefix.facts.names import Names, Passed, Question, nothing_passed, unknown
 from devicefix.files.text import Source, parse
 
 _OTHERS = re.compile(  # no alternative begins with a group or `\b`: then the search is several times as fast
@@ -51,10 +51,16 @@ class Facts(Names):
         source = Source(data)
         return cls(source, parse(source.text))
 
-    def informed(self, is_option: Question, is_flag: Question, passed: Passed = nothing_passed) -> Facts:
+    def informed(
+        self,
+        is_option: Question,
+        is_flag: Question,
+        passed: Passed = nothing_passed,
+        is_number: Question = unknown,
+    ) -> Facts:
         """Return these facts with answers from the other files; the tree is shared."""
         more = copy(self)
-        more._is_option, more.is_flag, more.passed = is_option, is_flag, passed
+        more._is_option, more.is_flag, more.passed, more.is_number = is_option, is_flag, passed, is_number
         more.guards = Guards(more)
         more._answers = {}
         more.built = Built(more)

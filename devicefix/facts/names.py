@@ -37,6 +37,9 @@ class Names:
         is_option: whether a name is that of an option that is an int in the other files.
         is_flag: whether other files set an attribute, and only to values that are true only with CUDA.
         passed: the kinds of what other files pass to a function for a parameter, by its name and position.
+
+    Attributes:
+        is_number: whether an import by its full name is an int; with `()`, whether it returns one.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Names:
         self._is_option = is_option
         self.is_flag = is_flag
         self.passed = passed
+        self.is_number: Question = unknown
         self.source = source
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}

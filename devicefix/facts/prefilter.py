@@ -23,15 +23,20 @@ _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
 _LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
-_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
+_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.\[\"']*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
-_MOVED_TO = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*[,)]")
+_MOVED_TO = re.compile(rb"\.to\(\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
+_AS_DEVICE = re.compile(rb"device\s*=\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
 # A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")
 _STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
 _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
-# A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `for where in range(2)`.
-_INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s*\d|range\())"
+# A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `where = args.gpu`,
+# `for where in range(2)`, `for where, x in enumerate(xs)`.
+_INTEGER = (
+    rb"\b%b(?:\s*(?::\s*int\s*)?:?=\s*(?:\d|int\(|[\w.]*(?:rank|gpu))"
+    rb"|\s+in\s*(?:[\[(]\s*\d|range\()|\s*,[^\n]*\b(?:enumerate\(|zip\(range))"
+)
 
 
 @lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
@@ -47,8 +52,9 @@ def may_matter(data: bytes) -> bool:
     return (
         any(word in data for word in _IN_FILES)
         or (b"load" in data and _loads(data))
-        or (b".to(" in data and (_MOVE.search(data) is not None or _moves_to_number(data)))
+        or (b".to(" in data and _MOVE.search(data) is not None)
         or (b"device" in data and _NUMBER.search(data) is not None)
+        or _moves_to_number(data)
     )
 
 
@@ -71,8 +77,8 @@ def _keeps_copies(data: bytes) -> bool:
 
 def _moves_to_number(data: bytes) -> bool:
     """Return whether something may be moved to a variable that holds the number of a GPU."""
-    names = set(_MOVED_TO.findall(data))
-    return any(re.search(_INTEGER % (name, name), data) for name in names)
+    names = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
+    return any(re.search(_INTEGER % name, data) for name in names)
 
 
 def _loads(data: bytes) -> bool:

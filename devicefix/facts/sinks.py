@@ -34,6 +34,11 @@ _PASSED_ON = re.compile(
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([^\n]*)")
 _WORD = re.compile(rb"\w+")
 _DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
+# What a variable is bound to, or the expression that a loop takes it from.
+_COMES_FROM = rb"\b(?:%b)\b(?:\s*=\s*[A-Za-z_][\w.]*|[\w, \t]*\bin\b[^\n]*)"
+_PATH = re.compile(rb"[A-Za-z_]\w*(?:\.(?!(?:items|values)\b)\w+)*")
+_HOPS = 3  # bindings and calls to follow from a device to what it comes from
+_BINDINGS = 20
 
 
 def takes_device(facts: Facts, function: ast.expr, place: Place) -> bool:
@@ -74,8 +79,30 @@ def device_values(facts: Facts) -> list[ast.expr]:
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     """Return the attributes, keys and imported names that some expressions read: other files may set them."""
-    shared = (each for each in values if not _is_of_module(facts, each) and not is_of_tensor(facts, each))
+    origins = (origin for value in values for origin in _origins(facts, value, _HOPS))
+    shared = (each for each in origins if not _is_of_module(facts, each) and not is_of_tensor(facts, each))
     return frozenset(filter(None, map(_name_of, shared)))
+
+
+def _origins(facts: Facts, value: ast.expr, hops: int) -> Iterator[ast.expr]:
+    """Yield an expression, and those that it may get its value from, or from whose items."""
+    yield value
+    parts: list[ast.expr] = []
+    match value:
+        case ast.Name() | ast.Attribute():
+            for binding in facts.bindings(value)[:_BINDINGS]:
+                match binding.node:
+                    case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
+                        parts.append(iterated)
+                    case ast.Assign(value=assigned):
+                        parts.append(binding.value or assigned)
+        case ast.Call(func=ast.Attribute(attr="items" | "values", value=inner), args=[]):
+            parts = [inner]
+        case ast.Call(func=ast.Name(id="enumerate" | "zip" | "list" | "next" | "iter"), args=arguments):
+            parts = arguments
+    for part in parts if hops else ():
+        if not isinstance(part, ast.Call) or not (facts.resolve(part.func) or "").startswith("torch."):
+            yield from _origins(facts, part, hops - 1)
 
 
 def _is_of_module(facts: Facts, value: ast.expr) -> bool:
@@ -143,7 +170,11 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
             if name in names
         )
     shared = {key or path for path, key in passed if key or b"." in path}
-    shared |= names.intersection(_WORD.findall(b"\n".join(_IMPORTED.findall(data))))
+    if names:
+        bindings = re.findall(_COMES_FROM % b"|".join(sorted(names)), data)
+        origins = names.union(_PATH.findall(b" ".join(bindings)))
+        shared |= {path for path in origins if b"." in path and not path.startswith(b"torch.")}
+        shared |= origins.intersection(_WORD.findall(b"\n".join(_IMPORTED.findall(data))))
     return frozenset(path.rpartition(b".")[2].decode() for path in shared), frozenset(found)
 
 

@@ -284,6 +284,8 @@ class Uses:
 
     def _argument(self, function: ast.AST, arg: ast.arg) -> Iterator[Variable]:
         scope = self.tree.scopes.get(function)
+        if scope is None and isinstance(function, ast.Lambda):
+            scope = self.tree.scope(function.body)
         if scope is not None:
             yield self._name(scope, arg.arg)
 

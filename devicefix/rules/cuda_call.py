@@ -8,6 +8,7 @@ from devicefix.devices.arguments import device_argument, runtime_device, target_
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
+from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
@@ -451,9 +452,18 @@ class CudaCall(Rule):
             "`to`, for which `.to(device)` differs; call it only if CUDA is available"
         )
         fix = _kept(self.context, node)
-        if fix is not None and self.context.project.has_cuda_effects():
+        if fix is not None and self.context.project.has_cuda_effects() and not self._is_of_torch(node):
             fix = replace(fix, safety=Safety.UNSAFE, why=_SKIPPED)
         return self.finding(node, message, fix)
+
+    def _is_of_torch(self, node: ast.Call) -> bool:
+        """Return whether a call is `super().cuda()` in a class that has no other class's own `cuda`."""
+        assert isinstance(node.func, ast.Attribute)
+        around = (parent for _, parent in self.facts.tree.ancestors(node))
+        owner = next((parent for parent in around if isinstance(parent, ast.ClassDef)), None)
+        if owner is None or not _super(node.func.value):
+            return False
+        return not any(map(self.context.project.is_cuda_class, map(last_name, owner.bases)))
 
     def _may_be_super(self, node: ast.Call) -> bool:
         """Return whether the function around a call uses `super()` as a value, which has no attributes."""

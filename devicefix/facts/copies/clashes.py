@@ -81,7 +81,7 @@ class Clashes:
         paths = flow.reachable([used.start], uses.leading, uses.emptied, ends if together else ())
         for point in islice(paths, FAR):
             change = self._changes.at(point, changed.place)
-            use = uses.behind(point) if change is not None else None
+            use = uses.behind(point, change) if change is not None else None
             if use is not None and (together or point in flow.reachable([changed.start], EVERYTHING, ends)):
                 return Clash(change, use if use != OUT_OF_SIGHT else None)
         return None

@@ -220,15 +220,15 @@ class _Search:
             for place in copy.places:
                 known = self._aliases.before(flow, point, place)
                 self._pend(flow, copy, [(point, node)], known.parameters)
-                use = self._used_after(flow, point, known.members)
+                use = self._used_after(flow, point, node, known.members)
                 if use is not None:
                     yield Held(copy.call, copy.outer, place, place.path, node, use or None, True)
                     break
 
-    def _used_after(self, flow: Flow, point: Point, members: list[Member]) -> int | None:
-        """Return the line of a use of one of some names after a point, `OUT_OF_SIGHT`, or None."""
+    def _used_after(self, flow: Flow, point: Point, change: ast.AST, members: list[Member]) -> int | None:
+        """Return the line of a use of one of some names after a change, `OUT_OF_SIGHT`, or None."""
         names = list(self._aliases.after(flow, _still(flow, members)))
-        uses = [self._clashes.uses(flow, member.holder).behind(point) for member in names]
+        uses = [self._clashes.uses(flow, member.holder).behind(point, change) for member in names]
         last = OUT_OF_SIGHT if OUT_OF_SIGHT in uses and self._read_again(flow, names) else None
         return next(filter(None, uses), last)
 
@@ -272,7 +272,8 @@ class _Search:
                 if change is None:
                     use = self._used_after_training(flow, point, members)
                 else:
-                    use = self._used_after(flow, point, members)
+                    call = self._facts.tree.parents[argument]
+                    use = self._used_after(flow, point, call, members)
                 if use is not None:
                     reported.add(copy.call)
                     yield Held(copy.call, copy.outer, Place(path), path, change, use or None, True)

@@ -31,6 +31,7 @@ class Uses:
 
     def __init__(self, facts: Facts, flow: Flow, holder: Holder, more: Iterable[Point] = ()) -> None:
         self._flow = flow
+        self._path = holder.path.partition("[")[0]
         uses = {point for point in _readers(flow, holder.path) if point not in _overwriting(flow, holder)}
         uses.update(more)
         if outlives_call(facts, flow, holder):
@@ -49,8 +50,16 @@ class Uses:
                     todo.append(point)
         return leading
 
-    def behind(self, start: Point) -> int | None:
-        """Return the line of a use after a point, `OUT_OF_SIGHT` for one elsewhere, or None."""
+    def behind(self, start: Point, change: ast.AST | None = None) -> int | None:
+        """Return the line of a use after a point, `OUT_OF_SIGHT` for one elsewhere, or None.
+
+        Args:
+            start: the point.
+            change: a change in it, beside which there may be a use: `return y.add_(1) - x`.
+        """
+        # An assignment changes its target after it has read everything.
+        if isinstance(change, ast.Call) and start in self._uses and self._path in start.reads_but(change):
+            return self._line(start)
         if start in self.emptied:
             return None
         way: dict[Point, None] = {}

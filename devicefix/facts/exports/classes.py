@@ -38,8 +38,10 @@ def has_effect(facts: Facts, node: ast.ClassDef) -> bool:
 
 
 def _is_move(statement: ast.stmt) -> bool:
-    """Return whether a statement only moves something, returns it, or binds a local name."""
+    """Return whether a statement only moves something, returns the object, or binds a local name."""
     match statement:
+        case ast.Return(value=ast.Call(func=ast.Attribute(value=ast.Attribute(), attr="cuda" | "to"))):
+            return False  # `return self.x.cuda()`: without the call, it would be the object itself
         case ast.If(body=body, orelse=more) | ast.For(body=body, orelse=more):
             return all(map(_is_move, (*body, *more)))
         case ast.Pass() | ast.Return() | ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom():

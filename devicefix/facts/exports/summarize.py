@@ -21,6 +21,7 @@ from devicefix.facts.exports.scan import (
     passed_through,
 )
 from devicefix.facts.exports.summary import Summary
+from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds
 from devicefix.facts.prefilter import may_matter
@@ -28,7 +29,8 @@ from devicefix.facts.sinks import device_names, device_values, receivers
 from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
-_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo")
+_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(")
+_NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(")
 
 
 def matters_to_others(data: bytes) -> bool:
@@ -86,6 +88,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
         passed=frozenset(passed_kinds(data)),
+        numbers=frozenset(_numbers(facts)),
         backends=device_names(facts, backends),
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
@@ -109,6 +112,20 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 if not any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around):
                     yield name.value
+
+
+def _numbers(facts: Facts) -> Iterator[str]:
+    """Yield the variables of the module that are ints, and its functions that return one, as `f()`."""
+    for node in facts.tree.nodes_with(*_NUMBERS):
+        if isinstance(node, (ast.Assign, ast.Return)):
+            function = facts.tree.scope(node).node
+            if isinstance(function, ast.FunctionDef) and facts.tree.parents[function] is facts.tree.module:
+                if facts.kinds.returned(function).are({Kind.INDEX}):
+                    yield f"{function.name}()"
+            elif isinstance(node, ast.Assign) and function is facts.tree.module:
+                for target in node.targets:
+                    if isinstance(target, ast.Name) and facts.kinds.of(target).are({Kind.INDEX}):
+                        yield target.id
 
 
 def _flags(facts: Facts) -> dict[str, bool]:

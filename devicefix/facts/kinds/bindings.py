@@ -22,7 +22,8 @@ class Bindings(Parameters):
     def _path(self, node: ast.Name | ast.Attribute, depth: int) -> Kinds:
         resolved = self._facts.resolve(node)
         if resolved is not None:
-            return of_reference(node, resolved)
+            is_number = self._facts.is_number(resolved)
+            return Kinds({Kind.INDEX: node}) if is_number else of_reference(node, resolved)
         if isinstance(node, ast.Name):
             found = self._facts.tree.scope(node).lookup(node.id)
             return UNKNOWN if found is None else self._bound(node, node.id, found[1], depth)
@@ -200,10 +201,10 @@ class Bindings(Parameters):
                 return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN
             case ast.AnnAssign(annotation=annotation):
                 return self.annotated(annotation)
-            case ast.ExceptHandler():
-                return Kinds({Kind.OBJECT: node})
+            case ast.ExceptHandler(type=ast.expr() as caught):
+                return union(map(self.instance, caught.elts if isinstance(caught, ast.Tuple) else [caught]))
             case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in _PROPERTIES:
-                return self._returned(node, depth)
+                return self.returned(node, depth)
             case ast.FunctionDef(decorator_list=[_, *_]):
                 return UNKNOWN
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
@@ -222,6 +223,13 @@ class Bindings(Parameters):
                 if first == name:
                     return Kinds({Kind.INDEX: iterated})
                 return self._iterated(other, inner, name, depth)
+            case (
+                ast.Tuple(elts=targets),
+                ast.Call(func=ast.Name(id="zip") as function, args=collections),
+            ) if self._is_builtin(function):
+                for each, inner in zip(targets, collections, strict=False):
+                    if isinstance(each, ast.Name) and each.id == name and not isinstance(inner, ast.Starred):
+                        return self.elements(inner, depth)
         return self._parts(iterated, depth) | UNKNOWN
 
     def _captured(self, node: ast.expr, depth: int) -> Kinds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from devicefix.facts.kinds.annotations import Annotations
-from devicefix.facts.kinds.inference import Function
+from devicefix.facts.kinds.inference import DEPTH, Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, SAME, STORAGES, WRAPPERS, of_torch
 from devicefix.facts.values import cpu, last_name
@@ -27,6 +27,8 @@ class Calls(Annotations):
             return Kinds({OF_CALLS[name]: node})
         if name is not None and name.startswith("torch."):
             return of_torch(node, name)
+        if name is not None and self._facts.is_number(f"{name}()"):
+            return Kinds({Kind.INDEX: node})
         if isinstance(node.func, ast.Attribute):
             method = self._method(node, node.func, depth)
             if method is not None:
@@ -64,7 +66,7 @@ class Calls(Annotations):
             if found is not None and len(found[1]) == 1:
                 definition, value = found[1][0].node, found[1][0].value
                 if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    return self._returned(definition, depth)
+                    return self.returned(definition, depth)
                 if isinstance(value, ast.Lambda):
                     return self.of(value.body, depth - 1)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
@@ -82,7 +84,8 @@ class Calls(Annotations):
         found = [each for name, each in pairs if isinstance(name, ast.Constant) and name.value == key.value]
         return union(self.of(each, depth - 1) for each in found)
 
-    def _returned(self, function: Function, depth: int) -> Kinds:
+    def returned(self, function: Function, depth: int = DEPTH) -> Kinds:
+        """Return the kinds of what a function of the module returns or yields."""
         if depth <= 1:
             return UNKNOWN
         values: list[ast.expr] = []

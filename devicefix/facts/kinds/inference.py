@@ -67,7 +67,7 @@ class Inference(ABC):
         """Return the kinds of the elements of a collection, or of the values of a dictionary."""
 
     @abstractmethod
-    def _returned(self, function: Function, depth: int) -> Kinds:
+    def returned(self, function: Function, depth: int = DEPTH) -> Kinds:
         """Return the kinds of what a function of the module returns or yields."""
 
     @abstractmethod

@@ -35,7 +35,10 @@ class Parameters(Annotations):
             return Kinds({Kind.COLLECTION: parameter})
         kinds = Kinds(open=True) if default is None else self.of(default, depth) | Kinds(open=True)
         if isinstance(function, ast.Lambda):
-            return union([kinds, *self._arguments_of_lambda(function, parameter, depth)])
+            passed = list(self._arguments_of_lambda(function, parameter, depth))
+            call = self._facts.tree.parents[function]
+            at_once = isinstance(call, ast.Call) and call.func is function and passed  # nobody else calls it
+            return union(passed if at_once else [kinds, *passed])
         return union([kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)])
 
     def _passed(self, function: Function, parameter: ast.arg) -> Kinds:

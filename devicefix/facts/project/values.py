@@ -61,6 +61,13 @@ class Values(Files):
         return sorted({kind for place, kind in given if place in (parameter, position)})
 
     @remembered
+    def is_number(self, path: str, name: str) -> bool:
+        """Return whether what the file at `path` imports by its full name is an int, or returns one."""
+        module, _, last = name.rpartition(".")
+        target = self.find(path, module) if module else None
+        return target is not None and last in target.numbers
+
+    @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(name in summary.backends for summary in self.files.values())
