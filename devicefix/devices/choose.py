@@ -47,7 +47,7 @@ class Devices:
         self.path = path
         self._layout = Layout(facts)
         self._project = project
-        self._bound = Bound(facts, is_circular=self.is_circular)
+        self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
         self._known = KnownDevices(
             facts, self._bound, project.star_names(path), partial(project.is_set_elsewhere, path)
