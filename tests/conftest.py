@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ROOT, Cli, Git, ProjectFolder
+from hypothesis import settings
 from running import ProgramFolder
 
 from devicefix.config.settings import KEYS
@@ -21,6 +22,11 @@ OPTIONAL = frozenset(
         "nbformat", "numpy", "playwright", "psutil", "pygls", "pytest_lsp", "torch",
     }
 )  # fmt: skip
+
+
+# A test tries the same inputs each time, so that a failure belongs to the change under test.
+settings.register_profile("repeatable", derandomize=not os.environ.get("DEVICEFIX_FUZZ"))
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -121,6 +121,10 @@ LINE = st.sampled_from(
 )
 
 
+def test_a_carriage_return_before_a_blank_line_leaves_the_block_alone() -> None:
+    assert not Docs(b".. code:: py\n\n  x.cuda()\r\t\n  y\n", "a.rst").modules
+
+
 @given(st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\r"]))), st.sampled_from(["a.md", "a.rst"]))
 @settings(max_examples=300, deadline=None)
 def test_unchanged_modules_leave_the_document_unchanged(lines: list[tuple[str, str]], path: str) -> None:

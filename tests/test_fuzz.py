@@ -20,7 +20,6 @@ from devicefix.config.settings import Settings
 MANY = int(os.environ.get("DEVICEFIX_FUZZ", "0"))
 PROFILE = settings(
     max_examples=MANY or 200,
-    derandomize=not MANY,
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),

@@ -28,9 +28,15 @@ class Docs:
         find = in_rst if path.lower().endswith(".rst") else in_markdown
         self._lines: list[str] = _LINE.findall(text)
         skipped = "skip-file" in text and _SKIP_FILE.search(text)
-        self._blocks = [] if skipped else list(find([line.rstrip("\r\n") for line in self._lines]))
+        found = () if skipped else find([line.rstrip("\r\n") for line in self._lines])
+        self._blocks = [block for block in found if self._keeps_lines(block)]
         self.unreadable: list[Unreadable] = []  # blocks are often fragments: nothing is reported
         self.modules = [_bytes("".join(self._code(block))) for block in self._blocks]
+
+    def _keeps_lines(self, block: Block) -> bool:
+        """Return whether the code has the block's lines: without its indentation, a LF may follow a CR."""
+        code = self._code(block)
+        return _LINE.findall("".join(code)) == code
 
     def _code(self, block: Block) -> list[str]:
         """Return the code of a block's lines."""
