@@ -38,7 +38,10 @@ TYPICAL = {
     "class": ("Batch", "Net", "Model", "Config", "Trainer"),
     "other": ("args", "opt", "cfg", "value", "item"),
 }
-MISLEADING = ("device", "gpu", "cuda", "model", "rank", "stream", "x", "devices", "n_gpu", "use_cuda", "out")
+MISLEADING = (
+    "device", "gpu", "cuda", "model", "rank", "stream", "x", "devices", "n_gpu", "use_cuda", "out", "device1",
+    "device0", "default_device",
+)  # fmt: skip
 # What programs have around the code that moves something; the names may mislead.
 SURROUNDINGS = (
     "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
@@ -264,7 +267,8 @@ class Maker:
         body = [*before, *(line for block in blocks for line in block), *after]
         text = "\n".join([*self.beginning(body), *body, ""])
         files = {"main": Dress(self)(text)}
-        second = re.search(r"cuda:1|cuda\(1|% 1|'1'|device\(1|= 1\b|0, ?1|count\(\)|'cuda', 1|\{1\}", text)
+        every = "\n".join((text, *self.files.values()))
+        second = re.search(r"cuda:1|cuda\(1|% 1|'1'|device\(1|= 1\b|0, ?1|count\(\)|'cuda', 1|\{1\}", every)
         gpus = 2 if second or self.chance(0.5) else 1
         kinds = (*self.kinds, f"situations: {count}", f"GPUs: {gpus}")
         return Program({**self.files, **files}, kinds, gpus)

@@ -2829,6 +2829,110 @@ def distributed(m: Maker) -> Lines:
     return form.format(b=b, x=m.name("tensor")).split("\n")
 
 
+IN_CIRCLES = _blocks("""
+    import second
+    {d} = {v}
+
+    from second import *
+    {d} = {v}
+
+    import second; second.call()
+    {d} = {v}
+
+    {d} = {v}
+    import second
+    second.call()
+
+    if True:
+        import second
+        {d} = {v}
+
+    def late():
+        import second
+        second.call()
+    late()
+    {d} = {v}
+""")
+
+
+def circle_of_imports(m: Maker) -> Lines:
+    """Move in a function that another module calls while the function's module is imported."""
+    f = m.name("function")
+    first, second = (f"circle{len(m.files) + more}" for more in range(2))
+    move = m.one_of("move in a circle", ("x.cuda()", "x.to('cuda:1')", "torch.zeros(2).cuda()"))
+    value = m.one_of("device in a circle", ("torch.device('cuda')", "'cuda'", "torch.device('cuda:1')"))
+    rest = m.one_of("circle", IN_CIRCLES).replace("second", second).format(d=m.name("device"), v=value)
+    m.files[first] = f"import torch\ndef {f}(x): return {move}\n{rest}\n"
+    m.files[second] = f"import torch\nimport {first}\ndef call(): return {first}.{f}(torch.ones(2))\ncall()\n"
+    return [f"import {first}", f"print({first}.{f}(torch.ones(1)))"]
+
+
+SET_ELSEWHERE = _blocks("""
+    import {module}
+    {module}.{name} = {value}
+
+    import {module} as settings
+    settings.{name} = {value}
+
+    import {module}
+    setattr({module}, '{name}', {value})
+""")
+
+
+def name_set_elsewhere(m: Maker) -> Lines:
+    """Set a name of another module, whose functions move a tensor."""
+    name, f = m.name("flag"), m.name("function")
+    module = f"settings{len(m.files)}"
+    code, value = m.random.choice(
+        (
+            (f"{name} = torch.device('cuda')\ndef {f}(x): return x.cuda()", "torch.device('cpu')"),
+            (f"{name} = 'cuda'\ndef {f}(x): return x.cuda(), x.to({name})", "'cpu'"),
+            (
+                f"{name} = torch.cuda.is_available()\ndef {f}(x): return x.cuda() if {name} else x",
+                "False",
+            ),
+            (
+                f"{name} = torch.cuda.is_available()\nwhere = torch.device('cuda' if {name} else 'cpu')\n"
+                f"def {f}(x):\n    if {name}:\n        x = x.cuda()\n    return x",
+                "False",
+            ),
+        )
+    )
+    m.files[module] = f"import torch\n{code}\n"
+    form = m.one_of("set elsewhere", SET_ELSEWHERE).format(module=module, name=name, value=value)
+    return [*form.split("\n"), f"from {module} import {f}", f"print({f}(torch.ones(1)))"]
+
+
+BOUND_AGAIN = _blocks("""
+    {u} = torch.cuda.is_available()
+    {d} = torch.device('cuda' if {u} else 'cpu')
+    {u} = False
+    {x} = torch.ones(2)
+    if {u}: {x} = {x}.cuda()
+    print({x}, {d})
+
+    {u} = False
+    {d} = torch.device('cuda' if {u} else 'cpu')
+    {u} = torch.cuda.is_available()
+    {x} = torch.ones(2)
+    {x} = {x}.cuda() if {u} else {x}
+    print({x}, {d})
+
+    {u} = types.SimpleNamespace(cuda=torch.cuda.is_available())
+    {d} = torch.device('cuda' if {u}.cuda else 'cpu')
+    {x} = {u}
+    {x}.cuda = False
+    print(torch.ones(1).cuda() if {u}.cuda else torch.ones(1), {d})
+""")
+
+
+def flag_bound_again(m: Maker) -> Lines:
+    """Choose a device by a flag that changes afterwards."""
+    m.need("import types")
+    form = m.one_of("flag bound again", BOUND_AGAIN)
+    return form.format(u=m.name("flag"), d=m.name("device"), x=m.name("tensor")).split("\n")
+
+
 SITUATIONS: dict[str, Situation] = {
     name: value
     for name, value in list(globals().items())

@@ -7,9 +7,10 @@ script as `__main__`, and ends as any process.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import os
+import pkgutil
 import runpy
 import select
 import subprocess
@@ -79,8 +80,9 @@ def serve() -> None:
     for request in sys.stdin:
         child = os.fork()
         if not child:
-            _become(*json.loads(request))
-            runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]  # as Python itself does
+            command, *rest = json.loads(request)
+            _become(command, *rest)
+            _run(command[0])
             return
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
@@ -100,5 +102,14 @@ def _become(command: list[str], folder: str, environment: dict[str, str], output
     vars(sys.modules["__main__"]).pop("forks")
     for name in ("forks", "sitecustomize"):
         sys.modules.pop(name, None)
-    importlib.import_module("sitecustomize")
-    sys.path.insert(0, command[0])
+    if importlib.util.find_spec("sitecustomize"):
+        importlib.import_module("sitecustomize")
+
+
+def _run(script: str) -> None:
+    """Run a script as Python does: by a loader if there is one for its path."""
+    if pkgutil.get_importer(script) is None:
+        runpy.run_path(script, run_name="__main__")
+    else:
+        sys.path.insert(0, script)
+        runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
 from helpers import devicefix
 
 from devicefix.config.settings import Settings
-from devicefix.facts.exports import summarize
+from devicefix.facts.exports import Summary, summarize
 from devicefix.rules.registry import RULES
 from devicefix.runner import cache
 from devicefix.runner import run as runner
@@ -216,6 +216,7 @@ def test_the_command_line(tree: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_every_fact_of_a_file_is_read_back() -> None:
+    assert {field.name for field in fields(Summary)} - {"path"} == set(cache._READERS)
     summary = summarize(
         b"import torch.cuda\nfrom net import Net, f\n__all__ = ['a']\na.b\nself.c\nx.split(':')[1]\n"
         b"torch.jit.script(Net())\ntorch.multiprocessing.spawn(f)\ng(1, torch.half)\n",

@@ -97,8 +97,9 @@ def test_a_devices_flag_is_known() -> None:
     code = 'import torch\n\ndevice = torch.device("cuda" if use_gpu else "cpu")\nother = "cuda"\nx.cuda()\n'
     context = context_of(code)
     known = KnownDevices(context.facts, Bound(context.facts), {})
-    assert list(known.chosen_by_flag(expression(context, "x.cuda()"))) == [("device", "use_gpu")]
-    assert list(known.chosen_by_flag(expression(context, "use_gpu"))) == []
+    site, flag = expression(context, "x.cuda()"), expression(context, "use_gpu")
+    assert list(known.chosen_by_flag(site, flag)) == ["device"]
+    assert list(known.chosen_by_flag(flag, flag)) == []
 
 
 CHOSEN = 'torch.device("cuda" if {} else "cpu")'

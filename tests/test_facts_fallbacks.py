@@ -78,3 +78,12 @@ def test_a_path_that_may_be_for_the_cpu_is_reported() -> None:
     code = "import torch\ntry:\n    x = f(torch.ones(1).cuda())\nexcept Exception:\n    x = None\n"
     (finding,) = analyze(code, fix=True).remaining
     assert finding.message.endswith("(not fixed since the handler in line 4 is the path without CUDA)")
+
+
+@pytest.mark.parametrize(("also", "expected"), [("", 0), ("\nprobe()\n", 1)])
+def test_a_function_that_is_also_called_elsewhere_is_reported(also: str, expected: int) -> None:
+    code = (
+        "import torch\n\n\ndef probe():\n    torch.ones(1).cuda()\n\n\n"
+        f"try:\n    probe()\n    q7 = 'gpu'\nexcept Exception:\n    q7 = 'cpu'\n{also}"
+    )
+    assert len(analyze(code).findings) == expected

@@ -69,6 +69,17 @@ def test_own_to() -> None:
     assert not plain.has_own_cuda()  # no torch class is among the bases: there is no `cuda` to replace
 
 
+def test_the_comparisons_of_a_backend_in_its_own_file_come_first() -> None:
+    files = project(
+        a="assert backend == 'nccl'",
+        b="from torch.distributed import Backend\nif backend == Backend.GLOO: f()\nassert comm == 'nccl'",
+        c="x = 1",
+    )
+    assert [files.allows_gloo(f"/p/{name}.py", "backend") for name in "abc"] == [False, True, True]
+    assert not files.allows_gloo("/p/c.py", "comm")
+    assert files.allows_gloo("/p/c.py", "other")
+
+
 def test_subclasses_are_followed_through_files_without_cuda() -> None:
     whole = summarize(b"class A:\n    def cuda(self): ...\n", "/p/a.py")
     light = passed_through(b"from a import A\nclass B(A): pass\n", "/p/b.py")

@@ -1,7 +1,7 @@
 """The programs under fixtures/: their rewrites, and their results before and after.
 
-The programs run in two child processes, which run this file: `python test_fixtures.py cpu` without CUDA, and
-`python test_fixtures.py cuda` on the simulated CUDA machine with four GPUs.
+The programs run in two child processes, which run this file: `test_fixtures.py cpu FILE` without CUDA, and
+`test_fixtures.py cuda FILE` on the simulated CUDA machine with four GPUs. The file has the programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import re
 import runpy
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -22,6 +21,8 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import ROOT
+from running import forks
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
@@ -31,7 +32,7 @@ from devicefix.verify.runtime.machine import Machine, Simulation
 
 pytestmark = pytest.mark.needs("torch")
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+FIXTURES = ROOT / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/before*"))
 
 # These check for a GPU, so they run on a CPU unchanged.
@@ -98,7 +99,7 @@ def entry(name: str, side: str) -> Path:
     return folder / "main.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
-def run_all(machine: str, programs: dict[str, str]) -> dict[str, Any]:
+def run_all(folder: Path, machine: str, programs: dict[str, str]) -> dict[str, Any]:
     """Run the programs at these paths in one child process on a machine, and return the results by name."""
     env = {
         **os.environ,
@@ -107,12 +108,11 @@ def run_all(machine: str, programs: dict[str, str]) -> dict[str, Any]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    command = [sys.executable, __file__, machine]
-    done = subprocess.run(
-        command, input=json.dumps(programs), env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    output, errors = folder / "output.txt", folder / "errors.txt"
+    (folder / "programs.json").write_text(json.dumps(programs))
+    command = [__file__, machine, str(folder / "programs.json")]
+    assert forks().run(command, folder, env, output, errors) == 0, errors.read_text()
+    results: dict[str, Any] = json.loads(output.read_text().splitlines()[-1])
     return results
 
 
@@ -120,13 +120,14 @@ PROGRAMS = {f"{name} {side}": str(entry(name, side)) for name in NAMES for side 
 
 
 @pytest.fixture(scope="module")
-def cpu() -> dict[str, Any]:
-    return run_all("cpu", PROGRAMS)
+def cpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_all(tmp_path_factory.mktemp("cpu"), "cpu", PROGRAMS)
 
 
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all("cuda", {**PROGRAMS, **self_checks(tmp_path_factory.mktemp("checks"))})
+    checks = self_checks(tmp_path_factory.mktemp("checks"))
+    return run_all(tmp_path_factory.mktemp("cuda"), "cuda", {**PROGRAMS, **checks})
 
 
 def numbers(result: dict[str, Any]) -> dict[str, float]:
@@ -279,10 +280,10 @@ def run_here(path: str, machine: Machine | None) -> dict[str, Any]:
     return result
 
 
-def main(kind: str) -> None:
+def main(kind: str, file: str) -> None:
     assert not torch.cuda.is_available()  # torch caches the answer before the simulation starts
     results = {}
-    for name, path in json.load(sys.stdin).items():
+    for name, path in json.loads(Path(file).read_text()).items():
         if kind == "cpu":
             results[name] = run_here(path, None)
         else:
@@ -292,4 +293,4 @@ def main(kind: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -443,16 +443,17 @@ RUN = """
 import contextlib, io, json, os, sys
 
 os._exit = sys.exit  # it would end all programs
-found = {}
-for name, code in json.load(open("programs.json")).items():
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        try:
-            exec(compile("import torch\\n" + code, name, "exec"), {"__name__": "__main__"})
-        except BaseException as error:
-            print(type(error).__name__)
-    found[name] = output.getvalue()
-print(json.dumps(found))
+for programs in json.load(open("programs.json")):
+    found = {}
+    for name, code in programs.items():
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            try:
+                exec(compile("import torch\\n" + code, name, "exec"), {"__name__": "__main__"})
+            except BaseException as error:
+                print(type(error).__name__)
+        found[name] = output.getvalue()
+    print(json.dumps(found))
 """
 DF7 = ("DF701", "DF702", "DF703")
 
@@ -468,16 +469,14 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
     """Return what each program prints, with the error that ends it, by machine and state."""
     folder = tmp_path_factory.mktemp("refusals")
     before = {name: dedent(code) for name, (_, code) in PROGRAMS.items()}
+    after = {name: rewritten(code) for name, code in before.items()}
+    (folder / "programs.json").write_text(json.dumps([before, after]), encoding="utf-8")
     found = {}
-    for state, programs in (
-        ("before", before),
-        ("after", {name: rewritten(code) for name, code in before.items()}),
-    ):
-        (folder / "programs.json").write_text(json.dumps(programs), encoding="utf-8")
-        for machine in ("simulated", "cpu"):
-            ran = run_program(folder, RUN, machine=machine, copies=False)
-            assert ran.status == 0, ran.errors
-            found[f"{state} {machine}"] = json.loads(ran.output.splitlines()[-1])
+    for machine in ("simulated", "cpu"):
+        ran = run_program(folder, RUN, machine=machine, copies=False)
+        assert ran.status == 0, ran.errors
+        for state, printed in zip(("before", "after"), ran.output.splitlines(), strict=True):
+            found[f"{state} {machine}"] = json.loads(printed)
     return found
 
 

@@ -58,7 +58,7 @@ def test_receiver_of() -> None:
         ("x.to(d)\n  if ok else x", "x.to(d)"),
         ("x.to(d)  # there\n     if ok else x", "x.to(d)  # there\n     "),
         ("x.to(d) if ok  # one\n  else  # two\n  x", "x.to(d)  # one\n  # two\n  "),
-        ("x.to(  # in\n  d) if (ok  # out\n) else x", "x.to(  # in\n  d)  # out\n"),
+        ("x.to(  # in\n  d) if (ok  # out\n) else x", "(x.to(  # in\n  d)  # out\n)"),
         ("x.to(d)  # there\r\n\tif ok else x", "x.to(d)  # there\r\n\t"),
     ],
 )

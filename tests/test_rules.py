@@ -38,6 +38,13 @@ def test_example(case: Case) -> None:
     case.check()
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.example.unsafe], ids=str)
+def test_an_unsafe_fix_is_not_made_by_default(case: Case) -> None:
+    output = case._run(case.example.before).output
+    assert case.example.after is not None
+    assert output is None or output.decode() != case.example.after
+
+
 def test_no_example_is_lost() -> None:
     assert sum(not case.valid for case in CASES) >= 178
     assert sum(case.valid for case in CASES) >= 155

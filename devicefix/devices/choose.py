@@ -88,14 +88,15 @@ class Devices:
         Returns:
             None where the flag has no single definition before the site.
         """
-        code = ast.unparse(flag)
-        for name, test in self._known.chosen_by_flag(site):
-            if test == code:
-                return DeviceExpr(name)
+        if not self._known.has_one_value(flag):
+            return None
+        known = next(self._known.chosen_by_flag(site, flag), None)
+        if known is not None:
+            return DeviceExpr(known)
         if self._has_unflagged(site):
             # A second device, chosen by the flag, would be one too many.
             return self.current(site) if self._is_availability(flag) else None
-        return self._new_of_flag(site, flag, code)
+        return self._new_of_flag(site, flag, ast.unparse(flag))
 
     def either(self, site: ast.AST, cuda: str, cpu: str = '"cpu"', *, of_cuda: bool = False) -> DeviceExpr:
         """Return `cuda if torch.cuda.is_available() else cpu`; for `of_cuda` see `available`."""
@@ -276,8 +277,6 @@ class Devices:
         bindings = self.facts.bindings(flag)
         tree = self.facts.tree
         if len(bindings) != 1 or not isinstance(bindings[0].node, ast.stmt):
-            return None
-        if not self._known.has_one_value(flag):
             return None
         statement = bindings[0].node
         if tree.parents.get(statement) is not tree.module or dotted(flag) is None:

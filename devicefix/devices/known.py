@@ -64,16 +64,16 @@ class KnownDevices:
             self._named[scope] = [name for name in tuple(scope.bindings) if self._is_device(name, scope)]
         return self._named[scope]
 
-    def chosen_by_flag(self, site: ast.AST) -> Iterator[tuple[str, str]]:
-        """Yield the devices that a site can use and a flag of one value chooses, with the flag's code."""
+    def chosen_by_flag(self, site: ast.AST, flag: ast.expr) -> Iterator[str]:
+        """Yield the devices that a site can use, and that a flag chooses."""
         for scope in self._facts.tree.scope(site).chain():
             for name in self.named(scope):
                 value = scope.bindings[name][0].value
                 if isinstance(value, ast.Call) and value.args:
                     value = value.args[0]
                 if isinstance(value, ast.IfExp) and self._is_visible(name, scope, site):
-                    if self.has_one_value(value.test):
-                        yield name, ast.unparse(value.test)
+                    if self._is_same(value.test, flag):
+                        yield name
 
     def certain(self, scope: Scope) -> list[str]:
         """Return those of the names that are the current CUDA device on every machine with CUDA."""
@@ -107,11 +107,10 @@ class KnownDevices:
             return False
         if not certain_device(self._facts, value.body) or not self._is_constant(value.test, bindings[0].node):
             return False
-        code = ast.unparse(value.test)
         return any(
             isinstance(parent, ast.If | ast.IfExp)
             and child is not parent.test
-            and ast.unparse(parent.test) == code
+            and self._is_same(parent.test, value.test)
             and (child is parent.body or child in _body_of(parent))
             for child, parent in self._facts.tree.ancestors(site)
         )
@@ -125,14 +124,29 @@ class KnownDevices:
         found = self._facts.tree.scope(test).lookup(test.id)
         return found is not None and (found[0].is_module or found[0] is self._facts.tree.scope(node))
 
+    def _is_same(self, test: ast.expr, other: ast.expr) -> bool:
+        """Return whether two tests have the same code, and read the same variables."""
+        return ast.unparse(test) == ast.unparse(other) and self._variables(test) == self._variables(other)
+
+    def _variables(self, test: ast.expr) -> list[Scope | None]:
+        """Return the scopes that bind the names of a test."""
+        names = (node for node in ast.walk(test) if isinstance(node, ast.Name))
+        found = (self._facts.tree.scope(node).lookup(node.id) for node in names)
+        return [each and each[0] for each in found]
+
     def has_one_value(self, test: ast.expr) -> bool:
-        """Return whether what a test reads is bound at most once, and in no loop."""
+        """Return whether what a test reads is bound at most once, in no loop and not by other files."""
         if test not in self._of_one_value:
-            bindings = [self._bindings(node) for node in ast.walk(test)]
-            self._of_one_value[test] = all(
-                len(found) <= 1 and not any(map(self._is_looped, found)) for found in bindings
-            )
+            self._of_one_value[test] = all(map(self._is_bound_once, ast.walk(test)))
         return self._of_one_value[test]
+
+    def _is_bound_once(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Name):
+            found = self._facts.tree.scope(node).lookup(node.id)
+            if found is not None and found[0].is_module and self._is_set_at_run_time(node.id):
+                return False
+        bindings = self._bindings(node)
+        return len(bindings) <= 1 and not any(map(self._is_looped, bindings))
 
     def _bindings(self, node: ast.AST) -> Sequence[Binding]:
         """Return the bindings of a name, or those of an attribute of any object."""
@@ -190,13 +204,17 @@ class KnownDevices:
         found = tree.scope(site).lookup(name)
         if found is None or found[0] is not scope or name in tree.declared_elsewhere:
             return False
-        if scope.is_module and (self._writes_globals or self._is_set_elsewhere(name)):
+        if scope.is_module and self._is_set_at_run_time(name):
             return False
         return self._bound.name(name, site)
 
+    def _is_set_at_run_time(self, name: str) -> bool:
+        """Return whether something other than the module's statements may bind a name of it."""
+        return self._writes_globals or self._is_set_elsewhere(name)
+
     @cached_property
     def _writes_globals(self) -> bool:
-        """Whether the module may bind any name at run time, as in `globals()["device"] = "cpu"`."""
+        """Return whether the module may bind any name at run time, as in `globals()["device"] = "cpu"`."""
         return bool(self._facts.tree.reads("exec")) or bool(_WRITES.search(self._facts.source.text))
 
 

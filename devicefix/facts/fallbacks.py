@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from weakref import proxy
 
@@ -113,12 +113,14 @@ class Fallbacks:
             return None
         if function not in self._callers:
             self._callers[function] = None  # a recursive function calls itself
-            found = (
+            found = [
                 self._around(call, also="") or self._of_callers(call, calls - 1)
                 for call in self._facts.tree.nodes_at(lines_with_name(self._facts.tree.text, function.name))
                 if isinstance(call, ast.Call) and last_name(call.func) == function.name
-            )
-            self._callers[function] = next(filter(None, found), None)
+            ]
+            first = next(filter(None, found), None)
+            certain = all(fallback is not None and fallback.certain for fallback in found)
+            self._callers[function] = first and replace(first, certain=certain)
         return self._callers[function]
 
     def _of_reads(self, node: ast.AST) -> Fallback | None:

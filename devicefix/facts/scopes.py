@@ -101,7 +101,10 @@ def with_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr 
 def captures(match: ast.Match) -> bool:
     """Return whether a pattern of a `match` statement binds a name to the subject, or to a part of it."""
     patterns = (each for case in match.cases for each in ast.walk(case.pattern))
-    return any(isinstance(each, (ast.MatchAs, ast.MatchStar)) and each.name is not None for each in patterns)
+    return any(
+        getattr(each, "rest" if isinstance(each, ast.MatchMapping) else "name", None) is not None
+        for each in patterns
+    )
 
 
 class Bindings:

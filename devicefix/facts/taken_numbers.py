@@ -19,6 +19,7 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _STARTS = ("startswith", "endswith")
 _WORDS = ("int(", "startswith", "endswith", "cuda:", *_PARTS, *_WITHOUT)
 _NUMBER = len("cuda:")  # where it begins
+_SHOWING = ("print", "format", "debug", "info", "warning", "error")
 _OF_DEVICES = ("torch.cuda.", "torch.device", "torch.distributed.", "torch.nn.")
 
 
@@ -87,7 +88,7 @@ def _is_lost(uses: Uses, use: ast.expr) -> bool:
 def _is_known(facts: Facts, call: ast.Call, place: int | str) -> bool:
     """Return whether a function takes a device, or only shows its arguments."""
     name = facts.resolve(call.func) or dotted(call.func) or ""
-    if name.startswith(_OF_DEVICES) or name == "print":
+    if name.startswith(_OF_DEVICES) or last_name(call.func) in _SHOWING:
         return True
     known = isinstance(place, int) or name.startswith("torch.") or last_name(call.func) in ("to", "to_empty")
     return known and takes_device(facts, call.func, place)

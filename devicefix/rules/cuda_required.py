@@ -511,6 +511,22 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "an assert about availability before a compiled extension",
+            before="""
+                import torch
+
+                from . import _C
+
+
+                def main():
+                    assert torch.cuda.is_available()
+                    return _C.double(torch.ones(1))
+
+
+                main()
+            """,
+        ),
+        Example(
             "an assert before a function of the module",
             before="""
                 import torch

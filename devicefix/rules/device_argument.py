@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_fix, gpu_number
-from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -277,7 +276,7 @@ class DeviceArgument(Rule):
         value = _entry(options, "device")
         if value is None or value in self.context.handled or self.facts.is_guarded(value):
             return
-        if NUMBERS.isdisjoint(self.facts.kinds.of(value).seen):
+        if gpu_number(self.context, value) is None:
             return
         if any(map(self._is_unpacked, self.context.uses.of(options).uses)):
             code = self.context.source.code(value)

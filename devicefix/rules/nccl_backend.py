@@ -441,7 +441,8 @@ class NcclBackend(Rule):
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
         names = list(filter(_called_backend, self._names(node)))
-        if names and all(map(self.context.project.allows_gloo, names)):
+        allowed = (self.context.project.allows_gloo(self.devices.path, name) for name in names)
+        if names and all(allowed):
             fix = self.context.when_cuda(node, '"gloo"', Safety.UNSAFE)
             yield self.finding(
                 node, "the `nccl` backend needs CUDA; use `gloo` without it", replace(fix, why=_UNSEEN)

@@ -318,6 +318,10 @@ class UncalledFunction(Rule):
         match parent:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 return self._may_be_called(name)
+            case ast.Tuple():
+                return isinstance(
+                    self.facts.tree.parents.get(parent), (ast.Assign, ast.For, ast.comprehension)
+                )
             case ast.Call(func=function):
                 return function is not node and last_name(function) not in _ASKING
             case ast.AnnAssign(value=value):
@@ -334,7 +338,6 @@ class UncalledFunction(Rule):
                 ast.Assign,
                 ast.AnnAssign,
                 ast.List,
-                ast.Tuple,
                 ast.Return,
                 ast.Lambda,
                 ast.NamedExpr,

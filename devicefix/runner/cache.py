@@ -249,6 +249,7 @@ _READERS: dict[str, Any] = {
     "public": frozenset,
     "read": frozenset,
     "attributes": frozenset,
+    "set_on_imports": frozenset,
     "numbered": frozenset,
     "classes": lambda value: {name: tuple(bases) for name, bases in value.items()},
     "cuda_classes": frozenset,

@@ -23,8 +23,9 @@ def patched_names(facts: Facts) -> Iterator[str]:
         yield from _named(path)
     for node in facts.tree.nodes_with("patch", "setattr"):
         match node:
-            case ast.Call(args=[ast.Constant(value=str(path)), *_]):
-                yield from _named(path)
+            case ast.Call(func=function, args=[ast.Constant(value=str(path)), *_]):
+                if re.search("patch|setattr", dotted(function) or ""):
+                    yield from _named(path)
             case ast.Call(func=function, args=[owner, ast.Constant(value=str(name)), *_]):
                 if last_name(function) in ("setattr", "object") and _OWNER.fullmatch(_path(facts, owner)):
                     yield name

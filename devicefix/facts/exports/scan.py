@@ -133,7 +133,9 @@ def attributes_set(data: bytes) -> frozenset[str]:
     """Return the attributes that a module sets on what it imports."""
     found = set(_SETATTR.findall(data))
     for target in _SET.finditer(data):
-        owner = _OWNER.fullmatch(data, data.rfind(b"\n", 0, target.start()) + 1, target.start())
+        line, end = data.rfind(b"\n", 0, target.start()) + 1, target.start()
+        start = max(line, data.rfind(b";", line, end) + 1, data.rfind(b":", line, end) + 1)
+        owner = _OWNER.fullmatch(data, start, end)
         if owner is not None:
             found.add((owner[1], target[1]))
     imported = set(_NAME.findall(b" ".join(_IMPORTED.findall(data)))) if found else set()

@@ -52,11 +52,29 @@ class Bindings(Parameters):
         if depth <= 1:
             return UNKNOWN
         made = node.value if isinstance(node.value, ast.Call) else self._facts.value(node.value)
-        if isinstance(made, ast.Call) and (value := argument_of(made, node.attr, -1)) is not None:
-            return self.of(value, depth - 1)
+        if isinstance(made, ast.Call):
+            value = argument_of(made, node.attr, self._field(made.func, node.attr))
+            if value is not None:
+                return self.of(value, depth - 1)
+        owner = self._class(node.value)
+        if owner is not None and (own := self._facts.tree.scopes[owner].bindings.get(node.attr)):
+            return self._bound(node, node.attr, own, depth)
         bindings = self._facts.tree.attributes.get(f"self.{node.attr}", ())
         values = [each.value for each in bindings[:BINDINGS] if each.value is not None]
         return union(self.of(value, depth - 1) for value in values)
+
+    def _class(self, node: ast.expr) -> ast.ClassDef | None:
+        """Return the class of the module that a name stands for."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        definition = found[1][0].node if found is not None and len(found[1]) == 1 else None
+        return definition if isinstance(definition, ast.ClassDef) else None
+
+    def _field(self, function: ast.expr, name: str) -> int:
+        """Return the position of a field among the arguments of a dataclass, -1 if there is none."""
+        owner = self._class(function)
+        fields = [each for each in owner.body if isinstance(each, ast.AnnAssign)] if owner is not None else []
+        names = [last_name(each.target) for each in fields]
+        return names.index(name) if name in names else -1
 
     def _option(self, node: ast.Attribute) -> Kinds | None:
         """Return the kinds of an option of the command line that is always an int, or None."""

@@ -67,9 +67,20 @@ class Calls(Annotations):
                     return self._returned(definition, depth)
                 if isinstance(value, ast.Lambda):
                     return self.of(value.body, depth - 1)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
+            return self._entry(node.func.value, node.args[0], depth) | self._parts(node, depth) | UNKNOWN
         if last_name(node.func) in WRAPPERS:
             return self._parts(node, depth) | UNKNOWN
         return self.instance(node.func)
+
+    def _entry(self, table: ast.expr, key: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of what a dictionary literal has for a key."""
+        value = self._facts.value(table) or table
+        if not isinstance(value, ast.Dict) or not isinstance(key, ast.Constant):
+            return UNKNOWN
+        pairs = zip(value.keys, value.values, strict=True)
+        found = [each for name, each in pairs if isinstance(name, ast.Constant) and name.value == key.value]
+        return union(self.of(each, depth - 1) for each in found)
 
     def _returned(self, function: Function, depth: int) -> Kinds:
         if depth <= 1:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from devicefix.facts.kinds.bindings import Bindings
 from devicefix.facts.kinds.calls import Calls
-from devicefix.facts.kinds.inference import DEPTH
+from devicefix.facts.kinds.inference import BINDINGS, DEPTH
 from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import WRAPPERS, of_constant
 from devicefix.facts.values import choice, cuda_string, last_name
@@ -108,10 +108,27 @@ class KindsOf(Calls, Bindings):
                 if bindings and all(binding.value is not None for binding in bindings):
                     found = [self.elements(binding.value, depth - 1) for binding in bindings if binding.value]
                     return union(found)
-                return self._more_arguments(node, depth) | self._captured(node, depth) | UNKNOWN
+                more = self._raised(node, depth) | self._more_arguments(node, depth)
+                return more | self._captured(node, depth) | UNKNOWN
             case ast.Call():
                 return self._parts(node, depth) | UNKNOWN  # of what a generator yields, too
         return UNKNOWN
+
+    def _raised(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of the arguments of an error, in `error.args`."""
+        error = node.value if isinstance(node, ast.Attribute) and node.attr == "args" else None
+        found = self._facts.tree.scope(error).lookup(error.id) if isinstance(error, ast.Name) else None
+        handlers = (
+            [each.node for each in found[1] if isinstance(each.node, ast.ExceptHandler)] if found else []
+        )
+        tried = (self._facts.tree.parents[handler] for handler in handlers[:BINDINGS])
+        return union(
+            self.of(argument, depth - 1)
+            for statement in tried
+            for part in ast.walk(statement)
+            if isinstance(part, ast.Raise) and isinstance(part.exc, ast.Call)
+            for argument in part.exc.args
+        )
 
     def _parts(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""

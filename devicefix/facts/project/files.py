@@ -45,7 +45,8 @@ class Files(Questions):
     def is_set_elsewhere(self, path: str, name: str) -> bool:
         """Return whether another file sets a name of the module at `path`, as in `config.device = "cpu"`."""
         path = os.path.normpath(path)
-        return any(name in self.files[file].set_on_imports and file != path for file in self._importing(path))
+        others = (self.files[file] for file in self._importing(path) if file != path)
+        return any(name in other.set_on_imports for other in others)
 
     @remembered
     def has_low_precision(self, path: str) -> bool:

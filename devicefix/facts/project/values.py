@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import chain
 
 from devicefix.facts.exports import Summary
 from devicefix.facts.project.files import Files
@@ -79,15 +80,19 @@ class Values(Files):
         return name in self._patched
 
     @remembered
-    def allows_gloo(self, name: str) -> bool:
-        """Return whether no file compares what has this name with "nccl", or one does with "gloo"."""
-        texts = {
-            text
-            for summary in self.files.values()
-            for compared, text in summary.compared_backends
-            if compared == name
-        }
-        return texts != {"nccl"}
+    def allows_gloo(self, path: str, name: str) -> bool:
+        """Return whether nothing of this name is compared with "nccl", or something is with "gloo".
+
+        The comparisons of the file at `path` count, or else those of all files: elsewhere another thing
+        may have the name.
+        """
+        own = self.files.get(os.path.normpath(path))
+        for summaries in ([own] if own is not None else [], self.files.values()):
+            pairs = chain.from_iterable(summary.compared_backends for summary in summaries)
+            texts = {text for compared, text in pairs if compared == name}
+            if texts:
+                return texts != {"nccl"}
+        return True
 
     @cached_property
     def _patched(self) -> frozenset[str]:

@@ -134,7 +134,8 @@ class Counts:
                     call = self.facts.tree.parents.get(parent)
                     return isinstance(call, ast.Call) and last_name(call.func) in _OBJECTS
                 case ast.Return():
-                    return bool(getattr(self.facts.tree.scope(parent).node, "decorator_list", ()))
+                    decorators = getattr(self.facts.tree.scope(parent).node, "decorator_list", ())
+                    return any(isinstance(each, ast.Lambda) for each in decorators)  # the name is no function
                 case ast.Compare(left=left, comparators=others):
                     if any(map(self.facts.guards.counts_gpus, (left, *others))):
                         return False  # the rule for refusals checks it

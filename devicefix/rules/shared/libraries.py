@@ -94,6 +94,7 @@ _MENTION = re.compile(
     re.I,
 )
 _EXTENSION = re.compile(r"\w+_cuda(_ext)?|(alt|ext)_cuda_\w+")
+_EXTENSIONS = "_C"  # the name that torch's tutorial gives to the compiled part of a package
 _FAILED = {
     "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError",
     "FileNotFoundError", "CalledProcessError",
@@ -150,7 +151,10 @@ class CudaLibraries:
                 return None
         if mentioned:
             return mentioned[0].lower()
-        return self._tied.get(text) if isinstance(node, ast.Name) else None
+        if not isinstance(node, ast.Name):
+            return None
+        imported = text == _EXTENSIONS and not (self.facts.resolve(node) or "torch").startswith("torch")
+        return text if imported else self._tied.get(text)
 
     def _is_optional(self, node: ast.If, site: ast.AST) -> bool:
         """Return whether an `if` asks for a library, and is not around a site."""

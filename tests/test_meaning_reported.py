@@ -1,0 +1,330 @@
+"""Programs that the search of `benchmarks/meaning.py` found: each is right on a CPU, or a finding covers it.
+
+Every program runs as it is on the simulated CUDA machine, and rewritten there and on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import dedent
+
+import meaning
+import pytest
+from meaning import Judge
+from meaning_programs import Program
+
+pytestmark = pytest.mark.needs("numpy", "torch")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with Judge() as judge:
+        yield judge
+
+
+PROGRAMS = {
+    "a comparison with a name that has a number": """
+        import torch
+        x = 'cuda:0'
+        if x == 'cuda:0' or x == 'cuda:1': print(torch.ones(1).to(x))
+        else: print('other')
+    """,
+    "an assertion about the start of a name": """
+        import torch
+        x = 'cuda:0'
+        assert x.startswith('cuda:')
+        print(torch.ones(1).to(x))
+    """,
+    "a number used beside a device": """
+        import torch
+        c9 = 3 % torch.cuda.device_count()
+        torch.cuda.set_device(torch.device('cuda', c9))
+        print(torch.ones(1).cuda(), c9 + 1)
+    """,
+    "a number in a dictionary": """
+        import torch
+        stream = {'k': 3 % torch.cuda.device_count()}['k']
+        print(torch.ones(1).cuda(stream), stream + 1)
+    """,
+    "the module of a wrapper": """
+        import torch as th
+
+        def use_cuda():
+            a74 = th.nn.Linear(2, 2).cuda()
+            if th.cuda.device_count() > 1:
+                a74 = th.nn.DataParallel(a74)
+            print(a74.module.weight)
+        use_cuda()
+    """,
+    "a value that is false without CUDA": """
+        import torch as th
+        stream = [th.ones(3)]
+        *_, f5 = (1, 2, th.cuda.is_available() and stream[0].cuda())
+        print(str(f5.device), f5.tolist())
+    """,
+    "the number of a property": """
+        import torch as th
+        class Z77:
+            def f98(self):
+                print(th.randn(2, device=self.local_rank), th.ones(1).cuda())
+            @__import__('functools').cached_property
+            def local_rank(self):
+                return 0
+        Z77().f98()
+    """,
+    "super() in a choice": """
+        import torch
+        class F4(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+            def forward(self, x):
+                pass
+            def cuda(self, device=None):
+                self.moved = True
+                return (super() if True else None).cuda(device)
+        q1 = F4().cuda()
+        print(q1.moved, q1(torch.ones(1, 2).cuda()))
+    """,
+    "super() in a list": """
+        import torch
+        class E20(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = torch.nn.Linear(2, 2)
+            def forward(self, x):
+                return self.lin(x)
+            def cuda(self, device=None):
+                self.moved = True
+                return [t.cuda(device) for t in [super()]][0]
+        rank = E20().cuda()
+        print(rank.moved, rank(torch.ones(1, 2).cuda()))
+    """,
+    "the number of GPUs in an object": """
+        import torch
+        def train():
+            import types
+            t61 = types.SimpleNamespace(a=torch.cuda.device_count()).a
+            print(7 % t61 >= 0)
+        train()
+    """,
+    "the number of GPUs from an iterator": """
+        import torch
+        n = next(iter([torch.cuda.device_count()]))
+        print(torch.ones(4).tensor_split(n)[0].numel() > 0)
+    """,
+    "the number of GPUs from a function that is called at once": """
+        import torch
+        @(lambda f: f())
+        def ngpus(): return torch.cuda.device_count()
+        print(len(torch.utils.data.DistributedSampler(range(4), num_replicas=ngpus, rank=0)) > 0)
+    """,
+    "a class method that is called cuda": """
+        import torch
+        class Model:
+            @classmethod
+            def cuda(cls):
+                print(torch.ones(1).cuda())
+        Model.cuda()
+    """,
+    "a name that is not defined": """
+        import torch
+        class Own:
+            def cuda(self): return self
+        try:
+            undefined.cuda()
+        except NameError:
+            print('no name')
+    """,
+    "a number among options": """
+        import torch as torch
+        f65 = max(0, -1)
+        cuda = dict(device=f65)
+        print(torch.ones(2, **cuda))
+    """,
+    "a number among options that are unpacked at once": """
+        import torch, math
+        match __import__('types').SimpleNamespace(k=torch.randn(2, 2)):
+            case object(k=out):
+                match out.to(**dict(device=int('1'))):
+                    case use_cuda:
+                        pass
+    """,
+    "a number that a pattern takes out": """
+        import torch as torch
+        match (None or 0, 1):
+            case [f22, 2] | [f22, 1]:
+                q57 = torch.randn(2, device=f22)  # cuda
+    """,
+    "a number that a generator yields": """
+        import torch
+        def r51():
+            yield int('1')
+        model = next(r51())
+        h = torch.ones(2)
+        if model is not None: h = h.to(model)
+        print(h)  # cuda
+    """,
+    "a device of unpacked arguments": """
+        import torch
+        [device, _] = [torch.device(*('cuda', 0)), 1]
+        print(torch.device(device))
+        print(torch.empty(2, device=device).fill_(3))
+    """,
+    "a name from a function that is called at once": """
+        import torch
+        @(lambda f: f())
+        def compute():
+            return str(torch.device('cuda:1'))
+        x = int(compute[-1])
+        print(x)
+    """,
+    "a name set by setattr": """
+        import torch as th
+        class F95:
+            def __init__(self):
+                setattr(self, 'use_cuda', 'cuda:1')
+            def train(self):
+                if self.use_cuda == 'cuda:0' or self.use_cuda == 'cuda:1': print(th.ones(1).to(self.use_cuda))
+                else: print('other')
+        F95().train()
+    """,
+    "a name in an error": """
+        import torch
+        try:
+            raise ValueError('cuda:1')
+        except ValueError as e:
+            map_location = next(iter([e.args[0]]))
+            opt, _, w96 = map_location.partition(':')
+            print(torch.ones(1).to(opt), int(w96 or 0) >= 0)
+    """,
+    "a name from __getattr__": """
+        import torch
+        import torch as th
+        class Config:
+            def __getattr__(self, name):
+                return 'cuda:%d' % 0
+            def build(self):
+                x = int(self.t62[5:])
+                print(th.ones(2)[x - x].item(), th.ones(1).to(self.t62))
+        Config().build()
+    """,
+    "a function of CUDA in a tuple": """
+        import torch
+        def p26(_=None):
+            g29, _ = torch.cuda.synchronize, 1
+            g29()
+            print('end')
+        p26()
+    """,
+    "a scaler by a walrus": """
+        import torch
+        def sync():
+            y = (_ := torch.cuda.amp.GradScaler())
+            print(y.state_dict()['scale'] > 0)
+        sync()
+    """,
+    "a name in two pieces": """
+        import torch
+        def out():
+            w65 = 'cu' + 'da'
+            q41 = dict(device=w65)
+            print(torch.ones(2, **q41))
+        out()
+    """,
+    "a generator's device in two pieces": """
+        import torch
+        class Config:
+            def __init__(self):
+                cfg = torch.Generator(('cu' + 'da')).manual_seed(1)
+                print(torch.rand(2, generator=cfg, device='cuda'))
+        Config()
+    """,
+    "a comparison with a name in two pieces": """
+        import torch
+        images = torch.device('cuda')
+        assert images.type == ('cu' + 'da')
+        print(torch.ones(2).cuda())
+    """,
+    "an unpacked number": """
+        import torch
+        batch = torch.randperm(4).float().to(*[max(0, -1)])
+        print(batch.cuda().sum())
+    """,
+    "a number set by setattr": """
+        import torch
+        class C38:
+            def c47(self):
+                print(torch.ones(2).to(self.q15, torch.float64), torch.ones(2).cuda(self.q15))
+            def __init__(self):
+                setattr(self, 'q15', int('1'))
+        C38().c47()
+    """,
+    "a number in unpacked arguments": """
+        import torch
+        def a48(i):
+            print(torch.randn(2, device=i), i * 2)  # cuda
+        a48(**{'i': 0})
+    """,
+    "a device in the body of a class": """
+        import torch
+        import asyncio
+        async def run():
+            class P52:
+                DEVICE = (lambda: 'cuda')()
+            h = torch.ones(2)
+            h = h.to(P52.DEVICE)
+            print(h)
+        asyncio.run(run())
+    """,
+    "a definition behind a removed block": """
+        import torch as torch
+        if not torch.cuda.is_available():
+            import sys
+            sys.exit(1)
+        w21 = torch.nn.Parameter(torch.ones(2).cuda(), requires_grad=False)
+    """,
+    "a name that a pattern keeps in a dictionary": """
+        import torch as torch
+        def sync():
+            match {'k': 'cuda:%d' % 0, 'j': 1}:
+                case {'j': _, **gpu}:
+                    gpu = gpu['k']
+                    x, idx = gpu.split(':')
+                    print(torch.ones(1).to(torch.device(x, int(idx))))
+        sync()
+    """,
+    "a number in the body of a class": """
+        import torch
+        class Trainer:
+            idx = (_ := int('1'))
+        print(torch.ones(2).to(Trainer.idx, torch.float64), torch.ones(2).cuda(Trainer.idx))
+    """,
+    "a number in a dataclass": """
+        import torch
+        import dataclasses
+        @dataclasses.dataclass
+        class Net:
+            i: object = None
+        n_gpu = Net(len([0]))
+        print(torch.nn.Linear(1, 1).to(n_gpu.i)(torch.ones(1).cuda(n_gpu.i)))
+    """,
+    "a number in a dictionary, by get": """
+        import torch
+        args = {'local_rank': 0}
+        print(torch.ones(2).to(args.get('local_rank')), torch.ones(2).cuda(args.get('local_rank')))
+    """,
+    "a number in an error": """
+        import torch
+        try:
+            raise ValueError((None or 0))
+        except ValueError as e:
+            dev, _ = e.args[0], 1
+            print(torch.tensor([1.0], device=dev).device)  # cuda
+    """,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_program_is_right_or_reported(judge: Judge, program: str) -> None:
+    found = judge(Program({"main": dedent(program).lstrip("\n")}))
+    assert found.category in (meaning.FINE, meaning.REPORTED), meaning.shown(found)
