@@ -61,7 +61,7 @@ class Refusals:
     def _leaving(self) -> set[ast.AST]:
         """The nodes that hold a `return`, `yield`, `break` or `continue`."""
         found: set[ast.AST] = set()
-        leaving = [node for node in self.facts.tree.statements if isinstance(node, _LEAVING)]
+        leaving: list[ast.AST] = [node for node in self.facts.tree.statements if isinstance(node, _LEAVING)]
         leaving += (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))
         for node in leaving:
             if node not in found:
