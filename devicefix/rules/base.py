@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from devicefix.config.values import TARGETS
 from devicefix.devices.context import Context
+from devicefix.facts import Facts
+from devicefix.facts.scopes import Scope
 from devicefix.model import Finding, Fix
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
@@ -195,9 +197,14 @@ def visitors_of(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
 
 def _imports_reference(rule: Rule) -> bool:
     """Return whether the module imports one of a rule's references, so that a mere name may stand for it."""
-    return any(
-        (f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name) in rule.references
-        for node in rule.facts.tree.imports
+    return not rule.facts.once(_imported_names, rule.facts.tree.root).isdisjoint(rule.references)
+
+
+def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:
+    """Return the full names of what a module imports."""
+    return frozenset(
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in facts.tree.imports
         for alias in node.names
     )
 

@@ -73,13 +73,20 @@ class Copies:
             names = positional_names(function)
             if not isinstance(last, ast.Return) or last.value is None or not names:
                 continue
-            if not _MOVES.search(self._facts.source.code(last)):
+            lines = range(last.lineno, (last.end_lineno or last.lineno) + 1)
+            if self._moving.isdisjoint(lines) or not _MOVES.search(self._facts.source.code(last)):
                 continue
             for expression in contents(self._facts, last.value):
                 copy = _written_out(self._facts, expression)
                 if copy and any(self._is_returned(function, names, each) for each in copy.places):
                     found[function.name] = root(copy.source.path), copy
         return found
+
+    @cached_property
+    def _moving(self) -> frozenset[int]:
+        """Return the lines that hold a move."""
+        source = self._facts.source
+        return frozenset(source.position(found.start())[0] for found in _MOVES.finditer(source.text))
 
     def _is_returned(self, function: Function, names: list[str], place: Place) -> bool:
         """Return whether a place that a function returns a copy of is its parameter, or those of a model."""
