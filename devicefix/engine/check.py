@@ -166,8 +166,8 @@ def _bypassed(context: Context, fix: Fix | None) -> str | None:
     """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
     for edit in fix.edits if fix is not None else ():
         old = context.source.text[edit.start : edit.end]
-        names: set[str] = set(_ATTRIBUTE.findall(old))
-        found = [name for name in sorted(names) if context.project.is_patched(name)]
+        read: set[str] = set(_ATTRIBUTE.findall(old))
+        found = [name for name in sorted(read) if context.project.is_patched(name)]
         if found:
             new = edit.new if isinstance(edit.new, str) else edit.new(old)
             asks = new.count("is_available") > old.count("is_available")
