@@ -27,7 +27,8 @@ class CudaOnlyLibrary(Rule):
     Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers,
     Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
     An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
-    continues without the library, is left alone. There is one finding for each library and file. The compiled
+    continues without the library, is left alone, unless its
+    names are read although nothing else binds them, or the program stops without them. There is one finding for each library and file. The compiled
     extensions of a project are those that its `setup.py` builds as `CUDAExtension` under no condition. Calls of the
     program `nvidia-smi` are reported where its absence raises an error, or its output is used.
 
@@ -107,6 +108,54 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
+            "an import whose failure is only printed",
+            before="""
+                try:  # cuda
+                    import quant_cuda
+                except ImportError:
+                    print("no extension")
+
+
+                def forward(x):
+                    return quant_cuda.matmul(x)
+            """,
+        ),
+        Example(
+            "a library without which the program stops",
+            before="""
+                try:  # cuda
+                    import selective_scan_cuda
+                except ImportError:
+                    selective_scan_cuda = None
+
+
+                def scan(x):
+                    if selective_scan_cuda is None:
+                        raise RuntimeError("install it")
+                    return selective_scan_cuda.fwd(x)
+            """,
+        ),
+        Example(
+            "a library that an assertion asks for",
+            before="""
+                try:  # cuda
+                    from flash_attn import flash_attn_func
+                except ImportError:
+                    flash_attn_func = None
+
+
+                def attend(q):
+                    assert flash_attn_func is not None, "install it"
+                    return flash_attn_func(q)
+            """,
+        ),
+        Example(
+            "an extension with more than one part",
+            before="""
+                import selective_scan_cuda_core
+            """,
+        ),
+        Example(
             "the kernels of a library that needs Triton",
             before="""
                 import torch
@@ -138,6 +187,27 @@ class CudaOnlyLibrary(Rule):
                     from apex import amp
                 except ImportError:
                     amp = None
+            """,
+        ),
+        Example(
+            "a library whose failed import leaves a flag or a value",
+            """
+                attend = None  # cuda
+                try:
+                    from flash_attn import attend
+                except ImportError:
+                    print("slow")
+                try:
+                    import apex
+                    HAS_APEX = True
+                except ImportError:
+                    HAS_APEX = False
+
+
+                def run(q):
+                    if fast and attend is None:
+                        raise ImportError
+                    return attend(q) if attend else apex.attend(q)
             """,
         ),
         Example(
@@ -258,9 +328,14 @@ class CudaOnlyLibrary(Rule):
         for statement in self.facts.tree.imports:
             for library, advice in filter(None, map(self._libraries.of, full_names(statement))):
                 package = library.partition(".")[0]
-                if package not in reported and not self._libraries.copes(statement, library):
+                if package in reported:
+                    continue
+                copes = self._libraries.copes(statement, library)
+                needed = self._libraries.need(statement, library) if copes else statement
+                if needed is not None:
                     reported.add(package)
-                    yield self.finding(statement, f"`{library}` needs CUDA; {advice}")
+                    where = needed.test if isinstance(needed, (ast.If, ast.Assert)) else needed
+                    yield self.finding(where, f"`{library}` needs CUDA; {advice}")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""

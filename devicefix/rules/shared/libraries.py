@@ -89,7 +89,7 @@ _MENTION = re.compile(
     r"transformer_engine|mamba_ssm|tinycudann|tcnn|nvdiffrast|deepspeed)(?![a-z])",
     re.I,
 )
-_EXTENSION = re.compile(r"\w+_cuda(_ext)?|(alt|ext)_cuda_\w+")
+_EXTENSION = re.compile(r"\w+_cuda(_\w+)?")
 _FAILED = {
     "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError",
     "FileNotFoundError", "CalledProcessError",
@@ -214,6 +214,56 @@ class CudaLibraries:
         ]
         return bool(uses) and all(map(self.facts.is_guarded, uses))
 
+    def need(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.stmt | None:
+        """Return what needs a library although a failure of its import is caught, None if nothing does.
+
+        That is the import itself where its names are read and nothing else binds them, or a refusal to go on
+        without one of them: `if library is None: raise`.
+
+        Args:
+            statement: the import.
+            library: the library.
+        """
+        tree = self.facts.tree
+        around = (parent for child, parent in tree.ancestors(statement) if isinstance(parent, ast.Try))
+        attempt = next(around, None)
+        if attempt is None or self.facts.is_guarded(statement) or self._is_lazy(statement):
+            return None
+        for alias in statement.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            found = tree.scope(statement).lookup(name)
+            uses = [
+                use
+                for use in tree.reads(name)
+                if tree.scope(use).lookup(name) == found
+                and all(parent is not attempt for _, parent in tree.ancestors(use))
+                and not self.copes(use, library)
+            ]
+            if uses and found is not None and _binds_nothing_else(attempt, len(found[1])):
+                return statement
+            for use in uses:
+                refusal = self._refusal(use)
+                if refusal is not None:
+                    return refusal
+        return None
+
+    def _refusal(self, name: ast.expr) -> ast.If | ast.Assert | None:
+        """Return the refusal that asks whether a name is None, if it is part of such a question."""
+        question = self.facts.tree.parents[name]
+        match question:
+            case ast.Compare(
+                ops=[ast.Is() | ast.IsNot() as operator], comparators=[ast.Constant(value=None)]
+            ):
+                pass
+            case _:
+                return None
+        match self.facts.tree.parents[question]:
+            case ast.If(test=test, body=body) as test_of if test is question and isinstance(operator, ast.Is):
+                return test_of if self.facts.guards.refusals.refuses(body) else None
+            case ast.Assert(test=test) as test_of if test is question and isinstance(operator, ast.IsNot):
+                return test_of
+        return None
+
     def copes(self, node: ast.AST, library: str) -> bool:
         """Return whether a program continues without the code at a node if CUDA is not available."""
         if self.facts.is_guarded(node) or self._is_lazy(node):
@@ -234,6 +284,14 @@ class CudaLibraries:
             ):
                 return True
         return False
+
+
+def _binds_nothing_else(attempt: ast.Try, bindings: int) -> bool:
+    """Return whether an import that is tried is the only binding of its name, and leaves no flag behind."""
+    blocks = [attempt.orelse, attempt.finalbody, *(handler.body for handler in attempt.handlers)]
+    tried = all(isinstance(statement, (ast.Import, ast.ImportFrom)) for statement in attempt.body)
+    silent = all(isinstance(statement, (ast.Expr, ast.Pass)) for block in blocks for statement in block)
+    return tried and silent and bindings == 1
 
 
 def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:
