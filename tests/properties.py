@@ -117,11 +117,17 @@ def _lie_in_the_file(data: bytes, findings: list[Finding]) -> None:
 def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> None:
     """Check that what is not fixed is still reported.
 
-    It may go if a fix changes it, the test that it depends on, or the line that its message names.
+    It may go if a fix changes it, the test that it depends on, the line that its message names, or a
+    value that it or that test reads.
     """
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
-    for node in ast.walk(parse(source.text)):
+    nodes = list(ast.walk(parse(source.text)))
+    changed = {
+        name for node in nodes if isinstance(node, ast.Assign) for name in _changed(source, node, spans)
+    }
+    spans += [source.span(node) for node in nodes if isinstance(node, ast.Name) and node.id in changed]
+    for node in nodes:
         if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.BoolOp)):
             first, last = source.span(node.values[0] if isinstance(node, ast.BoolOp) else node.test)
             if any(first <= start and end <= last for start, end in spans):
@@ -137,6 +143,13 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     left = Counter(each.code for each in rewritten.remaining if not touched(each))
     reported = Counter(each.code for each in after)
     assert not left - reported, f"no longer reported: {left - reported}"
+
+
+def _changed(source: Source, node: ast.Assign, spans: list[tuple[int, int]]) -> Iterator[str]:
+    """Yield the names that an assignment binds, if a fix changes its value."""
+    first, last = source.span(node.value)
+    if any(first <= start and end <= last for start, end in spans):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
 def _edits(result: Result) -> list[Edit]:

@@ -1,5 +1,6 @@
 """Random programs, and those that failed once: the properties that hold for every file.
 
+The programs are the same each time, so that a failure belongs to the change under test.
 `DEVICEFIX_FUZZ=20000 pytest -m slow tests/test_fuzz.py` tries that many programs a test, new ones each time.
 """
 
@@ -18,7 +19,11 @@ from devicefix.config.settings import Settings
 
 MANY = int(os.environ.get("DEVICEFIX_FUZZ", "0"))
 PROFILE = settings(
-    max_examples=MANY or 200, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=MANY or 200,
+    derandomize=not MANY,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 IDS = [f"{each.target}-{'unsafe' if each.unsafe_fixes else 'safe'}" for each in properties.SETTINGS]
 
@@ -76,6 +81,19 @@ FAILED = {
     "a remark above a branch that goes": "import torch\nif a:\n    b\n# why\n"
     "elif not torch.cuda.is_available():\n    raise a  # there\n",
     "another torch": "import th as torch\nx.cuda()\ny = f'{1 // torch.cuda.device_count()}'\n",
+    "a device of a class": "import torch\nclass Net(nn.Module):\n    if device:\n        x.cuda()\n"
+    "    device = 'cuda'\n",
+    "a test by a string": "import torch\nif 'cuda:1':\n    a()\nelif b:\n    x = x.cuda()\n"
+    "if c:\n    device = torch.device('cuda')\ny = y.cuda()\n",
+    "a comment inside a test": "import torch\ny = x \\\n  .cuda()"
+    " if torch.cuda.is_available(  # why (\n) else x\n",
+    "a comment that is less deep than the block": "import torch\nif not torch.cuda.is_available():\n"
+    "    raise RuntimeError\n  # comment 0\n",
+    "a handler that becomes a choice": "import torch\nx = torch.randn(3).cuda(1)\ntry:\n"
+    "    x = x.cuda()  # noqa: DF101, DF102\nexcept x.cuda:\n    logger.info(torch.cuda.get_device_name(0))\n"
+    "    x = x.cuda()  # noqa: DF101, DF102\n",
+    "a method that is the only use of torch": "import torch\nprint(list(map(torch.Tensor.cuda, xs)))\n"
+    'x = init_device_mesh("cuda", (2,))\n',
 }
 
 

@@ -243,7 +243,7 @@ class Devices:
         """Return a name for a device that is defined at a place and used at a site."""
         if place.function is not None:
             return self._definitions.name_in(place.function)
-        if self.facts.tree.scope(site).function is not None and self._definitions.is_shadowed(site):
+        if not self.facts.tree.scope(site).is_module and self._definitions.is_shadowed(site):
             return None
         return self._definitions.name_without_flag
 

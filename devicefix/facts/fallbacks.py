@@ -92,9 +92,9 @@ class Fallbacks:
             caught = [error for error in _ERRORS if may_catch(handler, error)]
             if not caught or self._fails(handler):
                 continue
-            results = _results(handler.body)
-            if results & ({also} if also else _results(block)):
-                certain = len(caught) == len(_ERRORS) and (_probes(block) or _names_cpu(handler))
+            shared = _results(handler.body) & ({also} if also else _results(block))
+            if shared:
+                certain = len(caught) == len(_ERRORS) and (_probes(block) or _gives_cpu(handler, shared))
                 return Fallback(handler.lineno, certain)
             if also is None and (continues(handler.body) or _decides(block)):
                 return Fallback(handler.lineno, certain=False)
@@ -140,11 +140,24 @@ def _probes(block: Sequence[ast.stmt]) -> bool:
     return isinstance(last, (ast.Assign, ast.AnnAssign, ast.Return)) and isinstance(last.value, ast.Constant)
 
 
-def _names_cpu(handler: ast.ExceptHandler) -> bool:
+def _gives_cpu(handler: ast.ExceptHandler, shared: set[str]) -> bool:
+    """Return whether a handler computes one of the results on the CPU."""
     return any(
+        _names_cpu(node.value)
+        for node in ast.walk(handler)
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return))
+        and node.value
+        and _results([node]) & shared
+    )
+
+
+def _names_cpu(value: ast.expr) -> bool:
+    """Return whether an expression names the CPU, and not as one of two devices."""
+    nodes = list(ast.walk(value))
+    return not any(isinstance(node, ast.IfExp) for node in nodes) and any(
         (isinstance(node, ast.Attribute) and node.attr == "cpu")
         or (isinstance(node, ast.Constant) and node.value == "cpu")
-        for node in ast.walk(handler)
+        for node in nodes
     )
 
 

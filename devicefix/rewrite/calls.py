@@ -56,10 +56,11 @@ def first_choice(text: str) -> str:
     comments = comments_in(choice)[len(comments_in(choice.body)) :]
     if not comments:
         return code
-    # A comment needs a line end, and so there are brackets around the expression, and a break in it.
+    # A comment needs a line end, and so brackets around it: those that the breaks are in, or new ones.
     indentation = breaks[0].last_line.value if breaks else ""
     lines = f"{module.default_newline}{indentation}".join(comment.value for comment in comments)
-    return f"{code}  {lines}{module.default_newline}{indentation}"
+    lines = f"{code}  {lines}{module.default_newline}{indentation}"
+    return lines if breaks else f"({lines})"
 
 
 def _is_one_line(code: str) -> bool:

@@ -46,15 +46,18 @@ def _matches_rest(pattern: re.Pattern[str], source: Source, statement: ast.stmt)
 def end_of(source: Source, statement: ast.stmt) -> int:
     """Return the end of a statement's last line, or of the comments at the end of its last block.
 
-    Those are the comments below it that are indented more than the statement.
+    Those are the comments below it that are indented as the block.
     """
     start, end = source.span(statement)
     end = source.line_end(end)
     if statement.end_lineno == statement.lineno or not isinstance(statement, _COMPOUND):
         return end
-    depth = _width(source.indentation(start))
+    depth = _width(source.indentation(start)) + 1
+    body = getattr(statement, "body", None)
+    if body and _begins_line(source, body[0]):
+        depth = _width(source.indentation(source.span(body[0])[0]))
     index = source.position(end)[0]
-    while _is_blank(source, index) or _is_comment(source, index, depth + 1):
+    while _is_blank(source, index) or _is_comment(source, index, depth):
         if not _is_blank(source, index):
             end = source.line_end(source.line_starts[index])
         index += 1

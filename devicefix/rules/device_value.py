@@ -26,7 +26,7 @@ _OF_NAMES = {
 # What fixes bring of torch.
 _OF_FIXES = (
     "device", "cuda.is_available", "accelerator.is_available", "accelerator.current_accelerator",
-    "distributed.get_default_backend_for_device",
+    "distributed.get_default_backend_for_device", "Tensor.cuda", "nn.Module.cuda",
 )  # fmt: skip
 
 
@@ -820,7 +820,7 @@ class DeviceValue(Rule):
 
     @cached_property
     def _uses_torch(self) -> bool:
-        """Whether the module uses torch for more than what fixes bring, so that a rewrite changes no answer."""
+        """Whether the module uses torch for more than what fixes bring and remove, so that a rewrite changes no answer."""
         names = {"torch"}
         for node in self.facts.tree.imports:
             if isinstance(node, ast.ImportFrom):
@@ -851,7 +851,8 @@ class DeviceValue(Rule):
         call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call):
             return False
-        name = self.facts.resolve(call.func) or ""
+        function = call.func.body if isinstance(call.func, ast.IfExp) else call.func  # a type that is fixed
+        name = self.facts.resolve(function) or ""
         if name == "torch.device" or name.startswith("torch.cuda."):
             return True
         if not cuda_string(value):

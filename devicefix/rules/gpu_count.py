@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts import COUNTS
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.counts import Counts, Harm, counts_processes
@@ -43,6 +44,19 @@ class GpuCount(Rule):
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (
+        Example(
+            "any accelerator",
+            before="""
+                import torch
+
+                batch = 32 // torch.accelerator.device_count()
+            """,
+            after="""
+                import torch
+
+                batch = 32 // max(torch.accelerator.device_count(), 1)
+            """,
+        ),
         Example(
             "max that is not the builtin",
             before="""
@@ -557,7 +571,7 @@ class GpuCount(Rule):
         self._reported: set[ast.expr] = set()
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if self.facts.call(node, "torch.cuda.device_count"):
+        if self.facts.call(node, *COUNTS):
             for count in self._zeros(node) if self.facts.is_guarded(node) else (node,):
                 yield from self._check(count)
 

@@ -284,6 +284,6 @@ def _moves(node: ast.AST) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr="cuda")):
             return True
-        case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name()]):
+        case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() | ast.IfExp()]):
             return True
     return False

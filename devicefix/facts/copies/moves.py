@@ -100,14 +100,21 @@ def makes_tensor(facts: Facts, node: ast.Call) -> bool:
     return cuda_type(facts, node.func) is not None
 
 
-def cuda_type(facts: Facts, node: ast.expr) -> str | None:
+def cuda_type(facts: Facts, node: ast.expr, depth: int = 4) -> str | None:
     """Return the dtype of a type of CUDA tensors, such as `float32` for `torch.cuda.FloatTensor`, or None.
 
     With its fix it is a choice: `torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor`.
+
+    Args:
+        facts: the facts of the module.
+        node: the expression.
+        depth: how many names and choices to follow; a name may be a choice between itself and another.
     """
+    if not depth:
+        return None
     match node:
         case ast.IfExp(body=body, orelse=orelse):
-            return cuda_type(facts, body) or cuda_type(facts, orelse)
+            return cuda_type(facts, body, depth - 1) or cuda_type(facts, orelse, depth - 1)
         case ast.Constant(value=str(name)):
             return _dtype_of_type(name)
         case ast.Attribute(attr=attr, value=ast.IfExp(body=body)) if attr in _TYPES:
@@ -117,7 +124,9 @@ def cuda_type(facts: Facts, node: ast.expr) -> str | None:
         case ast.Name():
             value = facts.value(node)
             name = facts.resolve(node) or ""
-            return cuda_type(facts, value) if isinstance(value, ast.IfExp) else _dtype_of_type(name)
+            return (
+                cuda_type(facts, value, depth - 1) if isinstance(value, ast.IfExp) else _dtype_of_type(name)
+            )
     return None
 
 

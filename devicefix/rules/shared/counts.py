@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
 
-from devicefix.facts import Facts, of_any_count
+from devicefix.facts import COUNTS, Facts, of_any_count
 from devicefix.facts.scopes import captures
 from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
@@ -176,7 +176,7 @@ class Counts:
 
     def is_count(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether an expression is the number of GPUs, and nothing that a user chose."""
-        return self.facts.call(node, "torch.cuda.device_count") or self._are_bound(node, self.is_count, depth)
+        return self.facts.call(node, *COUNTS) or self._are_bound(node, self.is_count, depth)
 
     def _are_bound(self, node: ast.expr, question: Callable[[ast.expr, int], bool], depth: int) -> bool:
         """Return whether the answer is yes for all values that a name or an attribute is bound to."""

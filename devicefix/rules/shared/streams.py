@@ -57,10 +57,6 @@ class Streams:
         """Return whether a node is a call that creates a stream or event, or gets the current one."""
         return isinstance(node, ast.Call) and self.facts.resolve(node.func) in _MAKERS
 
-    def is_followed(self, node: ast.expr) -> bool:
-        """Return whether a node is a stream or event, or holds one, whose uses can all be fixed."""
-        return node in self._followed
-
     def of_maker(self, node: ast.Call) -> Fix | None:
         """Return the fix of a call that creates a stream or event, or gets the current one, or None."""
         statement = self._ordering(node)

@@ -1,0 +1,211 @@
+"""Follow a value through the arguments, parameters and returned values of calls."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC
+from collections.abc import Iterator
+
+from devicefix.facts.destinations.places import SHOWS, Function, Layers, Use, text_of_literal
+from devicefix.facts.destinations.stores import Stores
+from devicefix.facts.names import option_names
+from devicefix.facts.sinks import Place, takes_device
+from devicefix.facts.values import last_name
+
+_SAME = {
+    "list", "tuple", "set", "iter", "reversed", "sorted", "cycle", "str", "copy", "deepcopy", "deque",
+    "cast", "field", "Field", "ib", "attrib", "Option", "Argument",
+}  # fmt: skip
+_DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
+_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig"}
+
+
+class Arguments(Stores, ABC):
+    """The trail of a value into functions, and back out of them."""
+
+    def _keyword(self, call: ast.Call, name: str | None, layers: Layers) -> None:
+        if name is None:  # **options
+            if layers and layers[0]:
+                self._argument(call, call.func, layers[0], layers[1:])
+            else:
+                self.use |= Use.UNKNOWN
+        else:
+            self._argument(call, call.func, name, layers)
+
+    def _argument(self, call: ast.Call, function: ast.expr, place: Place | None, layers: Layers) -> None:
+        """Follow an argument of a call.
+
+        Args:
+            call: the call.
+            function: the function that gets the argument, also by `partial`.
+            place: the position or keyword of the argument, None if that is not known.
+            layers: the containers around the value.
+        """
+        name = last_name(function)
+        if place is None:
+            self.use |= Use.UNKNOWN
+        elif name == "partial" and isinstance(place, str) and call.args and function is call.func:
+            self._argument(call, call.args[0], place, layers)
+        elif name == "partial" and isinstance(place, int) and place and function is call.func:
+            self._argument(call, call.args[0], place - 1, layers)
+        elif self._passed_on(call, name, place, layers):
+            return
+        elif functions := list(self._functions(function)):
+            for each in functions:
+                self._parameter(each, place, layers)
+        elif self.facts.call(call, "torch.device") and isinstance(self.tree.parents.get(call), ast.Compare):
+            self.use |= Use.SHOWN
+        elif not layers and (
+            takes_device(self.facts, function, place) or self.destinations.receives_device(name, place)
+        ):
+            self.use |= Use.DEVICE
+        else:
+            if layers and layers[0] and not layers[0].isdigit():
+                self._key(layers[0], layers[1:])
+            self.use |= Use.SHOWN if name in SHOWS else Use.UNKNOWN
+
+    def _passed_on(self, call: ast.Call, name: str, place: Place, layers: Layers) -> bool:  # noqa: C901, PLR0912 (one case a function)
+        """Follow the argument of a function that returns or stores it; return whether it is one."""
+        if name in _SAME and place in (0, "default", "default_factory", "factory"):
+            self._reach(call, layers)
+        elif (name in _DEFAULTS and place == 1) or (name == "getattr" and place == 2):
+            self._reach(call, layers)
+            if name == "setdefault":
+                self._key(text_of_literal(call.args[0]), layers)
+        elif name in ("next", "choice") and place == 0 and layers:
+            self._reach(call, layers[1:])
+        elif name == "zip" and isinstance(place, int) and layers:
+            self._reach(call, ("", str(place), *layers[1:]))
+        elif name == "enumerate" and place == 0 and layers:
+            self._reach(call, ("", "1", *layers[1:]))
+        elif name in ("map", "filter") and isinstance(place, int) and place and layers:
+            self._argument(call, call.args[0], place - 1, layers[1:])
+        elif name in _OBJECTS and isinstance(place, str):
+            self._reach(call, (place, *layers))
+        elif name in _OBJECTS and place == 0 and layers:
+            self._reach(call, layers)
+        elif name in ("append", "add", "insert", "appendleft") and isinstance(call.func, ast.Attribute):
+            self._store(call.func.value, ("", *layers))
+        elif name == "setattr" and place == 2:
+            self._attribute(text_of_literal(call.args[1]), layers)
+        elif name == "format" or (name == "join" and layers):
+            self._reach(call, ())
+        elif name == "update" and isinstance(place, str):
+            self._key(place, layers)
+        elif name == "update" and place == 0 and layers and layers[0]:
+            self._key(layers[0], layers[1:])
+        elif name in ("add_argument", "DEFINE_string") and place in ("default", 1):
+            for option in option_names(call):
+                self._key(option, layers)
+        elif name == "option" and place == "default":
+            for option in option_names(call):
+                self._decorated(call, option, layers)
+        elif name == "parametrize" and place == 1 and layers:
+            self._decorated(call, text_of_literal(call.args[0]), layers[1:])
+        else:
+            return False
+        return True
+
+    def _decorated(self, decorator: ast.Call, parameter: str, layers: Layers) -> None:
+        """Follow a value that a decorator passes to a parameter of its function."""
+        function = self.tree.parents.get(decorator)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._parameter(function, parameter, layers)
+        else:
+            self.use |= Use.UNKNOWN
+
+    def _functions(self, callee: ast.expr) -> Iterator[Function | ast.ClassDef]:
+        """Yield the functions and classes of the module that a call may reach."""
+        match callee:
+            case ast.Lambda():
+                yield callee
+            case ast.Name(id=name):
+                found = self.tree.scope(callee).lookup(name)
+                for binding in found[1] if found is not None else ():
+                    if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                        yield binding.node
+                    elif isinstance(binding.value, ast.Lambda):
+                        yield binding.value
+            case ast.Attribute(attr=name) if name not in ("to", "cuda"):
+                yield from self.destinations.methods.get(name, ())
+
+    def _parameter(self, function: Function | ast.ClassDef, place: Place, layers: Layers) -> None:
+        """Follow a value into the parameter of a function, or of the constructor of a class."""
+        if isinstance(function, ast.ClassDef):
+            self._constructor(function, place, layers)
+            return
+        arguments = function.args
+        parameters = [*arguments.posonlyargs, *arguments.args]
+        if isinstance(self.tree.parents.get(function), ast.ClassDef) and not _is_static(function):
+            parameters = parameters[1:]
+        scope = self.tree.scopes.get(function) or self.tree.scope(
+            function.body if isinstance(function, ast.Lambda) else function.body[0]
+        )
+        names = {parameter.arg for parameter in (*parameters, *arguments.kwonlyargs)}
+        if isinstance(place, str) and place in names:
+            self._name(scope, place, layers)
+        elif isinstance(place, int) and place < len(parameters):
+            self._name(scope, parameters[place].arg, layers)
+        elif isinstance(place, str) and arguments.kwarg is not None:
+            self._name(scope, arguments.kwarg.arg, (place, *layers))
+        elif isinstance(place, int) and arguments.vararg is not None:
+            self._name(scope, arguments.vararg.arg, (str(place - len(parameters)), *layers))
+        else:
+            self.use |= Use.UNKNOWN
+
+    def _constructor(self, node: ast.ClassDef, place: Place, layers: Layers) -> None:
+        fields: list[str] = []
+        for statement in node.body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+                self._parameter(statement, place, layers)
+                return
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                fields.append(statement.target.id)
+        if isinstance(place, str):
+            self._attribute(place, layers)
+        elif place < len(fields):
+            self._attribute(fields[place], layers)
+        else:
+            self.use |= Use.UNKNOWN
+
+    def _default(self, arguments: ast.arguments, node: ast.expr, layers: Layers) -> None:
+        """Follow the default of a parameter into the function."""
+        owner = self.tree.parents[arguments]
+        assert isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        plain = [*arguments.posonlyargs, *arguments.args]
+        if node in arguments.defaults:
+            parameter = plain[arguments.defaults.index(node) - len(arguments.defaults)]
+        else:
+            parameter = arguments.kwonlyargs[arguments.kw_defaults.index(node)]
+        scope = self.tree.scopes.get(owner) or self.tree.scope(owner.body)  # type: ignore[arg-type]
+        self._name(scope, parameter.arg, layers)
+
+    def _returned(self, function: ast.AST, layers: Layers) -> None:
+        """Follow a value that a function returns to its calls."""
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self.use |= Use.UNKNOWN
+            return
+        name = function.name
+        self._leave(name)
+        is_property = any(last_name(decorator) == "property" for decorator in function.decorator_list)
+        if is_property:
+            self._attribute(name, layers)
+        else:
+            self._reach_place(("call", name), self.destinations.calls(name), layers)
+
+    def _result_of(self, function: ast.Lambda, layers: Layers) -> None:
+        """Follow the value of a lambda, where it is called for its value alone."""
+        parent = self.tree.parents.get(function)
+        if isinstance(parent, ast.keyword) and parent.arg in ("default_factory", "factory"):
+            parent = self.tree.parents.get(parent)
+            assert isinstance(parent, ast.Call)
+            self._reach(parent, layers)
+        elif isinstance(parent, ast.Call) and last_name(parent.func) == "map":
+            self._reach(parent, ("", *layers))
+        else:
+            self.use |= Use.UNKNOWN
+
+
+def _is_static(function: Function) -> bool:
+    decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
+    return any(last_name(decorator) == "staticmethod" for decorator in decorators)

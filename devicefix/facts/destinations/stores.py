@@ -1,0 +1,139 @@
+"""Follow a value through the variables, attributes and keys that it is stored in."""
+
+from __future__ import annotations
+
+import ast
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from itertools import islice
+
+from devicefix.facts.destinations.places import Layers, Places, Use
+from devicefix.facts.scopes import Scope
+
+STEPS = 400  # how many expressions to follow a value through, so that the time is linear
+_DEPTH = 3  # how many containers around it
+_NEEDS_CUDA = re.compile(r"\.cuda\s*\(|\btorch\.cuda\.(?!is_available|device_count)")
+
+
+class Stores(ABC):
+    """The places that one value reaches.
+
+    Args:
+        destinations: where the values of the module are read.
+        nested: whether it is a part of another trail.
+    """
+
+    def __init__(self, destinations: Places, *, nested: bool = False) -> None:
+        self.destinations = destinations
+        self.facts = destinations.facts
+        self.tree = destinations.facts.tree
+        self.use = Use.NOTHING
+        self._nested = nested
+        self._seen: set[tuple[object, Layers]] = set()
+        self._todo: list[tuple[ast.expr, Layers]] = []
+
+    def follow(self, node: ast.expr, layers: Layers) -> Use:
+        """Follow the value of an expression."""
+        self._reach(node, layers)
+        return self._finish()
+
+    def follow_all(self, nodes: Iterable[ast.expr], layers: Layers) -> Use:
+        """Follow the value of any of some expressions."""
+        for node in islice(nodes, STEPS):
+            self._reach(node, layers)
+        return self._finish()
+
+    def _finish(self) -> Use:
+        while self._todo and Use.DEVICE not in self.use:
+            if len(self._seen) > 2 * STEPS:
+                self.use |= Use.UNKNOWN
+                break
+            self._step(*self._todo.pop())
+        return self.use
+
+    def _reach(self, node: ast.expr, layers: Layers) -> None:
+        """Follow the value on from an expression that has it, or a container of it."""
+        if len(layers) > _DEPTH:
+            self.use |= Use.UNKNOWN
+        elif (node, layers) not in self._seen:
+            self._seen.add((node, layers))
+            self._todo.append((node, layers))
+
+    def _reach_place(self, place: object, reads: Iterable[ast.expr], layers: Layers) -> None:
+        """Follow the value on from a place that many values may be stored in, such as an attribute."""
+        known = self.destinations.known
+        if (place, layers) not in known and not self._nested:
+            known[place, layers] = type(self)(self.destinations, nested=True).follow_all(reads, layers)
+        if (place, layers) in known:
+            self.use |= known[place, layers]
+        elif (place, layers) not in self._seen:
+            self._seen.add((place, layers))
+            for node in islice(reads, STEPS):
+                self._reach(node, layers)
+
+    @abstractmethod
+    def _step(self, node: ast.expr, layers: Layers) -> None:
+        """Follow the value on from an expression."""
+
+    def _store(self, target: ast.expr, layers: Layers) -> None:
+        match target:
+            case ast.Name(id=name):
+                found = self.tree.scope(target).lookup(name)
+                if found is not None:
+                    self._name(found[0], name, layers)
+            case ast.Attribute(attr=name):
+                self._attribute(name, layers)
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                self._key(key, layers)
+            case ast.Subscript(value=container):
+                self._store(container, ("", *layers))
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                place = layers[0] if layers else ""
+                starred = any(isinstance(element, ast.Starred) for element in elements)
+                chosen = elements[int(place) :][:1] if place.isdigit() and not starred else elements
+                for element in chosen:
+                    self._store(element, layers[1:])
+            case ast.Starred(value=inner):
+                self._store(inner, ("", *layers))
+            case _:
+                self.use |= Use.UNKNOWN
+
+    def _name(self, scope: Scope, name: str, layers: Layers) -> None:
+        """Follow a value that a name of a scope is bound to."""
+        if scope.is_class:
+            self._attribute(name, layers)
+        elif scope.is_module:
+            self._leave(name)
+        self._reach_place((scope, name), self.facts.reads_in(scope, name), layers)
+
+    def _attribute(self, name: str, layers: Layers) -> None:
+        """Follow a value that is stored in an attribute, of any object of the module."""
+        self._leave(name)
+        self._reach_place(("attribute", name), self.destinations.attribute_reads(name), layers)
+
+    def _key(self, key: str, layers: Layers) -> None:
+        """Follow a value that is stored under a key, or in an option."""
+        self._reach_place(("key", key), self.destinations.key_reads(key), layers)
+        self._attribute(key, layers)
+
+    def _leave(self, name: str) -> None:
+        """Follow a value to the other files, which may read it by a name."""
+        known = self.destinations.is_device_place(name)
+        self.use |= Use.DEVICE if known else Use.UNKNOWN
+
+    def _compared(self, node: ast.AST) -> None:
+        """Follow a value into a test: what runs only if it is true may need CUDA."""
+        self.use |= Use.SHOWN
+        for child, parent in self.tree.ancestors(node):
+            if isinstance(parent, ast.If) and child is parent.test:
+                code = "".join(map(self.facts.source.code, parent.body))
+            elif isinstance(parent, ast.IfExp) and child is parent.test:
+                code = self.facts.source.code(parent.body)
+            elif isinstance(parent, ast.stmt):
+                return
+            else:
+                continue
+            if _NEEDS_CUDA.search(code):
+                self.use |= Use.DEVICE
+            return

@@ -1,0 +1,16 @@
+"""Summarize what the other files of a project need to know of one.
+
+`summary` defines what that is. `scan` finds it in the bytes of a file that has no tie to CUDA; `imports`,
+`classes` and `environment` find parts of it in a syntax tree, and `summarize` puts them together.
+"""
+
+from devicefix.facts.exports.classes import own_method
+from devicefix.facts.exports.environment import late_settings
+from devicefix.facts.exports.scan import has_low_precision, passed_through
+from devicefix.facts.exports.summarize import matters_to_others, summarize, summary_of
+from devicefix.facts.exports.summary import Summary
+
+__all__ = [
+    "Summary", "has_low_precision", "late_settings", "matters_to_others", "own_method", "passed_through",
+    "summarize", "summary_of",
+]  # fmt: skip

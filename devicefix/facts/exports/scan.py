@@ -1,0 +1,146 @@
+"""Find the exports of a file in its bytes, without parsing it."""
+
+from __future__ import annotations
+
+import re
+
+from devicefix.facts.exports.summary import Summary
+from devicefix.facts.module import Facts
+from devicefix.facts.passed import passed_kinds
+from devicefix.facts.sinks import scanned
+from devicefix.facts.torchscript import TorchScript
+from devicefix.files.text import DecodeError
+
+# They begin with a line end, which is found several times as fast as the beginning of a line.
+_IMPORT = re.compile(
+    rb"\n[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(([^)]*)|([\w, \t*]*))|import[ \t]+([\w., \t]+))"
+)
+_COMMENT = re.compile(rb"#[^\n]*")
+_CLASS = re.compile(rb"\n[ \t]*class[ \t]+(\w+)[ \t]*\(([\w., \t]+)\)")
+_METHOD = re.compile(rb"\n[ \t]*(?:class[ \t]+(\w+)|(def[ \t]+to\())")
+_TRIED = re.compile(
+    rb"\n[ \t]*try:[^\n]*\n((?:[ \t]+(?:from|import)[ \t][^\n]*\n)+)"
+    rb"[ \t]*except\b(?![^\n]*(?:Import|ModuleNotFound)Error)"
+)
+_NAME = re.compile(rb"\b[A-Za-z_]\w*")
+_ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
+_OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
+# `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
+_NUMBERED = re.compile(
+    rb"(?:split|partition)\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])|\[5:\]|(?:replace|prefix|strip)\(\s*[\"']cuda"
+)
+_TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
+
+_AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
+_LOW_PRECISION = re.compile(
+    rb"\.(?:half|bfloat16)\(\)(?!\.float\(\))"
+    rb"|(?<!=)(?:\(|= ?)(?:torch|th)\.(?:b?float16|half)\b"
+    rb"|\.(?:Half|BFloat16)Tensor\b"
+)
+_LOW_WORDS = (b"float16", b"half", b"Half", b"BFloat16")
+
+_FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
+_NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
+
+
+def passed_through(data: bytes, path: str) -> Summary | None:
+    """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
+    data = b"\n" + data
+    imports: set[str] = set()
+    stars: list[str] = []
+    for module, in_parentheses, on_line, plain in _IMPORT.findall(data):
+        if plain:
+            imports.update(part.split()[0].decode() for part in plain.split(b",") if part.strip())
+            continue
+        base = module.decode()
+        imports.add(base)
+        joint = "" if base.endswith(".") else "."
+        names = _COMMENT.sub(b"", in_parentheses).decode(errors="replace") or on_line.decode()
+        for name in (part.split()[0] for part in names.split(",") if part.strip()):
+            if name == "*":
+                stars.append(base)
+            else:
+                imports.add(f"{base}{joint}{name}")
+    classes = {
+        name.decode(): tuple(base.strip().decode() for base in bases.split(b","))
+        for name, bases in _CLASS.findall(data)
+    }
+    to_classes = _to_classes(data)
+    places, taking = scanned(data)
+    low_precision = has_low_precision(data)
+    attributes = attributes_read(data)
+    tried = {name.decode() for lines in _TRIED.findall(data) for name in re.findall(rb"\w+", lines)}
+    if not imports and not classes and not places and not low_precision and not attributes:
+        return None
+    return Summary(
+        path,
+        frozenset(imports),
+        tuple(stars),
+        read=frozenset(name.decode() for name in _NAME.findall(data)) if stars else frozenset(),
+        attributes=attributes,
+        numbered=numbered_names(data),
+        classes=classes,
+        to_classes=to_classes,
+        get_device=b"def get_device(" in data,
+        forks=forks_processes(data),
+        low_precision=low_precision,
+        scripted=_scripted(data),
+        device_places=places,
+        receivers=taking,
+        passed=frozenset(passed_kinds(data)),
+        tried=frozenset(tried),
+    )
+
+
+def _to_classes(data: bytes) -> frozenset[str]:
+    """Return the classes of a module that define a method `to`, without parsing it."""
+    if b"def to(" not in data:
+        return frozenset()
+    found, last = set(), b""
+    for name, method in _METHOD.findall(data):
+        if method:
+            found.add(last.decode())
+        last = name or last
+    return frozenset(found - {""})
+
+
+def attributes_read(data: bytes) -> frozenset[str]:
+    """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
+    own = (b"self" + name for name in _OWN_ATTRIBUTE.findall(data)) if b"self" in data else ()
+    return frozenset(name.decode() for name in {*_ATTRIBUTE.findall(data), *own})
+
+
+def numbered_names(data: bytes) -> frozenset[str]:
+    """Return the names and attributes of which a module takes the number of a device."""
+    if not any(word in data for word in (b"split(", b"partition(", b"[5:]", b"cuda")):
+        return frozenset()
+    starts = (found.start() for found in _NUMBERED.finditer(data))
+    names = (_TAKEN_OF.search(data[max(0, start - 80) : start]) for start in starts)
+    return frozenset(name[1].decode() for name in names if name is not None)
+
+
+def _scripted(data: bytes) -> frozenset[str]:
+    """Return what TorchScript compiles of other files, for a module that is parsed only if it may do so."""
+    if b"jit" not in data or b"script" not in data:
+        return frozenset()
+    try:
+        return frozenset(TorchScript(Facts.read(data)).imported)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+
+
+def has_low_precision(data: bytes) -> bool:
+    """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
+    if not any(word in data for word in _LOW_WORDS):
+        return False
+    return _LOW_PRECISION.search(_AUTOCAST.sub(b"", data)) is not None
+
+
+def forks_processes(data: bytes) -> bool:
+    """Return whether a module starts processes that get a copy of this one's memory.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.cuda.is_available.html: it poisons fork.
+    """
+    if b"multiprocessing" not in data and b"concurrent" not in data and b"os.fork" not in data:
+        return False
+    return _FORKING.search(data) is not None and _NOT_FORKING.search(data) is None

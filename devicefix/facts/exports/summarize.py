@@ -1,0 +1,157 @@
+"""Summarize a file for the others of its project, from its bytes or its facts."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts.backends import backend_values, compared_backends
+from devicefix.facts.certain import certain_device
+from devicefix.facts.exports.classes import adds_cuda_method, bases_of, own_method
+from devicefix.facts.exports.environment import late_settings
+from devicefix.facts.exports.imports import imported_modules, tried_names
+from devicefix.facts.exports.scan import (
+    attributes_read,
+    forks_processes,
+    has_low_precision,
+    numbered_names,
+    passed_through,
+)
+from devicefix.facts.exports.summary import Summary
+from devicefix.facts.module import Facts
+from devicefix.facts.passed import passed_kinds
+from devicefix.facts.prefilter import may_matter
+from devicefix.facts.sinks import device_names, device_values, receivers
+from devicefix.facts.torchscript import TorchScript
+from devicefix.files.text import DecodeError
+
+_FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo")
+
+
+def matters_to_others(data: bytes) -> bool:
+    """Return whether the bytes of a file hold a word that may concern the other files of its project."""
+    return any(word in data for word in _FOR_OTHERS) or may_matter(data)
+
+
+def summarize(data: bytes, path: str) -> Summary | None:
+    """Summarize a file for the others of its project.
+
+    Returns:
+        None where the file can't matter to them, or does not parse. For a file without a word of CUDA's,
+        only its imports, classes and devices, so that others can be followed through it.
+    """
+    if not matters_to_others(data):
+        return passed_through(data, path)
+    try:
+        return summary_of(Facts.read(data), path)
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def summary_of(facts: Facts, path: str) -> Summary:
+    """Summarize a module whose facts are known."""
+    root = facts.tree.root
+    passed_on = device_values(facts)
+    data = facts.source.text.encode()
+    classes = [node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)]
+    cuda_classes = {node.name for node in classes if own_method(facts, node, "cuda")}
+    to_classes = {node.name for node in classes if own_method(facts, node, "to")}
+    backends = backend_values(facts)
+    return Summary(
+        path=path,
+        imports=frozenset(imported_modules(facts)),
+        star_imports=tuple(facts.tree.star_imports),
+        bound=frozenset(root.bindings),
+        devices=frozenset(name for name in tuple(root.bindings) if _device(facts, name)),
+        public=_public(facts) or frozenset(),
+        read=facts.tree.loads if facts.tree.star_imports else frozenset(),
+        attributes=attributes_read(data),
+        numbered=numbered_names(data),
+        classes=bases_of(classes),
+        cuda_classes=frozenset(cuda_classes),
+        to_classes=frozenset(to_classes - cuda_classes),
+        adds_cuda=adds_cuda_method(facts),
+        get_device="def get_device(" in facts.source.text,
+        late=bool(late_settings(facts)),
+        forks=forks_processes(data),
+        options=facts.options,
+        flags=_flags(facts),
+        low_precision=has_low_precision(data),
+        scripted=frozenset(TorchScript(facts).imported),
+        device_places=device_names(facts, passed_on),
+        receivers=frozenset(receivers(facts, passed_on)),
+        passed=frozenset(passed_kinds(data)),
+        backends=device_names(facts, backends),
+        backend_receivers=frozenset(receivers(facts, backends)),
+        compared_backends=frozenset(compared_backends(facts)),
+        tried=frozenset(tried_names(facts)),
+        cuda_extensions=frozenset(_cuda_extensions(facts)),
+    )
+
+
+def _cuda_extensions(facts: Facts) -> Iterator[str]:
+    """Yield the names of the extensions that a module builds with CUDA, and under no condition.
+
+    https://docs.pytorch.org/docs/stable/cpp_extension.html
+    """
+    for node in facts.tree.nodes_with("CUDAExtension("):
+        if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
+            assert isinstance(node, ast.Call)
+            keyword = (each.value for each in node.keywords if each.arg == "name")
+            name = next(iter(node.args), None) or next(keyword, None)
+            around = (parent for _, parent in facts.tree.ancestors(node))
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                if not any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around):
+                    yield name.value
+
+
+def _flags(facts: Facts) -> dict[str, bool]:
+    """Return the attributes of `self` whose names mention CUDA, and whether they are true only with it.
+
+    An attribute of the same name that a class or another object gets speaks against it.
+    """
+    found: dict[str, bool] = {}
+    attributes = [(path.rpartition("."), bindings) for path, bindings in facts.tree.attributes.items()]
+    for scope in facts.tree.scopes.values():
+        if scope.is_class:
+            attributes += [(("", ".", name), bindings) for name, bindings in scope.bindings.items()]
+    for (start, _, name), bindings in attributes:
+        if re.search("cuda|gpu", name):
+            values = [(binding.node, binding.value) for binding in bindings if binding.value is not None]
+            right = len(values) == len(bindings) and all(_only_with_cuda(facts, *pair) for pair in values)
+            if start == "self" or (not right and values):
+                found[name] = found.get(name, True) and right
+    return found
+
+
+def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
+    falsy = isinstance(value, ast.Constant) and not value.value
+    return falsy or facts.guards.implies(value) or facts.is_guarded(node)
+
+
+def _public(facts: Facts) -> frozenset[str] | None:
+    """Return the names that a star import brings, None for all without an underscore."""
+    bindings = facts.tree.root.bindings.get("__all__")
+    if not bindings:
+        return None
+    found: set[str] = set()
+    for binding in bindings:
+        if isinstance(binding.value, (ast.List, ast.Tuple)):
+            found.update(
+                each.value
+                for each in binding.value.elts
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+    return frozenset(found)
+
+
+def _device(facts: Facts, name: str) -> bool:
+    bindings = facts.tree.root.bindings[name]
+    public = _public(facts)
+    return (
+        (public is None or name in public)
+        and len(bindings) == 1
+        and certain_device(facts, bindings[0].value)
+        and facts.tree.parents.get(bindings[0].node) is facts.tree.module
+    )

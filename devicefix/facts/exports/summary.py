@@ -1,0 +1,70 @@
+"""Define what one file exports to the others of its project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The exports of one file to the others of its project.
+
+    Attributes:
+        path: where the file is.
+        imports: the modules it imports, absolute (`a.b`) or relative (`..b`).
+        star_imports: those of them that it imports everything from.
+        bound: the names bound at the top of the module.
+        devices: those that a star import brings, and that are the current CUDA device or else the CPU.
+        public: the names in its `__all__`.
+        read: the names that the module reads, where it has star imports.
+        attributes: the attributes that it may read, those of `self` as `self.x`.
+        numbered: the names and attributes of which it takes the number of a device.
+        classes: the names of the base classes of every class.
+        cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.
+        to_classes: the other classes that define a method `to`.
+        adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
+        get_device: whether a function or method is called `get_device`, as a method of tensors is.
+        late: whether an environment variable of CUDA's driver is set after torch has been imported.
+        forks: whether processes are forked, which CUDA does not survive once it was asked for.
+        options: the command line's options, each with its type.
+        flags: attributes of objects that the module sets; true for those that only CUDA makes true.
+        low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
+        scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
+        device_places: names, attributes and keys whose values are passed on as devices.
+        receivers: functions, each with a parameter that it passes on as a device, and its position.
+        passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
+        backends: attributes, keys and imported names whose values become backends of process groups.
+        backend_receivers: functions, each with a parameter that becomes one, and its position.
+        compared_backends: names that are compared with "nccl" or "gloo", each with the text.
+        tried: modules that are imported, and functions that are called, where an error is caught.
+        cuda_extensions: the compiled modules that it builds with CUDA on every machine.
+    """
+
+    path: str
+    imports: frozenset[str] = frozenset()
+    star_imports: tuple[str, ...] = ()
+    bound: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
+    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cuda_classes: frozenset[str] = frozenset()
+    to_classes: frozenset[str] = frozenset()
+    adds_cuda: bool = False
+    get_device: bool = False
+    late: bool = False
+    forks: bool = False
+    options: frozenset[tuple[str, str]] = frozenset()
+    flags: dict[str, bool] = field(default_factory=dict)
+    low_precision: bool = False
+    scripted: frozenset[str] = frozenset()
+    device_places: frozenset[str] = frozenset()
+    receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
+    backends: frozenset[str] = frozenset()
+    backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    compared_backends: frozenset[tuple[str, str]] = frozenset()
+    tried: frozenset[str] = frozenset()
+    cuda_extensions: frozenset[str] = frozenset()

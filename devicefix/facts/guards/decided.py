@@ -1,0 +1,70 @@
+"""Find the conditions with the same value on every machine with CUDA, and the refusals to run without it."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC
+
+from devicefix.facts.guards.answers import ASKS, COUNTS, of_any_count
+from devicefix.facts.guards.conditions import Conditions
+
+
+class Decided(Conditions, ABC):
+    """The tests of one module whose value CUDA decides."""
+
+    def settled(self, test: ast.expr) -> bool | None:
+        """Return the value of a test on every machine with CUDA, None where it depends on more."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self.settled(operand)
+                return None if inner is None else not inner
+            case ast.BoolOp(op=op, values=values):
+                answers = [self.settled(value) for value in values]
+                decisive = isinstance(op, ast.Or)
+                if decisive in answers:
+                    return decisive
+                return None if None in answers else not decisive
+            case ast.Compare(
+                left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool(value))]
+            ):
+                inner = self.settled(left)
+                return None if inner is None else inner is value
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
+                # Of a variable it may depend on more: what is refused here would be 0 later.
+                counts = isinstance(left, ast.Call) and self.counts_gpus(left)
+                return of_any_count(op, value) if counts else None
+            case ast.Call():
+                return True if self.facts.resolve(test.func) in (*ASKS, *COUNTS) else None
+            case ast.Name():
+                bound = self.facts.value(test)
+                return self.settled(bound) if isinstance(bound, ast.Call) else None
+        return None
+
+    def conditions(self, test: ast.expr) -> list[ast.expr]:
+        """Return the parts of a test that may be true or false on a machine with CUDA."""
+        if self.settled(test) is not None and not isinstance(test, (ast.BoolOp, ast.UnaryOp)):
+            return []
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.conditions(operand)
+            case ast.BoolOp(values=values):
+                return [part for value in values for part in self.conditions(value)]
+        return [test]
+
+    def refusal(self, node: ast.If) -> list[ast.stmt] | None:
+        """Return the statements that end the program without CUDA, and never run with it.
+
+        They are a branch of the `if`, or what follows it where its body leaves the block:
+        `if torch.cuda.is_available(): return x.cuda()` and then `raise RuntimeError`.
+        """
+        answer = self.settled(node.test)
+        if answer is None:
+            return None
+        branch = node.orelse if answer else node.body
+        if answer and not branch and isinstance(node.body[-1], (ast.Return, ast.Break, ast.Continue)):
+            block = self.facts.tree.block(node)
+            branch = block[block.index(node) + 1 :]
+        last = self.refusals.last(branch)
+        if last is None:
+            return None
+        return None if self.refusals.is_handled(node, self.refusals.error_of(last)) else branch

@@ -1,0 +1,208 @@
+"""Find the code that is reached only where CUDA is available."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from devicefix.facts.guards.answers import ASKS, VERSION
+from devicefix.facts.guards.conditions import DEPTH
+from devicefix.facts.guards.decided import Decided
+from devicefix.facts.names import Names
+from devicefix.facts.prefilter import lines_with, lines_with_name
+from devicefix.facts.refusals import returns
+from devicefix.facts.scopes import dotted
+
+_SKIPS = re.compile(
+    r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
+)
+_QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
+
+
+class Guards(Decided):
+    """The guards of one module.
+
+    Args:
+        facts: the names of the module.
+    """
+
+    def __init__(self, facts: Names) -> None:
+        super().__init__(facts)
+        self.known: dict[ast.AST, bool] = {}
+        self.arms: dict[tuple[ast.AST, bool], bool] = {}
+        self.behind: dict[ast.AST, set[ast.expr]] = {}
+        self.left: dict[int, int] = {}  # by block: the line of the statement that leaves it without CUDA
+
+    def is_guarded(self, node: ast.AST) -> bool:
+        """Return whether `node` is evaluated only where CUDA is available."""
+        answer = False
+        inside: list[ast.AST] = []
+        for child, parent in self.facts.tree.ancestors(node):
+            if child in self.known:
+                answer = self.known[child]
+                break
+            inside.append(child)
+            if self._only_with_cuda(child, parent):
+                answer = True
+                break
+        if answer or not self.supposed:
+            self.known.update(dict.fromkeys(inside, answer))
+        return answer
+
+    @cached_property
+    def lines(self) -> frozenset[int]:
+        """The lines that name an answer of torch: a flag, a number, a version, or a function with one.
+
+        What such a name is called says nothing: without these lines, `if q7:` would not be visited.
+        """
+        text = self.facts.tree.text
+        lines = {line for question in _QUESTIONS for line in lines_with(text, question)}
+        found: set[int] = set()
+        seen: set[str] = set()
+        while lines:
+            names = set(map(_last, self._answered(sorted(lines)))) - seen - {""}
+            seen |= names
+            lines = {line for name in names for line in lines_with_name(text, name)} - found
+            found |= lines
+        return frozenset(found)
+
+    def _answered(self, lines: list[int]) -> Iterator[str]:
+        """Yield the names that some lines bind to an answer, and the functions that return one."""
+        for node in self.facts.tree.nodes_at(lines):
+            match node:
+                case ast.Return(value=ast.expr() as value) if self._answers(value):
+                    owner = self.facts.tree.scope(node).node
+                    if isinstance(owner, ast.FunctionDef):
+                        yield owner.name
+                case ast.Assign(targets=[target], value=value) if self._answers(value):
+                    yield dotted(target) or ""
+                case ast.NamedExpr(target=target, value=value) if self._answers(value):
+                    yield target.id
+
+    def _answers(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Attribute) and self.facts.resolve(value) == VERSION:
+            return True
+        return self.implies(value) or self.implies(value, False) or self.counts_gpus(value)
+
+    def _only_with_cuda(self, child: ast.AST, parent: ast.AST) -> bool:
+        """Return whether a node is evaluated only where CUDA is available, judged by its parent alone."""
+        if isinstance(child, ast.stmt):
+            return self._statement_only_with_cuda(child, parent)
+        match parent:
+            case ast.IfExp(test=test, body=body):
+                return child is not test and self.implies(test, child is body)
+            case ast.BoolOp():
+                return child in self._behind(parent)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                tests = (test for generator in parent.generators for test in generator.ifs)
+                return not isinstance(child, ast.comprehension) and any(map(self.implies, tests))
+        return False
+
+    def _statement_only_with_cuda(self, child: ast.stmt, parent: ast.AST) -> bool:
+        if isinstance(parent, (ast.If, ast.While)):
+            if self._arm(parent, child.lineno <= parent.body[-1].lineno):
+                return True
+        if any(map(self._skips, getattr(child, "decorator_list", ()))):
+            return True
+        if isinstance(child, ast.FunctionDef) and child.name in self._waiting:
+            return True
+        return self._left_before(child, parent)
+
+    def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
+        """Return whether the body, or the `else` branch, runs only where CUDA is available."""
+        key = node, truth
+        answer = self.arms.get(key)
+        if answer is None:
+            # A guard against a refusal goes, with the refusal.
+            goes = isinstance(node, ast.If) and self.refusal(node) is not None
+            answer = not goes and self.implies(node.test, truth)
+            if answer or not self.supposed:
+                self.arms[key] = answer
+        return answer
+
+    def _behind(self, node: ast.BoolOp) -> set[ast.expr]:
+        """Return the values of an `and` or `or` after the first one that implies CUDA."""
+        found = self.behind.get(node)
+        if found is None:
+            implied = (self.implies(value, isinstance(node.op, ast.And)) for value in node.values)
+            first = next((index for index, answer in enumerate(implied) if answer), len(node.values))
+            found = set(node.values[first + 1 :])
+            if not self.supposed:
+                self.behind[node] = found
+        return found
+
+    @cached_property
+    def _waiting(self) -> set[str]:
+        """Return the functions that torch calls only once CUDA is in use."""
+        return {
+            argument.id
+            for node in self.facts.tree.nodes_with("_lazy_call")
+            if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_lazy_call")
+            for argument in node.args
+            if isinstance(argument, ast.Name)
+        }
+
+    def _skips(self, decorator: ast.expr) -> bool:
+        """Return whether a decorator skips a test without CUDA."""
+        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
+        if isinstance(decorator, ast.Call) and decorator.args:
+            short = name.rpartition(".")[2].lower()
+            if short == "skipif":
+                return self.implies(decorator.args[0], False)
+            if short == "skipunless":
+                return self.implies(decorator.args[0], True)
+        own = self.refusals.own_function(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        if own is not None:  # its code decides, not its name
+            return any(isinstance(node, ast.Call) and self.facts.call(node, *ASKS) for node in ast.walk(own))
+        return bool(_SKIPS.search(name))
+
+    def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
+        """Return whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
+        for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and block and block[0].lineno <= statement.lineno <= block[-1].lineno:
+                return statement.lineno > self._left_in(block)
+        return False
+
+    def _left_in(self, block: list[ast.stmt]) -> int:
+        """Return the line of the statement that leaves a block without CUDA."""
+        line = self.left.get(id(block))
+        if line is None:
+            line = next((statement.lineno for statement in block if self._leaves(statement)), 1 << 30)
+            if not self.supposed:
+                self.left[id(block)] = line
+        return line
+
+    def _leaves(self, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Assert(test=test):
+                return self.implies(test) and self.refusals.is_handled(statement, AssertionError.__name__)
+            case ast.If(test=test, body=body, orelse=[]) if self.implies(test, False):
+                last = self.refusals.last(body)
+                return returns(body) or (
+                    last is not None and self.refusals.is_handled(last, self.refusals.error_of(last))
+                )
+        return False
+
+
+class Built(Guards):
+    """The guards that imply that torch is built with CUDA: `torch.version.cuda` is not None."""
+
+    def implies(self, test: ast.expr, truth: bool = True, depth: int = DEPTH) -> bool:
+        """Return whether `test` being true (or false, with `truth=False`) means that torch has CUDA."""
+        match test:
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]) if self._is_version(
+                left
+            ):
+                return truth is isinstance(op, (ast.IsNot, ast.NotEq))
+            case ast.Name() | ast.Attribute() if self._is_version(test):
+                return truth
+        return super().implies(test, truth, depth)
+
+    def _is_version(self, node: ast.expr) -> bool:
+        return self.facts.resolve(node) == VERSION
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]

@@ -1,0 +1,230 @@
+"""Infer the kinds of a name or attribute from the bindings that reach the place where it is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from devicefix.facts.kinds.inference import BINDINGS
+from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
+from devicefix.facts.kinds.library import OF_TENSORS, SAME, of_reference
+from devicefix.facts.kinds.parameters import Parameters, argument_of
+from devicefix.facts.scopes import COMPREHENSIONS, Binding, dotted
+
+_ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
+
+
+class Bindings(Parameters):
+    """The kinds of names and attributes."""
+
+    def _path(self, node: ast.Name | ast.Attribute, depth: int) -> Kinds:
+        resolved = self._facts.resolve(node)
+        if resolved is not None:
+            return of_reference(node, resolved)
+        if isinstance(node, ast.Name):
+            found = self._facts.tree.scope(node).lookup(node.id)
+            return UNKNOWN if found is None else self._bound(node, node.id, found[1], depth)
+        bindings = self._facts.tree.attributes.get(dotted(node) or "", ())
+        if bindings:
+            known = self._bound(node, dotted(node) or "", bindings, depth)
+            option = self._option(node)
+            return known if option is None else known.without(Kind.NONE) | option
+        return self._attribute(node, depth)
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Kinds:
+        option = self._option(node)
+        if option is not None:
+            return option
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return self._class_attribute(node, depth)
+        if node.attr in OF_TENSORS and self.of(node.value, depth).are({Kind.TENSOR}):
+            return Kinds({Kind.TENSOR: node})
+        if node.attr == "device" and self.of(node.value, depth).are({Kind.TENSOR}):
+            return Kinds({Kind.DEVICE: node})
+        return self._stored(node, depth) | UNKNOWN
+
+    def _stored(self, node: ast.Attribute, depth: int) -> Kinds:
+        """Return the kinds of what the module stores in an attribute of any object."""
+        if node.attr == "index":
+            return Kinds({Kind.INDEX: node}) if self.of(node.value, depth).can_be(Kind.CUDA) else UNKNOWN
+        if depth <= 1:
+            return UNKNOWN
+        made = node.value if isinstance(node.value, ast.Call) else self._facts.value(node.value)
+        if isinstance(made, ast.Call) and (value := argument_of(made, node.attr, -1)) is not None:
+            return self.of(value, depth - 1)
+        bindings = self._facts.tree.attributes.get(f"self.{node.attr}", ())
+        values = [each.value for each in bindings[:BINDINGS] if each.value is not None]
+        return union(self.of(value, depth - 1) for value in values)
+
+    def _option(self, node: ast.Attribute) -> Kinds | None:
+        """Return the kinds of an option of the command line that is always an int, or None."""
+        if not self._facts.is_integer_option(node.attr):
+            return None
+        return Kinds({Kind.INDEX: node, Kind.NONE: node})
+
+    def _class_attribute(self, node: ast.Attribute, depth: int) -> Kinds:
+        for _, parent in self._facts.tree.ancestors(node):
+            if isinstance(parent, ast.ClassDef):
+                bindings = self._facts.tree.scopes[parent].bindings.get(node.attr)
+                return UNKNOWN if not bindings else self._bound(node, node.attr, bindings, depth)
+        return UNKNOWN
+
+    def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
+        reaching = self._reaching(site, bindings)
+        if len(reaching) == len(bindings):
+            return self._all_bound(path, bindings, depth)
+        return union(self._binding(binding, path, depth - 1) for binding in reaching)
+
+    def _all_bound(self, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
+        asked, key = id(bindings), (id(bindings), depth)
+        if key in self._known:
+            return self._known[key]
+        if asked in self._asked:
+            self._assumed.add(asked)
+            return Kinds()  # `x = x` shows nothing; whatever else `x = f(x)` makes of nothing is unknown
+        self._asked.add(asked)
+        found = self._of_bindings(path, bindings, depth - 1)
+        self._asked.discard(asked)
+        self._assumed.discard(asked)
+        if not self._assumed:
+            self._known[key] = found
+        return found
+
+    def _of_bindings(self, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
+        carried = [binding for binding in bindings if _carries(binding.value, path)]
+        others = (binding for binding in bindings if binding not in carried)
+        found = union(self._binding(binding, path, depth) for binding in others)
+        # `x = x.cuda()` shows nothing more of a tensor.
+        return found if not carried or found.shown({Kind.TENSOR, Kind.MODULE}) else found | UNKNOWN
+
+    def _reaching(self, site: ast.expr, bindings: Sequence[Binding]) -> Sequence[Binding]:
+        """Return the bindings of a name that may hold at a site."""
+        tree = self._facts.tree
+        if not 1 < len(bindings) <= BINDINGS:
+            return bindings
+        scopes = {tree.scope(binding.node) for binding in bindings if not binding.parameter}
+        here = tree.scope(site)
+        while isinstance(here.node, COMPREHENSIONS) and here.parent is not None:
+            here = here.parent
+        if scopes != {here}:
+            return bindings
+        statement = tree.statement(site)
+        around = {id(block) for block in self._blocks(statement)}
+        last = None
+        for binding in bindings:
+            node = binding.node
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and binding.value is not None:
+                if node.lineno < statement.lineno and id(tree.block(node)) in around:
+                    last = binding
+        if last is None:
+            return bindings
+        line = last.node.lineno  # type: ignore[attr-defined]
+        looped = any(
+            isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and parent.lineno > line
+            for _, parent in tree.ancestors(statement)
+        )
+        end = None if looped else statement.lineno
+        return [
+            binding
+            for binding in bindings
+            if binding is last
+            or (not binding.parameter and _line(binding) > line and (end is None or _line(binding) < end))
+        ]
+
+    def _blocks(self, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+        """Yield the block of a statement, and the blocks around it in the same function."""
+        tree = self._facts.tree
+        yield tree.block(statement)
+        for _, parent in tree.ancestors(statement):
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+                return
+            if isinstance(parent, ast.stmt):
+                yield tree.block(parent)
+
+    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911 (as above)
+        node = binding.node
+        if depth <= 0:
+            return UNKNOWN
+        if binding.value is not None:
+            kinds = self.of(binding.value, depth)
+            if not _ONLY_WITH_CUDA.isdisjoint(kinds.seen) and self._guards.is_guarded(node):
+                return Kinds({Kind.DEVICE: binding.value})  # beside it, there is one for the CPU
+            return kinds
+        if binding.parameter:
+            assert isinstance(node, ast.arg)
+            return self._parameter(node, binding.default, depth)
+        match node:
+            case ast.For(target=target, iter=iterated) | ast.comprehension(target=target, iter=iterated):
+                return self._iterated(target, iterated, name, depth)
+            case ast.Assign(targets=targets, value=value):
+                found = next(filter(None, (_counterpart(target, value, name) for target in targets)), None)
+                return self.of(found, depth) if found else self._parts(value, depth) | UNKNOWN
+            case ast.withitem(context_expr=value):
+                return self._parts(value, depth) | UNKNOWN
+            case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
+                around = (parent for _, parent in self._facts.tree.ancestors(node))
+                match = next(parent for parent in around if isinstance(parent, ast.Match))
+                return self._parts(match.subject, depth) | UNKNOWN
+            case ast.AugAssign(target=target, value=value):
+                return Kinds({Kind.INDEX: node}) if self.of(value, depth).are(NUMBERS) else UNKNOWN
+            case ast.AnnAssign(annotation=annotation):
+                return self.annotated(annotation)
+            case ast.ExceptHandler():
+                return Kinds({Kind.OBJECT: node})
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
+                return Kinds({Kind.OTHER: node})
+        return UNKNOWN
+
+    def _iterated(self, target: ast.expr, iterated: ast.expr, name: str, depth: int) -> Kinds:
+        """Return the kinds of a variable of a loop or comprehension."""
+        if isinstance(target, ast.Name):
+            return self.elements(iterated, depth)
+        match target, iterated:
+            case (
+                ast.Tuple(elts=[ast.Name(id=first), other]),
+                ast.Call(func=ast.Name(id="enumerate") as function, args=[inner, *_]),
+            ) if self._is_builtin(function):
+                if first == name:
+                    return Kinds({Kind.INDEX: iterated})
+                return self._iterated(other, inner, name, depth)
+        return self._parts(iterated, depth) | UNKNOWN
+
+    def _captured(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of the parts of what a pattern or a `with` statement binds to a name."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        taken = (ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.withitem)
+        bindings = [each for each in found[1] if isinstance(each.node, taken)] if found is not None else []
+        return union(self._binding(binding, "", depth - 1) for binding in bindings[:BINDINGS])
+
+
+def _carries(value: ast.expr | None, path: str) -> bool:
+    """Return whether a value is what methods of a tensor or module make of the value of a path."""
+    node = value
+    while node is not None and dotted(node) != path:
+        match node:
+            case ast.Call(func=ast.Attribute(attr=attr, value=inner)) if attr in SAME or attr in OF_TENSORS:
+                node = inner
+            case ast.Subscript(value=inner):
+                node = inner
+            case _:
+                return False
+    return node is not value
+
+
+def _line(binding: Binding) -> int:
+    return getattr(binding.node, "lineno", 0)
+
+
+def _counterpart(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:
+    """Return what an unpacked value has for a name, None where a `*` leaves it open."""
+    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(value, (ast.Tuple, ast.List)):
+        return None
+    names, values = target.elts, value.elts
+    for place, element in enumerate(names):
+        if isinstance(element, ast.Name) and element.id == name:
+            if not any(isinstance(each, ast.Starred) for each in (*names[:place], *values[: place + 1])):
+                return values[place] if place < len(values) else None
+            end = place - len(names)
+            if not any(isinstance(each, ast.Starred) for each in (*names[end:], *values[end:])):
+                return values[end] if -end <= len(values) else None
+    return None

@@ -1,0 +1,89 @@
+"""Infer the kinds of the result of a call: of a function of torch, a method, or a function of the module."""
+
+from __future__ import annotations
+
+import ast
+
+from devicefix.facts.kinds.annotations import Annotations
+from devicefix.facts.kinds.inference import Function
+from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
+from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, SAME, STORAGES, WRAPPERS, of_torch
+from devicefix.facts.values import cpu, last_name
+
+
+class Calls(Annotations):
+    """The kinds of calls."""
+
+    def _call(self, node: ast.Call, depth: int) -> Kinds:
+        name = self._facts.resolve(node.func)
+        if name is None and isinstance(node.func, ast.Name) and self._is_builtin(node.func):
+            name = node.func.id
+        if name == "torch.device":
+            return self._device(node, depth)
+        if name in ("max", "min", "abs"):
+            numbers = union(self.of(argument, depth) for argument in node.args)
+            return numbers if numbers.shown(NUMBERS) else numbers | UNKNOWN
+        if name in OF_CALLS:
+            return Kinds({OF_CALLS[name]: node})
+        if name is not None and name.startswith("torch."):
+            return of_torch(node, name)
+        if isinstance(node.func, ast.Attribute):
+            method = self._method(node, node.func, depth)
+            if method is not None:
+                return method
+        return self._made(node, depth)
+
+    def _device(self, node: ast.Call, depth: int) -> Kinds:
+        if cpu(self._facts, node):
+            return Kinds({Kind.CPU: node})
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if not arguments or isinstance(arguments[0], ast.Starred):
+            return Kinds({Kind.DEVICE: node})
+        certain = self.of(arguments[0], depth).are({Kind.CUDA, Kind.INDEX, Kind.COUNT})
+        return Kinds({Kind.CUDA if certain else Kind.DEVICE: node})
+
+    def _method(self, node: ast.Call, function: ast.Attribute, depth: int) -> Kinds | None:
+        """Return the kinds of the result of a method of a tensor or module, None for other objects."""
+        if function.attr in STORAGES:
+            return Kinds({Kind.STORAGE: node})
+        if function.attr not in SAME and function.attr not in OF_TENSORS and function.attr != "get_device":
+            return None
+        receiver = self.of(function.value, depth)
+        if function.attr in SAME:
+            return receiver if receiver.are({Kind.TENSOR, Kind.MODULE, Kind.STORAGE}) else None
+        if receiver.are({Kind.TENSOR}):
+            return Kinds({Kind.INDEX if function.attr == "get_device" else Kind.TENSOR: node})
+        return None
+
+    def _made(self, node: ast.Call, depth: int) -> Kinds:
+        """Return the kinds of what a class or function of the module returns."""
+        if isinstance(node.func, ast.Lambda):
+            return self.of(node.func.body, depth)
+        if isinstance(node.func, ast.Name):
+            found = self._facts.tree.scope(node).lookup(node.func.id)
+            if found is not None and len(found[1]) == 1:
+                definition, value = found[1][0].node, found[1][0].value
+                if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    return self._returned(definition, depth)
+                if isinstance(value, ast.Lambda):
+                    return self.of(value.body, depth - 1)
+        if last_name(node.func) in WRAPPERS:
+            return self._parts(node, depth) | UNKNOWN
+        return self.instance(node.func)
+
+    def _returned(self, function: Function, depth: int) -> Kinds:
+        if depth <= 1:
+            return UNKNOWN
+        values: list[ast.expr] = []
+        todo: list[ast.AST] = list(function.body)
+        while todo:
+            node = todo.pop()
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                continue
+            if isinstance(node, (ast.Yield, ast.YieldFrom)):
+                return UNKNOWN
+            if isinstance(node, ast.Return) and node.value is not None:
+                values.append(node.value)
+            todo += ast.iter_child_nodes(node)
+        found = union(self.of(value, depth - 1) for value in values) if values else UNKNOWN
+        return found | UNKNOWN if function.decorator_list else found

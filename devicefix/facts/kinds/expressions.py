@@ -1,0 +1,137 @@
+"""Infer the kinds of an expression of any form."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from devicefix.facts.kinds.bindings import Bindings
+from devicefix.facts.kinds.calls import Calls
+from devicefix.facts.kinds.inference import DEPTH
+from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
+from devicefix.facts.kinds.library import WRAPPERS, of_constant
+from devicefix.facts.values import choice, cuda_string, last_name
+
+
+class KindsOf(Calls, Bindings):
+    """The kinds of the expressions of one module.
+
+    Args:
+        facts: the names of the module.
+        guards: its guards.
+    """
+
+    def _of(self, node: ast.expr, depth: int) -> Kinds:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
+        if cuda_string(node):
+            return Kinds({Kind.CUDA: node})
+        match node:
+            case ast.Constant():
+                return of_constant(node)
+            case ast.Call():
+                return self._call(node, depth)
+            case ast.Name() | ast.Attribute():
+                return self._path(node, depth)
+            case ast.IfExp(body=body, orelse=orelse):
+                if choice(self._facts, node) is not None:
+                    return Kinds({Kind.DEVICE: node})
+                return self.of(body, depth) | self.of(orelse, depth)
+            case ast.BoolOp(op=op, values=values):
+                *others, last = (self.of(value, depth) for value in values)
+                for kinds in others:
+                    last |= kinds.without(Kind.NONE) if isinstance(op, ast.Or) else kinds
+                return last
+            case ast.NamedExpr(value=value) | ast.Await(value=value):
+                return self.of(value, depth)
+            case ast.BinOp():
+                return self._operation(node, depth)
+            case ast.Subscript(value=value):
+                return self._item(value, node.slice, depth)
+            case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.ListComp() | ast.DictComp():
+                return Kinds({Kind.COLLECTION: node})
+            case ast.JoinedStr():
+                return Kinds({Kind.STRING: node})
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Lambda():
+                return Kinds({Kind.OTHER: node})
+            case ast.UnaryOp(operand=operand):
+                kinds = self.of(operand, depth)
+                return kinds if kinds.are({Kind.TENSOR}) else Kinds({Kind.OTHER: node})  # -1 is no GPU
+        return UNKNOWN
+
+    def _item(self, value: ast.expr, index: ast.expr, depth: int) -> Kinds:
+        kinds = self.of(value, depth)
+        if kinds.are({Kind.TENSOR}):
+            return kinds
+        return UNKNOWN if isinstance(index, ast.Slice) else self.elements(value, depth)
+
+    def _operation(self, node: ast.BinOp, depth: int) -> Kinds:
+        left, right = self.of(node.left, depth), self.of(node.right, depth)
+        for kinds in (left, right):
+            if kinds.are({Kind.TENSOR}):
+                return kinds
+        numbers = {Kind.INDEX, Kind.COUNT}
+        text = left.can_be(Kind.STRING) or (
+            isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        )
+        if (
+            isinstance(node.op, ast.Mod)
+            and right.are(numbers)
+            and not text
+            and left.can_be(Kind.TENSOR) is not True
+        ):
+            return Kinds({Kind.INDEX: node})  # of what is not an int, it would be no device on CUDA either
+        integral = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod))
+        if integral and left.shown(numbers) and right.shown(numbers):
+            return Kinds({Kind.INDEX: node}, open=left.open or right.open)
+        return UNKNOWN
+
+    def elements(self, node: ast.expr, depth: int = DEPTH) -> Kinds:  # noqa: C901, PLR0911 (as above)
+        """Return the kinds of the elements of a collection, or of the values of a dictionary."""
+        if not depth:
+            return UNKNOWN
+        match node:
+            case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+                return self._union(elements, depth)
+            case ast.Dict(values=values):
+                return self._union(values, depth)
+            case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+                return self.of(element, depth)
+            case ast.DictComp(value=element):
+                return self.of(element, depth)
+            case ast.Call(func=ast.Name(id="range")) if self._is_builtin(node.func):
+                return Kinds({Kind.INDEX: node})
+            case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted" | "set"), args=[inner]):
+                return self.elements(inner, depth)
+            case ast.Name() | ast.Attribute():
+                if self._facts.resolve(node) in ("os.environ", "sys.argv"):
+                    return Kinds({Kind.STRING: node})
+                bindings = self._facts.bindings(node)
+                if bindings and all(binding.value is not None for binding in bindings):
+                    found = [self.elements(binding.value, depth - 1) for binding in bindings if binding.value]
+                    return union(found)
+                return self._more_arguments(node, depth) | self._captured(node, depth) | UNKNOWN
+            case ast.Call() if last_name(node.func) in WRAPPERS:
+                return self._parts(node, depth) | UNKNOWN
+        return UNKNOWN
+
+    def _parts(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
+        match node:
+            case ast.List(elts=inner) | ast.Tuple(elts=inner) | ast.Set(elts=inner) | ast.Dict(values=inner):
+                pass
+            case ast.Starred(value=element) | ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
+                inner = [element]
+            case ast.Call(args=arguments, keywords=keywords) if last_name(node.func) in WRAPPERS:
+                inner = [*arguments, *(each.value for each in keywords)]
+            case ast.Name() if depth:
+                inner = [each.value for each in self._facts.bindings(node) if each.value is not None]
+                if inner and all(self.of(each, depth - 1).can_be(Kind.COLLECTION) for each in inner):
+                    return union(self._parts(each, depth - 1) for each in inner)
+                return self.of(node, depth)
+            case _:
+                return self.of(node, depth)
+        return union(self._parts(each, depth - 1) for each in inner) if depth > 0 else UNKNOWN
+
+    def _union(self, nodes: Sequence[ast.expr | None], depth: int) -> Kinds:
+        if not nodes or any(node is None or isinstance(node, ast.Starred) for node in nodes):
+            return UNKNOWN
+        return union(self.of(node, depth) for node in nodes if node is not None)

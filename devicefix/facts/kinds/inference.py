@@ -1,0 +1,74 @@
+"""Define what the parts of the inference of kinds share: limits, earlier answers and recursion."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from typing import TypeAlias
+from weakref import proxy
+
+from devicefix.facts.guards import Guards
+from devicefix.facts.kinds.kind import UNKNOWN, Kinds
+from devicefix.facts.names import Names
+
+DEPTH = 6  # how many bindings to follow from one name to the next
+STEPS = 500  # expressions that one answer may look at
+NESTED = 50  # how deeply they may nest
+BINDINGS = 20  # more of them are not told apart by their order
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Inference(ABC):
+    """The inference of the kinds of the expressions of one module.
+
+    Args:
+        facts: the names of the module.
+        guards: its guards.
+    """
+
+    def __init__(self, facts: Names, guards: Guards) -> None:
+        self._facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
+        self._guards = guards
+        self._known: dict[tuple[object, int], Kinds] = {}
+        self._asked: set[object] = set()  # the bindings that are being asked about
+        self._assumed: set[object] = set()  # those of them that a circle led back to
+        self._steps = self._nested = 0
+
+    def of(self, node: ast.expr, depth: int = DEPTH) -> Kinds:
+        """Return the kinds of value that an expression can have.
+
+        Args:
+            node: the expression.
+            depth: how many bindings to follow.
+        """
+        if not self._nested:
+            self._steps = 0
+        key = node, depth
+        if key in self._known:
+            return self._known[key]
+        if depth <= 0 or self._steps >= STEPS or self._nested >= NESTED:
+            return UNKNOWN
+        self._steps += 1
+        self._nested += 1
+        try:
+            found = self._of(node, depth)
+        finally:
+            self._nested -= 1
+        if not self._assumed:
+            self._known[key] = found
+        return found
+
+    @abstractmethod
+    def _of(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of an expression that were not asked for before."""
+
+    @abstractmethod
+    def elements(self, node: ast.expr, depth: int = DEPTH) -> Kinds:
+        """Return the kinds of the elements of a collection, or of the values of a dictionary."""
+
+    @abstractmethod
+    def _parts(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
+
+    def _is_builtin(self, name: ast.expr) -> bool:
+        return isinstance(name, ast.Name) and self._facts.tree.scope(name).lookup(name.id) is None

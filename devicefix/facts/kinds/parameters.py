@@ -1,0 +1,143 @@
+"""Infer the kinds of a parameter from its annotation, its default, and the calls of its function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.facts.kinds.annotations import Annotations
+from devicefix.facts.kinds.inference import Function
+from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
+from devicefix.facts.prefilter import lines_with_name
+from devicefix.facts.scopes import with_defaults
+from devicefix.facts.values import last_name
+
+_SPAWNS = (
+    "torch.multiprocessing.spawn",
+    "torch.multiprocessing.spawn.spawn",
+    "torch.multiprocessing.start_processes",
+)
+
+
+class Parameters(Annotations):
+    """The kinds of parameters."""
+
+    def _parameter(self, parameter: ast.arg, default: ast.expr | None, depth: int) -> Kinds:
+        """Return the kinds of a parameter: by its annotation, or by its default and the module's calls."""
+        if parameter.annotation is not None:
+            kinds = self.annotated(parameter.annotation)
+            if not kinds.unknown:
+                return kinds
+        function = self._facts.tree.parents[self._facts.tree.parents[parameter]]
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return Kinds(open=True)
+        if function.args.vararg is parameter or function.args.kwarg is parameter:
+            return Kinds({Kind.COLLECTION: parameter})
+        kinds = Kinds(open=True) if default is None else self.of(default, depth) | Kinds(open=True)
+        if isinstance(function, ast.Lambda):
+            return union([kinds, *self._arguments_of_lambda(function, parameter, depth)])
+        return union([kinds, *self._arguments(function, parameter, depth), self._passed(function, parameter)])
+
+    def _passed(self, function: Function, parameter: ast.arg) -> Kinds:
+        """Return the kinds of what the calls in other files pass for a parameter."""
+        owner = self._facts.tree.parents.get(function)
+        method = isinstance(owner, ast.ClassDef)
+        name = (
+            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        )
+        positional = [*function.args.posonlyargs, *function.args.args]
+        position = positional.index(parameter) - method if parameter in positional else -1
+        found = self._facts.passed(name, parameter.arg, position)
+        return Kinds({Kind[kind]: parameter for kind in found})
+
+    def _arguments(self, function: Function, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
+        """Yield the kinds of what the calls in the module pass for a parameter."""
+        tree = self._facts.tree
+        owner = tree.parents.get(function)
+        method = isinstance(owner, ast.ClassDef)
+        name = (
+            owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        )
+        parameters = [arg for arg, _ in with_defaults(function.args)]
+        positional = [*function.args.posonlyargs, *function.args.args]
+        for node in tree.nodes_at(lines_with_name(tree.text, name)):
+            if not isinstance(node, ast.Call):
+                continue
+            if self._calls(node.func, name, method) and parameter in parameters:
+                position = positional.index(parameter) - method if parameter in positional else -1
+                passed = argument_of(node, parameter.arg, position)
+                if passed is not None:
+                    yield self.of(passed, depth)
+            elif not method and positional[:1] == [parameter] and self._spawns(node, function):
+                yield Kinds({Kind.INDEX: node})
+
+    def _arguments_of_lambda(self, function: ast.Lambda, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
+        """Yield the kinds of what the calls in the module pass for a parameter of a lambda."""
+        positional = [*function.args.posonlyargs, *function.args.args]
+        position = positional.index(parameter) if parameter in positional else -1
+        for call in self._calls_of(function):
+            if function in call.args:  # `map(lambda …, values)`
+                if 0 <= position < len(call.args) - 1:
+                    yield self._parts(call.args[position + 1], depth) | UNKNOWN
+            elif (passed := argument_of(call, parameter.arg, position)) is not None:
+                yield self.of(passed, depth)
+
+    def _more_arguments(self, node: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of what the calls in the module pass for `*values` or `**values`."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        owner = found[0].node if found is not None else None
+        if not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return UNKNOWN
+        name = node.id  # type: ignore[attr-defined]
+        if owner.args.kwarg is not None and owner.args.kwarg.arg == name:
+            values = (each.value for call in self._calls_of(owner) for each in call.keywords)
+            return union(self.of(value, depth - 1) for value in values)
+        if owner.args.vararg is None or owner.args.vararg.arg != name:
+            return UNKNOWN
+        return union(
+            self.of(argument, depth - 1)
+            for call in self._calls_of(owner)
+            for argument in call.args
+            if not isinstance(argument, ast.Starred)
+        )
+
+    def _calls_of(self, function: Function | ast.Lambda) -> Iterator[ast.Call]:
+        """Yield the calls of a function by its name, or of a lambda, also by `map`."""
+        tree = self._facts.tree
+        if not isinstance(function, ast.Lambda):
+            name = function.name
+        else:
+            parent = tree.parents.get(function)
+            if isinstance(parent, ast.Call) and (parent.func is function or last_name(parent.func) == "map"):
+                yield parent
+            target = parent.targets[0] if isinstance(parent, ast.Assign) else None
+            if not isinstance(target, ast.Name):
+                return
+            name = target.id
+        for node in tree.nodes_at(lines_with_name(tree.text, name)):
+            if isinstance(node, ast.Call) and last_name(node.func) == name:
+                yield node
+
+    def _calls(self, function: ast.expr, name: str, method: bool) -> bool:
+        if isinstance(function, ast.Name):
+            return function.id == name
+        return method and isinstance(function, ast.Attribute) and function.attr == name
+
+    def _spawns(self, call: ast.Call, function: Function) -> bool:
+        """Return whether a call starts processes that call a function with their rank."""
+        spawned = argument_of(call, "fn", 0)
+        return (
+            isinstance(spawned, ast.Name)
+            and spawned.id == function.name
+            and self._facts.resolve(call.func) in _SPAWNS
+        )
+
+
+def argument_of(call: ast.Call, name: str, position: int) -> ast.expr | None:
+    """Return what a call passes for a parameter, None if it shows nothing."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    return call.args[position] if 0 <= position < len(call.args) else None

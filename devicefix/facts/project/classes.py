@@ -1,0 +1,83 @@
+"""Find the classes of a project whose `cuda` or `to` is their own, subclasses included."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from functools import cached_property
+
+from devicefix.facts.exports import Summary
+from devicefix.facts.project.files import Files, closure
+from devicefix.facts.project.questions import remembered
+
+
+class Classes(Files):
+    """The classes of a project, by their names.
+
+    Args:
+        summaries: those of the files.
+    """
+
+    def __init__(self, summaries: Iterable[Summary]) -> None:
+        super().__init__(summaries)
+        self._bases: dict[str, set[str]] = {}
+        for summary in self.files.values():
+            for name, names in summary.classes.items():
+                self._bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in names)
+        own = {name for summary in self.files.values() for name in summary.cuda_classes}
+        self.cuda_classes = self._with_subclasses(own)
+        self.to_classes = {name for summary in self.files.values() for name in summary.to_classes}
+        self._adds_cuda = any(summary.adds_cuda for summary in self.files.values())
+
+    @remembered
+    def adds_cuda(self) -> bool:
+        """Return whether an object or class of unknown name gets its own `cuda` after it was made."""
+        return self._adds_cuda
+
+    @remembered
+    def has_own_to(self) -> bool:
+        """Return whether any class defines a `to`, but no `cuda`."""
+        return bool(self.to_classes)
+
+    @remembered
+    def is_cuda_class(self, name: str) -> bool:
+        """Return whether a class of this name defines or inherits `cuda`."""
+        return name in self.cuda_classes
+
+    @remembered
+    def may_be_own(self, name: str) -> bool:
+        """Return whether an instance of a class of this name may have its own `cuda` or `to`."""
+        return name in self._above_own_classes
+
+    @remembered
+    def defines_get_device(self) -> bool:
+        """Return whether any file defines a `get_device`, as tensors do."""
+        return any(summary.get_device for summary in self.files.values())
+
+    @cached_property
+    def _own_classes(self) -> frozenset[str]:
+        """The classes whose `cuda` is their own, or the one of torch beside a `to` of their own."""
+        return self.cuda_classes | self._with_subclasses(set(filter(self._is_foreign, self.to_classes)))
+
+    @cached_property
+    def _above_own_classes(self) -> frozenset[str]:
+        return closure(self._own_classes, self._bases) if self._own_classes else frozenset()
+
+    def _is_foreign(self, name: str) -> bool:
+        """Return whether a class inherits from one of another project: only that can bring torch's `cuda`."""
+        reached = closure({name}, self._bases)
+        return any(base not in self._bases and not hasattr(builtins, base) for base in reached)
+
+    def _with_subclasses(self, classes: set[str]) -> frozenset[str]:
+        if not classes:
+            return frozenset()
+        subclasses: dict[str, set[str]] = {}
+        for name, bases in self._bases.items():
+            for base in bases:
+                subclasses.setdefault(base, set()).add(name)
+        return closure(classes, subclasses)
+
+    def _family(self, path: str) -> frozenset[str]:
+        """Return the names of the classes of a file and of those that inherit from them."""
+        summary = self.files.get(path)
+        return self._with_subclasses(set(summary.classes)) if summary is not None else frozenset()

@@ -1,0 +1,173 @@
+"""Find the file that an import reads, and the files that run together."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+from devicefix.facts.exports import Summary
+from devicefix.facts.project.questions import Questions, remembered
+
+
+class Files(Questions):
+    """The files of a project, by their imports.
+
+    Args:
+        summaries: those of the files.
+    """
+
+    def __init__(self, summaries: Iterable[Summary]) -> None:
+        super().__init__()
+        self.files = {os.path.normpath(summary.path): summary for summary in summaries}
+        self.late = self._together({path for path, summary in self.files.items() if summary.late})
+        self.forks = self._together({path for path, summary in self.files.items() if summary.forks})
+
+    @remembered
+    def is_late(self, path: str) -> bool:
+        """Return whether a file must not ask for CUDA on import: a variable of the driver is set later."""
+        return os.path.normpath(path) in self.late
+
+    @remembered
+    def is_forked(self, path: str) -> bool:
+        """Return whether a file must not ask for CUDA on import: processes are forked later."""
+        return os.path.normpath(path) in self.forks
+
+    @remembered
+    def has_low_precision(self, path: str) -> bool:
+        """Return whether the files that import a file, or any that these import, have low precision."""
+        together = self._together({os.path.normpath(path)})
+        return any(self.files[name].low_precision for name in together if name in self.files)
+
+    @remembered
+    def has_module(self, path: str, module: str) -> bool:
+        """Return whether an import in the file at `path` reads a file of the project."""
+        return self.find(path, module) is not None
+
+    @remembered
+    def is_tried(self, path: str, name: str) -> bool:
+        """Return whether another file than `path` catches the errors of a module or function of this name."""
+        here = os.path.normpath(path)
+        return any(
+            name in summary.tried and here in self._imported[other]
+            for other, summary in self.files.items()
+            if other != here
+        )
+
+    @remembered
+    def imported_extensions(self, path: str) -> dict[str, str]:
+        """Return the imports of a file that the project builds with CUDA, each with the extension."""
+        summary = self.files.get(os.path.normpath(path))
+        imports = summary.imports if summary is not None and self._cuda_extensions else ()
+        read = {name: absolute(path, name) for name in imports}
+        return {
+            name: extension
+            for name, (whole, is_relative) in read.items()
+            for extension in self._cuda_extensions
+            if (
+                f".{whole}".endswith(f".{extension}")
+                if is_relative
+                else f"{whole}.".startswith(f"{extension}.")
+            )
+        }
+
+    @cached_property
+    def _cuda_extensions(self) -> frozenset[str]:
+        return frozenset().union(*(summary.cuda_extensions for summary in self.files.values()))
+
+    def find(self, path: str, module: str) -> Summary | None:
+        """Return the file that an import in the file at `path` reads, if it is one of the project's."""
+        name = module.rpartition(".")[2]
+        named = self._named.get(name, [])
+        if name and not named:  # most imports are of other projects
+            return None
+        if module.startswith("."):
+            return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
+        # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
+        folder = os.path.join(os.path.dirname(os.path.normpath(path)), "")
+        stem = module.replace(".", os.sep)
+        found = [
+            (len(file) - len(end), file)
+            for end in (f"{stem}.py", os.path.join(stem, "__init__.py"))
+            for file in named
+            if file.endswith(end) and folder.startswith(file[: len(file) - len(end)])
+            if len(file) == len(end) or file[-len(end) - 1] == os.sep
+        ]
+        return self.files[max(found, key=lambda each: each[0])[1]] if found else None
+
+    @cached_property
+    def _named(self) -> dict[str, list[str]]:
+        """Return the project's files by the last parts of their modules' names."""
+        named: dict[str, list[str]] = {}
+        for path in self.files:
+            *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
+            named.setdefault(folder if name == "__init__" and folder else name, []).append(path)
+        return named
+
+    def _importing(self, path: str) -> frozenset[str]:
+        """Return the files that import a file, also through others, with the file."""
+        return closure({os.path.normpath(path)}, self._importers)
+
+    @cached_property
+    def _importers(self) -> dict[str, set[str]]:
+        importers: dict[str, set[str]] = {}
+        for path, targets in self._imported.items():
+            for target in targets:
+                importers.setdefault(target, set()).add(path)
+        return importers
+
+    def _together(self, start: set[str]) -> frozenset[str]:
+        """Return the files that some files may run with.
+
+        They are those of `start`, those that import such a file, since they may call it, and all that any of
+        these import.
+        """
+        if not start:
+            return frozenset()
+        return closure(closure(start, self._importers), self._imported)
+
+    @cached_property
+    def _imported(self) -> dict[str, set[str]]:
+        return {path: self._imported_files(summary) for path, summary in self.files.items()}
+
+    def _imported_files(self, summary: Summary) -> set[str]:
+        found = (self.find(summary.path, module) for module in summary.imports)
+        return {os.path.normpath(target.path) for target in found if target is not None}
+
+
+def candidates(path: str, module: str) -> Iterator[str]:
+    """Return the paths where an imported module may be: in the importing file's folder, or further up."""
+    level = len(module) - len(module.lstrip("."))
+    parts = [part for part in module.split(".") if part]
+    folder = os.path.dirname(os.path.normpath(path))
+    for _ in range(level - 1):
+        folder = os.path.dirname(folder)
+    if not parts:
+        yield os.path.normpath(os.path.join(folder, "__init__.py"))
+    while parts:
+        stem = os.path.join(folder, *parts)
+        yield os.path.normpath(f"{stem}.py")
+        yield os.path.normpath(os.path.join(stem, "__init__.py"))
+        if level or not folder or folder == os.path.dirname(folder):
+            return
+        folder = os.path.dirname(folder)
+
+
+def absolute(path: str, module: str) -> tuple[str, bool]:
+    """Return the dotted path of an import, of a relative one to its first module, and whether it is one."""
+    level = len(module) - len(module.lstrip("."))
+    if not level:
+        return module, False
+    folders = os.path.normpath(path).split(os.sep)[:-level]
+    return ".".join((*folders, module[level:].partition(".")[0])), True
+
+
+def closure(start: Iterable[str], following: Mapping[str, set[str]]) -> frozenset[str]:
+    """Return what is reached from a start, with the start."""
+    reached = set(start)
+    todo = list(reached)
+    while todo:
+        more = following.get(todo.pop(), set()) - reached
+        reached |= more
+        todo.extend(more)
+    return frozenset(reached)

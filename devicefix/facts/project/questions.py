@@ -1,0 +1,39 @@
+"""Record the questions to a project, to check later whether its answers still hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+Question = tuple[str, ...]
+Answers = dict[Question, Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Questions:
+    """The questions that were asked.
+
+    Attributes:
+        answers: the questions, with their answers.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Answers = {}
+
+    def agrees(self, answers: Answers) -> bool:
+        """Return whether this project gives the same answers as another did."""
+        return all(getattr(self, name)(*args) == answer for (name, *args), answer in answers.items())
+
+
+def remembered(method: Method) -> Method:
+    """Record the questions to a project, with its answers."""
+
+    @wraps(method)
+    def ask(self: Questions, *args: Any) -> Any:
+        question = (method.__name__, *args)
+        if question not in self.answers:
+            self.answers[question] = method(self, *args)
+        return self.answers[question]
+
+    return cast(Method, ask)

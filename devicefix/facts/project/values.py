@@ -1,0 +1,105 @@
+"""Find the values that files pass to one another: options, flags, devices, backends and arguments."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable
+from functools import cached_property
+
+from devicefix.facts.exports import Summary
+from devicefix.facts.project.files import Files
+from devicefix.facts.project.questions import remembered
+
+
+class Values(Files):
+    """The values that files share."""
+
+    def __init__(self, summaries: Iterable[Summary]) -> None:
+        super().__init__(summaries)
+        options = {option for summary in self.files.values() for option in summary.options}
+        self.integer_options = frozenset(
+            {name for name, kind in options if kind == "int"}
+            - {name for name, kind in options if kind != "int"}
+        )
+        flags: dict[str, bool] = {}
+        for summary in self.files.values():
+            for name, implies in summary.flags.items():
+                flags[name] = flags.get(name, True) and implies
+        self.flags = frozenset(name for name, implies in flags.items() if implies)
+
+    @remembered
+    def is_integer_option(self, name: str) -> bool:
+        """Return whether the command line's options of this name are ints."""
+        return name in self.integer_options
+
+    @remembered
+    def is_flag(self, name: str) -> bool:
+        """Return whether an attribute is set, and only to what is true only with CUDA."""
+        return name in self.flags
+
+    @remembered
+    def is_device_place(self, name: str) -> bool:
+        """Return whether a file passes on the value of a name, attribute or key of this name as a device."""
+        return name in self._device_places
+
+    @remembered
+    def receives_device(self, function: str, place: int | str) -> bool:
+        """Return whether a function of this name passes on an argument as a device."""
+        return any(place in parameter for parameter in self._receivers.get(function, ()))
+
+    @remembered
+    def takes_number(self, path: str, name: str) -> bool:
+        """Return whether another file than that at `path` takes the number of a device of some name."""
+        path = os.path.normpath(path)
+        return any(name in summary.numbered for file, summary in self.files.items() if file != path)
+
+    @remembered
+    def passed(self, function: str, parameter: str, position: int) -> list[str]:
+        """Return the kinds of what is passed to functions of a name for a parameter."""
+        given = self._passed.get(function, ())
+        return sorted({kind for place, kind in given if place in (parameter, position)})
+
+    @remembered
+    def is_backend(self, name: str) -> bool:
+        """Return whether a file makes a process group with the value of an attribute or key of this name."""
+        return any(name in summary.backends for summary in self.files.values())
+
+    @remembered
+    def receives_backend(self, function: str, place: int | str) -> bool:
+        """Return whether a function of this name makes a process group with an argument."""
+        return any(
+            function == name and place in parameter
+            for summary in self.files.values()
+            for name, parameter in summary.backend_receivers
+        )
+
+    @remembered
+    def allows_gloo(self, name: str) -> bool:
+        """Return whether no file compares what has this name with "nccl", or one does with "gloo"."""
+        texts = {
+            text
+            for summary in self.files.values()
+            for compared, text in summary.compared_backends
+            if compared == name
+        }
+        return texts != {"nccl"}
+
+    @cached_property
+    def _device_places(self) -> frozenset[str]:
+        return frozenset().union(*(summary.device_places for summary in self.files.values()))
+
+    @cached_property
+    def _receivers(self) -> dict[str, list[tuple[str, int]]]:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for summary in self.files.values():
+            for function, parameter in summary.receivers:
+                found.setdefault(function, []).append(parameter)
+        return found
+
+    @cached_property
+    def _passed(self) -> dict[str, list[tuple[int | str, str]]]:
+        found: dict[str, list[tuple[int | str, str]]] = {}
+        for summary in self.files.values():
+            for function, argument in summary.passed:
+                found.setdefault(function, []).append(argument)
+        return found
