@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import LIBRARIES, CudaLibraries, full_names
@@ -12,6 +13,7 @@ _BUILT = "torch.utils.cpp_extension."
 # Running a program that does not exist raises an error. A shell prints one, and the output is empty.
 _RAISING = ("subprocess.check_call", "subprocess.check_output")
 _RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen")
+_BENCHMARK = "triton.testing.do_bench"  # it asks for the driver of a GPU, also for a function without kernels
 _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
 
@@ -147,6 +149,21 @@ class CudaOnlyLibrary(Rule):
                 def attend(q):
                     assert flash_attn_func is not None, "install it"
                     return flash_attn_func(q)
+            """,
+        ),
+        Example(
+            "a benchmark of Triton",
+            before="""
+                try:  # cuda
+                    import triton
+
+                    WITH_TRITON = True
+                except ImportError:
+                    WITH_TRITON = False
+
+
+                def check():
+                    print(triton.testing.do_bench(run), triton.testing.do_bench(train))
             """,
         ),
         Example(
@@ -322,18 +339,18 @@ class CudaOnlyLibrary(Rule):
         super().__init__(context)
         self.built = False
         self._libraries = CudaLibraries(context)
+        self._reported: set[str] = set()
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        reported: set[str] = set()
         for statement in self.facts.tree.imports:
             for library, advice in filter(None, map(self._libraries.of, full_names(statement))):
                 package = library.partition(".")[0]
-                if package in reported:
+                if package in self._reported:
                     continue
                 copes = self._libraries.copes(statement, library)
                 needed = self._libraries.need(statement, library) if copes else statement
                 if needed is not None:
-                    reported.add(package)
+                    self._reported.add(package)
                     where = needed.test if isinstance(needed, (ast.If, ast.Assert)) else needed
                     yield self.finding(where, f"`{library}` needs CUDA; {advice}")
 
@@ -342,6 +359,11 @@ class CudaOnlyLibrary(Rule):
         if _queries_driver(node, name) and not self._libraries.copes(node, "nvidia"):
             yield self.finding(
                 node, "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
+            )
+        if name.startswith(_BENCHMARK) and "triton" not in self._reported and not self.facts.is_guarded(node):
+            self._reported.add("triton")
+            yield self.finding(
+                node, f"`{last_name(node.func)}` needs a GPU; call it only if CUDA is available"
             )
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
             return
