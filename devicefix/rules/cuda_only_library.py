@@ -101,6 +101,17 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
+            "a CUDA extension under a flag that is set in the program",
+            before="""
+                USE_CUDA_KERNEL = True
+
+                if USE_CUDA_KERNEL:
+                    from torch.utils.cpp_extension import load
+
+                    load("ops", ["ops.cu"])
+            """,
+        ),
+        Example(
             "an import whose failure is an error",
             before="""
                 try:  # cuda

@@ -181,6 +181,12 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "half precision in a configuration",
+            before="""
+                mixed_precision = 'fp16'  # with torch
+            """,
+        ),
+        Example(
             "low precision in training",
             before="""
                 from transformers import TrainingArguments  # with torch
@@ -391,6 +397,8 @@ class HardWiredFlag(Rule):
                 )
             elif name == "accelerator" and _named(leaf):
                 advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
+            elif name == "mixed_precision" and isinstance(leaf, ast.Constant) and leaf.value == "fp16":
+                advice = 'needs a GPU in accelerate; use "no" without it'
             elif name == "max_memory" and isinstance(leaf, ast.Dict):
                 if any(key is not None and integer(key) for key in leaf.keys):
                     advice = "names GPUs by their numbers; leave them out without CUDA"
@@ -452,9 +460,6 @@ class HardWiredFlag(Rule):
             others = {each.arg for each in call.keywords}
             if option == "devices" and isinstance(value, ast.List) and "accelerator" not in others:
                 return "use `1` without it, since a CPU takes only a number"
-        elif name.startswith("accelerate.") and name.endswith("Accelerator"):
-            if option == "mixed_precision" and isinstance(value, ast.Constant) and value.value == "fp16":
-                return 'use "no" without it'
         elif name.startswith(("transformers.", "trl.")) and name.endswith(("TrainingArguments", "Config")):
             off = {"use_cpu", "no_cuda"} & {each.arg for each in call.keywords}
             if option in ("fp16", "bf16", "tf32") and _true(value) and not off:

@@ -271,7 +271,10 @@ class CudaLibraries:
         word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-                if word.search(self.context.source.code(parent.test)):
+                switched_on = (
+                    isinstance(value := self.facts.value(parent.test), ast.Constant) and value.value is True
+                )
+                if word.search(self.context.source.code(parent.test)) and not switched_on:
                     return True
             if isinstance(parent, ast.Try) and child in parent.body:
                 if any(
