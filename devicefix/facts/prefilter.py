@@ -16,6 +16,7 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".accelerator.",
 )  # fmt: skip
+_WITHOUT_TORCH = (b"import triton", b"from triton", b"import apex", b"from apex")
 _LOAD = re.compile(rb"\b(\w+)\s*\.\s*load\s*\(")
 _LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
@@ -31,7 +32,8 @@ def may_matter(data: bytes) -> bool:
     if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
         return True
     if b"torch" not in data:
-        return False
+        # A file of Triton's kernels, or a hook of apex, may leave torch to its callers.
+        return any(word in data for word in _WITHOUT_TORCH)
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
         any(word in data for word in _IN_FILES)

@@ -61,7 +61,7 @@ class CudaOnlyLibrary(Rule):
         Example(
             "Apex",
             before="""
-                from apex import amp  # cuda
+                from apex import amp
             """,
         ),
         Example(
