@@ -71,7 +71,7 @@ class Version:
 
 @dataclass(frozen=True, order=True)
 class Reported:
-    """What one finding says about its location, as far as it is compared."""
+    """The part of a finding that is compared, besides its location."""
 
     end: tuple[int, int]
     safety: str
@@ -94,7 +94,7 @@ class Snapshot:
 
 @dataclass
 class Difference:
-    """What differs between two snapshots, as counts and as lines to print."""
+    """The difference between two snapshots, as counts and as lines to print."""
 
     added: int = 0
     removed: int = 0

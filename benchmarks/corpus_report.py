@@ -29,7 +29,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from traceback import extract_tb
 
-from corpus_comments import comments, lost_comments
+from corpus_comments import comments, lost_comments, parse
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
@@ -50,7 +50,7 @@ CHUNK = 16  # files that a process takes at a time
 
 @dataclass
 class Report:
-    """What was seen in one file, or in many."""
+    """The observations in one file, or in many."""
 
     files: int = 0
     rewritten: int = 0
@@ -233,7 +233,7 @@ def compiled(data: bytes) -> str | None:
 def edited_lines(before: bytes, fixed: Iterable[Finding]) -> set[int]:
     """Return the numbers of the lines of the statements that were edited."""
     source = Source(before)
-    statements = [node for node in ast.walk(parsed(before)) if isinstance(node, ast.stmt)]
+    statements = [node for node in ast.walk(parse(before)) if isinstance(node, ast.stmt)]
     edited: set[int] = set()
     for finding in fixed:
         edited.update(range(finding.line, finding.end_line + 1))
@@ -273,16 +273,6 @@ def has_code(source: Source, line: int) -> bool:
     return bool(text) and not text.startswith("#")
 
 
-def parsed(source: bytes) -> ast.Module:
-    """Return the syntax tree, or an empty one if the source does not parse."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError):
-            return ast.Module([], [])
-
-
 def all_lines(statement: ast.stmt) -> range:
     """Return the lines of a statement with its blocks."""
     return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
@@ -312,7 +302,7 @@ def stray_lines(before: bytes, after: bytes, edited: set[int]) -> Iterator[int]:
 def is_definition(lines: list[bytes]) -> bool:
     """Return whether lines hold only imports, and statements that ask which device there is."""
     text = textwrap.dedent(b"".join(lines).decode("utf-8", "replace"))
-    body = parsed(text.encode()).body
+    body = parse(text.encode()).body
     return (bool(body) or not text.strip()) and all(
         isinstance(s, ast.Import | ast.ImportFrom)
         or "is_available()" in ast.unparse(s)

@@ -76,6 +76,7 @@ WRONG = frozenset(CATEGORIES) - {FINE, REPORTED, INVALID}
 _MODULES = ("torch", "th", "np", "os", "nn", "io", "sys", "functools", "operator")  # they keep nothing
 
 NOWHERE = ("main", 0)
+_RAISED = "raise"  # what errors carry
 
 Place = tuple[str, int]  # a module and a line
 Files = Mapping[str, str]
@@ -105,7 +106,7 @@ def rewritten(files: Files, results: Mapping[str, Result]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of one program.
+    """The verdict on one program.
 
     Attributes:
         program: the program.
@@ -127,7 +128,7 @@ class Verdict:
 
     @property
     def group(self) -> str:
-        """What failures of one cause have in common: the category, the fixes, the error and the statement."""
+        """Return what failures of one cause share: the category, the fixes, the error and the statement."""
         error = self.why.split(" ")[0] if self.why.startswith(("printed", "drew")) else self.why
         error = re.sub(r"0x[0-9a-f]+|\d+|'[^']*'|\"[^\"]*\"", "_", error)[:100]
         return " | ".join((self.category, " ".join(self.fixed), error, self._statement()))
@@ -344,16 +345,26 @@ class _Statement:
     test: range = range(0)  # the lines of the `if` that it is in a branch of
 
 
-def _statements(tree: ast.AST, function: str = "", test: range = range(0)) -> Iterator[_Statement]:
+def _statements(
+    tree: ast.AST, function: str = "", test: range = range(0), asked: frozenset[str] = frozenset()
+) -> Iterator[_Statement]:
     for node in ast.iter_child_nodes(tree):
         inside = function
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             inside = node.name
         if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             found = _statement(node, function, test)
+            if isinstance(tree, ast.ClassDef):
+                found = replace(found, binds=found.binds | {f".{name}" for name in found.binds})
+            if isinstance(node, ast.Raise):  # the test decides that it runs
+                found = replace(found, reads=found.reads | asked)
             yield found
-            own = range(found.first, found.last + 1) if isinstance(node, (ast.If, ast.Match)) else test
-            yield from _statements(node, inside, range(0) if inside != function else own)
+            if inside != function:
+                yield from _statements(node, inside)
+            elif isinstance(node, (ast.If, ast.Match)):
+                yield from _statements(node, inside, range(found.first, found.last + 1), found.reads)
+            else:
+                yield from _statements(node, inside, test, asked)
 
 
 def _statement(node: ast.AST, function: str, test: range) -> _Statement:
@@ -369,6 +380,11 @@ def _statement(node: ast.AST, function: str, test: range) -> _Statement:
         binds |= {function, f".{function}"}  # what it returns or yields is the value of the call
     if isinstance(node, (ast.AugAssign,)):
         reads |= binds
+    if isinstance(node, ast.Raise):
+        binds.add(_RAISED)
+    if isinstance(node, ast.ExceptHandler) and node.name:  # it takes the error apart
+        reads.add(_RAISED)
+        binds.add(node.name)
     binds.difference_update(_MODULES)
     lines = [line for part in parts for line in (getattr(part, "lineno", 0), getattr(part, "end_lineno", 0))]
     known = [line for line in lines if line]
@@ -400,17 +416,21 @@ def _first_line(node: ast.AST) -> ast.AST:
     return ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
 
 
-def _sort(node: ast.AST, reads: set[str], binds: set[str]) -> None:
+def _sort(node: ast.AST, reads: set[str], binds: set[str]) -> None:  # noqa: C901 (one case a kind of node)
     """Add the names that a node reads or binds."""
     match node:
         case ast.Name(id=name, ctx=ast.Load()):
             reads.add(name)
         case ast.Attribute(ctx=ast.Load()):
             reads.add(_attribute(node))
+            if isinstance(node.value, ast.Name) and node.value.id == "self":
+                reads.add(".__getattr__")
         case ast.Attribute():
             binds.add(_attribute(node))
         case ast.Name(id=name) | ast.arg(arg=name):
             binds.add(name)
+        case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), _]):
+            binds.add(f".{name}")
         case ast.Call(func=ast.Name(), keywords=keywords):
             binds.update(keyword.arg for keyword in keywords if keyword.arg)
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
@@ -420,6 +440,10 @@ def _sort(node: ast.AST, reads: set[str], binds: set[str]) -> None:
             binds.add(other or name)
         case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
             binds.add(name)
+        case ast.Subscript(
+            value=ast.Attribute(attr="__dict__"), slice=ast.Constant(value=str(name)), ctx=ast.Store()
+        ):
+            binds.add(f".{name}")
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name not in _MODULES:
             binds.add(name)  # a method may keep its arguments
 

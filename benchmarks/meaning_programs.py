@@ -967,7 +967,9 @@ class Dress:
                 r"^( *\w+) = ", r"\1 = \\\n      ", text, count=1, flags=re.M
             ),
             "brackets over lines": self._brackets,
-            "semicolons": lambda text: re.sub(r"^( *\w+ = [^\n#]*)\n\1?(?=print)", r"\1; ", text, flags=re.M),
+            "semicolons": lambda text: re.sub(
+                r"^( *)(\w+ = [^\n#]*)\n\1(?=print)", r"\1\2; ", text, flags=re.M
+            ),
             "joined statements": self._joined,
             "one-line blocks": lambda text: re.sub(
                 r"^((?: *)(?:if|for|with|else)\b[^\n]*:)\n +(\w[^\n:]*)$", r"\1 \2", text, count=1, flags=re.M

@@ -1,4 +1,4 @@
-"""What precision.py and recall.py share: run over the corpus, draw a sample, write it out, read verdicts.
+"""The steps that precision.py and recall.py share: run over the corpus, draw a sample, write it, read it.
 
 An entry is one place in the corpus that a person can judge. Its id names the package with its version, the
 file and the line, so a verdict on a pinned package stays with its place. A work sheet is TOML: comments
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a person found. `mended` says what was changed in devicefix because of it."""
+    """The verdict of a person. `mended` says what was changed in devicefix because of it."""
 
     verdict: str
     seen: str = ""

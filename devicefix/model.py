@@ -13,7 +13,7 @@ class SelfCheckError(Exception):
 
 
 class Safety(str, Enum):
-    """Whether a fix is applied without `--unsafe-fixes`.
+    """The safety of a fix, which decides whether it is applied without `--unsafe-fixes`.
 
     A safe fix keeps the program's behaviour on CUDA and makes it run on a CPU. An unsafe one makes it
     run on a CPU but may change its behaviour on CUDA.
@@ -28,7 +28,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an edit does to the statements inside it. The self-check accepts no other change.
+    """The changes that an edit makes to the statements inside it. The self-check accepts no other change.
 
     Attributes:
         added: Kinds of statements that the edit adds in front of the others, such as `If`.
@@ -134,7 +134,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What no line that a fix inserts can give it; a finding with such a need has no fix.
+    """A need that no line inserted by a fix can meet; a finding with such a need has no fix.
 
     Attributes:
         why: The reason, as in "since torch may not be imported there".
@@ -185,12 +185,18 @@ class Finding:
 
     @property
     def safety(self) -> Safety | None:
-        """How safe the fix is; None if there is no fix."""
+        """Return the safety of the fix; None if there is no fix."""
         return self.fix.safety if self.fix else None
 
     def unfixed(self, why: str) -> Finding:
         """Return the finding without its fix, with the reason."""
         return replace(self, message=f"{self.message} (not fixed {why})", fix=None)
+
+    def unsafe(self, why: str) -> Finding:
+        """Return the finding with a fix that is not safe, with the reason."""
+        assert self.fix is not None
+        fix = replace(self.fix, safety=Safety.UNSAFE, why=why)
+        return replace(self, message=f"{self.message}; {why}", fix=fix)
 
     def portable(self) -> Finding:
         """Return the finding for another process, without the functions in its fix."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from helpers import Cli, Git, ProjectFolder
+from helpers import ROOT, Cli, Git, ProjectFolder
 from running import ProgramFolder
 
 from devicefix.config.settings import KEYS
@@ -26,6 +27,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the option of pytest-asyncio where that is not installed, so that it is not an unknown one."""
     if find_spec("pytest_asyncio") is None:
         parser.addini("asyncio_default_fixture_loop_scope", "for pytest-asyncio, which is not installed")
+
+
+# With these variables, which git sets for its hooks and for `git rebase --exec`, all git commands of tests
+# would work on this checkout.
+for variable in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"):
+    os.environ.pop(variable, None)
+
+TREE = pytest.StashKey[str]()
+
+
+def tree() -> str:
+    """Return how this checkout differs from its last commit; nothing where git has none."""
+    state = ""
+    for command in (["status", "--porcelain", "."], ["diff", "HEAD", "--no-ext-diff", "--binary", "."]):
+        try:
+            done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return ""
+        state += os.fsdecode(done.stdout)
+    return state
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember the state of the checkout, in the process that controls the others."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[TREE] = tree()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if the checkout is not as it was: a test writes into it."""
+    if TREE in session.config.stash and (after := tree()) != session.config.stash[TREE]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.section("the checkout has changed while the tests ran", red=True)
+            reporter.write(after.partition("diff --git")[0])
 
 
 @pytest.hookimpl(tryfirst=True)

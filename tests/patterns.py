@@ -196,7 +196,7 @@ EVERYWHERE = (r"(?m)^(    )+", r"\bx\b", r"'")  # half of the time
 
 
 class Fragments(NamedTuple):
-    """What the rules' examples consist of."""
+    """The parts of the rules' examples."""
 
     imports: tuple[str, ...]
     statements: tuple[str, ...]

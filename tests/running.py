@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
 import subprocess
-import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from forks import Forks
 from helpers import devicefix
 
 from devicefix.verify import runtime
@@ -48,23 +50,24 @@ def run_program(folder: Path, code: str, *arguments: str, **plan: Any) -> Ran:
     script.write_text(textwrap.dedent(code).lstrip("\n"), encoding="utf-8")
     made = Plan(folder=str(folder / "run"), roots=(os.path.realpath(folder),), **plan)
     Path(made.events).unlink(missing_ok=True)
-    environment = {
-        **os.environ,
-        VARIABLE: made.store(),
-        "PYTHONPATH": str(BOOTSTRAP),
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    output, errors = folder / "run" / "output.txt", folder / "run" / "errors.txt"
+    status = forks().run(
+        [str(script), *arguments],
+        folder,
+        {**environment, VARIABLE: made.store(), "PYTHONPATH": str(BOOTSTRAP)},
+        output,
+        errors,
     )
-    return Ran(done.returncode, done.stdout, done.stderr, list(read(made.events)))
+    return Ran(status, output.read_text(), errors.read_text(), list(read(made.events)))
+
+
+@cache
+def forks() -> Forks:
+    """Return the process that runs programs, which ends with this one."""
+    process = Forks({**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
+    atexit.register(process.close)
+    return process
 
 
 NET = """

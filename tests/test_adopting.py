@@ -71,13 +71,14 @@ def test_add_noqa(cli: Cli, tmp_path: Path, before: str, after: str, newline: st
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for code, rule in RULES.items() if code != "DF001"], ids=lambda r: r.code
+    "rule", [rule for code, rule in RULES.items() if code != "DF001" and rule.INVALID], ids=lambda r: r.code
 )
 def test_add_noqa_suppresses_every_finding_and_changes_no_code(rule: type[Rule]) -> None:
     for example in rule.INVALID:
         data = example.before.encode()
         settings = Settings(select=("DF",), ignore=("DF001",), target=rule.targets[0])
         findings = check_file(data, "module.py", settings, Project()).findings
+        assert findings, example.name
         added = noqa.add(data, findings)
         assert added.left == []
         assert check_file(added.data, "module.py", settings, Project()).findings == []
@@ -290,6 +291,14 @@ def test_write_baseline_needs_a_file(cli: Cli, tmp_path: Path) -> None:
 
 
 # -- what is ignored where: as ruff does ---------------------------------------------------------------
+
+
+def test_what_comments_suppress_can_be_seen(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(TIED.replace("cuda()", "cuda()  # noqa"))
+    assert cli("check", "-q").stdout == ""
+    assert "DF101" in cli("check", "-q", "--ignore-noqa").stdout
+    assert "+x = torch.ones(2).to(device)  # noqa" in cli("rewrite", "--ignore-noqa").stdout
+
 
 SEVERAL = "import os\ndef f():\n    x = 1\n    return y\ndef f(): pass\n"  # F401, F841, F821, F811
 FOUND = ("F401", "F811", "F821", "F841")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from time import process_time
 from typing import Any
 
 import pytest
@@ -225,7 +226,10 @@ def test_nothing_crashes_them(pairs: Callable[[str], Any], text: str) -> None:
     "piece", ['k: "a\n', "k: [a\n", "k: {'", "a" + " " * 50, "_", "'", '"', "<<A\n", "((", "\\", "$", "a="]
 )
 def test_nothing_keeps_them_busy(pairs: Callable[[str], Any], piece: str) -> None:
-    list(pairs(piece * (200_000 // len(piece))))
+    text = piece * (50_000 // len(piece))
+    begun = process_time()
+    assert all(pair.end <= len(text) for pair in pairs(text))
+    assert process_time() - begun < 5  # a tenth of a second; some minutes if each character is read again
 
 
 JSONS = st.recursive(

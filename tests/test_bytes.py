@@ -1,4 +1,4 @@
-"""Whatever bytes a file holds, only the fix changes them, or there is a clear finding."""
+"""Files of any bytes: only the fix changes them, or there is a clear finding."""
 
 from __future__ import annotations
 

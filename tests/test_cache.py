@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -25,12 +25,15 @@ FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return modules with every pattern of the rules, and one whose findings depend on another."""
-    folder = tmp_path / "tree"
+    """Return modules with many patterns of the rules, and one whose findings depend on another."""
+    return made(tmp_path / "tree")
+
+
+def made(folder: Path) -> Path:
     folder.mkdir()
     examples = [example.before for rule in RULES.values() for example in (*rule.INVALID, *rule.VALID)]
     for number in range(FILES):
-        some = examples[number :: FILES * 4]
+        some = examples[number :: FILES * 6]
         (folder / f"m{number}.py").write_text("\n".join(some), encoding="utf-8")
     (folder / "batch.py").write_text("class Batch:\n    def cuda(self):\n        return self\n")
     (folder / "use.py").write_text("import torch\nfrom batch import Batch\n\nb = Batch().cuda()\n")
@@ -139,25 +142,51 @@ def test_other_settings_are_another_cache(change: dict[str, object], tree: Path,
     assert found(tree, other) == found(tree, replace(other, cache_dir=None))
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A folder of modules, what is found in it, and the file of its cache."""
+
+    tree: Path
+    found: list[str]
+    file: Path
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    top = tmp_path_factory.mktemp("kept")
+    tree = made(top / "tree")
+    plain = found(tree, Settings(quiet=True, cache_dir=top / "cache"))
+    (file,) = (top / "cache").glob("*/*.json")
+    return Kept(tree, plain, file)
+
+
+def without_half(first: bytes, rest: bytes) -> bytes:
+    return first + b"\n" + rest[: len(rest) // 2]
+
+
+def with_wrong_imports(first: bytes, rest: bytes) -> bytes:
+    assert b'"imports":[' in rest
+    return first + b"\n" + rest.replace(b'"imports":[', b'"imports":[[],')
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"begun": "x"}\n', b"null\nnull", b"\x00" * 10],
-)
-def test_a_broken_cache_is_ignored(content: bytes, tree: Path, tmp_path: Path) -> None:
-    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
-    plain = found(tree, settings)
-    (file,) = (tmp_path / "cache").glob("*/*.json")
+    [
+        b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"begun": "x"}\n', b"null\nnull",
+        b"\x00" * 10, without_half, with_wrong_imports,
+    ],
+)  # fmt: skip
+def test_a_broken_cache_is_ignored(
+    content: bytes | Callable[[bytes, bytes], bytes], kept: Kept, tmp_path: Path
+) -> None:
+    file = tmp_path / "cache" / kept.file.parent.name / kept.file.name
+    file.parent.mkdir(parents=True)
+    if not isinstance(content, bytes):
+        first, rest = kept.file.read_bytes().split(b"\n", 1)
+        content = content(first.replace(b'"paths":[', b'"paths":["x",'), rest)
     file.write_bytes(content)
-    assert found(tree, settings) == plain
-    first, rest = file.read_bytes().split(b"\n", 1)  # it has been written anew
-    file.write_bytes(first.replace(b'"paths":[', b'"paths":["x",') + b"\n" + rest[: len(rest) // 2])
-    assert found(tree, settings) == plain
-    file.write_bytes(
-        first.replace(b'"paths":[', b'"paths":["x",')
-        + b"\n"
-        + rest.replace(b'"imports":[', b'"imports":[[],')
-    )
-    assert found(tree, settings) == plain
+    assert found(kept.tree, Settings(quiet=True, cache_dir=tmp_path / "cache")) == kept.found
+    assert len(file.read_bytes()) > 1000  # it has been written anew
 
 
 def test_where_no_cache_can_be_written_there_is_none(tree: Path, tmp_path: Path) -> None:
@@ -166,6 +195,7 @@ def test_where_no_cache_can_be_written_there_is_none(tree: Path, tmp_path: Path)
     assert found(tree, settings) == found(tree, settings)
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_do_no_harm(tree: Path, tmp_path: Path) -> None:
     def run(_: int) -> str:
         return devicefix("check", "-q", "--cache-dir", tmp_path / "cache", tree).stdout

@@ -899,7 +899,7 @@ FAST = frozenset((
 # Each program in a namespace of its own, and all in one process: starting torch takes most of the time.
 RUN = """
 import json, sys, types
-for name, code in json.load(open("programs.json")).items():
+for name, code in json.load(open("programs.json")):
     module = types.ModuleType("m")
     lines = []
     module.print = lambda *values: lines.append(" ".join(map(str, values)))
@@ -908,7 +908,7 @@ for name, code in json.load(open("programs.json")).items():
         exec(compile(code, name, "exec"), vars(module))
     except Exception as error:
         lines.append(repr(error))
-    print(json.dumps([name, lines]))
+    print(json.dumps(lines))
 """
 
 
@@ -940,21 +940,20 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
     """Return what a program prints: as it is on CUDA, and with its safe or all fixes on each machine."""
 
     @cache
-    def run(fast: bool, machine: str, code: Callable[[str], str]) -> dict[str, list[str]]:
+    def run(fast: bool, machine: str, *codes: Callable[[str], str]) -> dict[str, list[list[str]]]:
         names = [name for name in (*DIFFERENT, *SAME) if (name in FAST) is fast]
         folder = tmp_path_factory.mktemp("run")
-        (folder / "programs.json").write_text(json.dumps({name: code(name) for name in names}))
+        programs = [(name, code(name)) for code in codes for name in names]
+        (folder / "programs.json").write_text(json.dumps(programs))
         ran = run_program(folder, RUN, machine=machine, copies=False)
         assert ran.status == 0, ran.errors
-        return dict(map(json.loads, ran.output.splitlines()))
+        lines = list(map(json.loads, ran.output.splitlines()))
+        return {name: lines[number :: len(names)] for number, name in enumerate(names)}
 
     def all_runs(name: str) -> dict[str, list[str]]:
-        return {
-            "on CUDA": run(name in FAST, "simulated", program)[name],
-            "on CUDA, fixed": run(name in FAST, "simulated", rewritten)[name],
-            "safely fixed": run(name in FAST, "cpu", safely_rewritten)[name],
-            "fixed": run(name in FAST, "cpu", rewritten)[name],
-        }
+        cuda = run(name in FAST, "simulated", program, rewritten)[name]
+        cpu = run(name in FAST, "cpu", safely_rewritten, rewritten)[name]
+        return dict(zip(("on CUDA", "on CUDA, fixed", "safely fixed", "fixed"), cuda + cpu, strict=True))
 
     return all_runs
 

@@ -80,11 +80,26 @@ def test_a_local_name_shadows_the_modules_device() -> None:
 
 
 def test_a_name_that_a_flag_chooses_is_not_that_of_another_device() -> None:
-    found = definitions(context_of("x.cuda()\n"))
-    assert found.name_without_flag == "device"
+    context = context_of("x.cuda()\n")
+    found, site = definitions(context), expression(context, "x.cuda()")
+    assert found.name_without_flag(site) == "device"
     found.add(Definition("device", "1", flag="use_gpu"))
-    assert found.name_without_flag == "default_device"
+    assert found.name_without_flag(site) == "default_device"
     assert found.name == "device"
+
+
+def test_a_name_with_a_number_is_free_as_well() -> None:
+    code = "device1 = 5\n\n\ndef f(default_device1=3):\n    return x.cuda(1)\n"
+    context = context_of(code)
+    found, site = definitions(context), expression(context, "x.cuda(1)")
+    assert found.name_without_flag(site, "0") == "device0"
+    assert found.name_without_flag(site, "1") == "_device1"
+    assert found.name_in(function_of(context), "1") == "device1"
+
+
+def test_a_class_that_binds_the_name_later_shadows_it() -> None:
+    context = context_of("import torch\n\n\nclass A:\n    y = x.cuda()\n    device = 'cuda'\n")
+    assert definitions(context).name_without_flag(expression(context, "x.cuda()")) is None
 
 
 def test_a_name_is_defined_once() -> None:

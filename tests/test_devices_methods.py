@@ -242,3 +242,5 @@ def test_a_module_with_a_to_of_its_own_keeps_the_cuda_of_torch() -> None:
     result = analyze(code, fix=True)
     assert result.output is not None
     assert "if torch.cuda.is_available():\n        net.cuda()" in result.output.decode()
+    (finding,) = analyze(code).findings
+    assert "its own `cuda` or `to`" in finding.message

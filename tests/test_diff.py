@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from helpers import Git
+from helpers import Cli, Git
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -33,8 +31,9 @@ CONTENTS = {
 
 def rewrite(folder: Path, *arguments: str | Path) -> bytes:
     """Return the output of `devicefix rewrite` in a folder."""
-    program = [sys.executable, "-m", "devicefix", "rewrite", *arguments]
-    return subprocess.run(program, cwd=folder, stdout=subprocess.PIPE, check=False).stdout
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return Cli()("rewrite", *arguments).stdout_bytes
 
 
 def fill(folder: Path) -> None:

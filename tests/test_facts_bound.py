@@ -1,4 +1,4 @@
-"""What is bound, and what has run, whenever a place is reached: proofs, and random programs that are run."""
+"""The names that are bound, and the statements that have run, at a place: proofs, and random programs."""
 
 from __future__ import annotations
 

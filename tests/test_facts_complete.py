@@ -27,8 +27,22 @@ def found(data: bytes, settings: Settings) -> list[Finding]:
     return [finding.portable() for finding in check_file(data, "x.py", settings, project).findings]
 
 
-@pytest.mark.parametrize("target", ["cuda", "accelerator"])
-@pytest.mark.parametrize("modules", ["fixtures", pytest.param("sources", marks=pytest.mark.slow), "examples"])
+@pytest.mark.parametrize(
+    ("modules", "target"),
+    [
+        ("fixtures", "accelerator"),
+        ("examples", "cuda"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("fixtures", "cuda"),
+                ("examples", "accelerator"),
+                ("sources", "cuda"),
+                ("sources", "accelerator"),
+            )
+        ),
+    ],
+)
 def test_a_full_walk_finds_the_same(monkeypatch: pytest.MonkeyPatch, modules: str, target: str) -> None:
     data = {
         "fixtures": [path.read_bytes() for path in FIXTURES],

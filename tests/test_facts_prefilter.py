@@ -55,6 +55,12 @@ from devicefix.facts.prefilter import (
         ("torch f(device=0)", True),
         ("torch device(1)", True),
         ("torch device = x", False),
+        ("old = [p.cpu() for p in ps]\np.add_(1)", True),
+        ("old = p.cpu()\nopt.step()", True),
+        ("y = x.cpu().apply_(f)", True),
+        ("best = {k: v.cpu() for k, v in net.state_dict().items()}", True),
+        ("old = p.cpu()", False),
+        ("y = x.cpu().numpy()\nx.add_(1)", False),
     ],
 )
 def test_may_matter(text: str, expected: bool) -> None:

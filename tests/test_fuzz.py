@@ -110,8 +110,9 @@ def test_no_device_is_defined_behind_its_use() -> None:
 
 
 @pytest.mark.parametrize("options", properties.SETTINGS, ids=IDS)
-def test_the_same_programs_each_time(options: Settings) -> None:
-    for seed in range(60):
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 100), marks=pytest.mark.slow)])
+def test_the_same_programs_each_time(seeds: range, options: Settings) -> None:
+    for seed in seeds:
         properties.hold(patterns.program(Random(seed)), options)
 
 
@@ -138,5 +139,5 @@ def test_random_bytes(data: bytes, at: int, seed: int) -> None:
 
 def test_most_random_programs_are_rewritten() -> None:
     programs = [patterns.program(Random(seed)) for seed in range(100)]
-    assert sum(properties.hold(each) for each in programs) > 50
+    assert sum(properties.run_one(each, Settings(fix=True)).output is not None for each in programs) > 50
     assert len({*programs}) > 90

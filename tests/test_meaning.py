@@ -197,12 +197,124 @@ def test_reduction(judge: Judge) -> None:
     assert len(smaller.splitlines()) <= 7 and "no_such_move()" in smaller
 
 
+WERE_WRONG = {
+    "a name with a number that is taken": """
+        import torch
+        device1 = 5
+        def f(device1=3):
+            return torch.ones(1).to("cuda:1"), device1
+        print(device1, f())
+    """,
+    "a class that binds the name later": """
+        import torch
+        class A:
+            x = torch.ones(1).cuda()
+            device = "cuda"
+            y = torch.ones(1).cuda()
+        print(A.x, A.y, A.device)
+    """,
+    "a flag that changes after the device is chosen": """
+        import torch
+        def f(x):
+            use_cuda = False
+            device = torch.device("cuda" if use_cuda else "cpu")
+            use_cuda = torch.cuda.is_available()
+            if use_cuda:
+                x = x.cuda()
+            return x, device
+        print(f(torch.ones(1)))
+    """,
+    "a flag that another function changes": """
+        import torch
+        from types import SimpleNamespace
+        args = SimpleNamespace(cuda=False)
+        args.cuda = torch.cuda.is_available()
+        device = torch.device("cuda" if args.cuda else "cpu")
+        def off(options):
+            options.cuda = False
+        def f(x):
+            if args.cuda:
+                x = x.cuda()
+            return x
+        print(f(torch.ones(1)))
+        off(args)
+        print(f(torch.ones(1)))
+    """,
+    "a device that `globals` changes": """
+        import torch
+        device = torch.device("cuda")
+        def f():
+            return torch.ones(1).cuda()
+        print(f())
+        globals()["device"] = torch.device("cpu")
+        print(f())
+    """,
+    "a device that `exec` changes": """
+        import torch
+        device = torch.device("cuda")
+        exec("device = torch.device('cpu')")
+        print(torch.ones(1).cuda())
+    """,
+}  # fmt: skip
+MOVES = """
+    import torch
+    def f(x):
+        return x.cuda()
+    {}
+    device = torch.device("cuda")
+    def g():
+        return f(torch.ones(1))
+"""
+CALLS = "import first\nimport torch\n{}first.f(torch.ones(2))\n"
+WERE_WRONG_TOGETHER = {
+    "a function that a circular import calls": {
+        "main": "import first\nprint(first.g())\n",
+        "first": MOVES.format("import second"),
+        "second": CALLS.format("z = "),
+    },
+    "a function that a circle of three imports calls": {
+        "main": "import first\nprint(first.g())\n",
+        "first": MOVES.format("from second import third"),
+        "second": "import third\n",
+        "third": CALLS.format("z = "),
+    },
+    "a function that a call in a circle of imports calls": {
+        "main": "import first\nprint(first.g())\n",
+        "first": "import second\n" + dedent(MOVES.format("second.run()")),
+        "second": CALLS.format("def run():\n    return "),
+    },
+    "a device that another file sets": {
+        "main": "import first as q7, torch\nq7.device = torch.device('cpu')\nprint(q7.g())\n",
+        "first": MOVES.format(""),
+    },
+    "a device that another file sets by its name": {
+        "main": "import first, torch\nsetattr(first, 'device', torch.device('cpu'))\nprint(first.g())\n",
+        "first": MOVES.format(""),
+    },
+}
+
+
+@pytest.mark.parametrize("files", WERE_WRONG_TOGETHER.values(), ids=WERE_WRONG_TOGETHER)
+def test_several_files_that_were_wrong(judge: Judge, files: meaning.Files) -> None:
+    found = judge(Program({name: dedent(text).lstrip("\n") for name, text in files.items()}))
+    assert found.category in (meaning.FINE, meaning.REPORTED), meaning.shown(found)
+
+
+@pytest.mark.parametrize("program", WERE_WRONG.values(), ids=WERE_WRONG)
+def test_programs_that_were_wrong(judge: Judge, program: str) -> None:
+    found = judge(Program({"main": dedent(program).lstrip("\n")}))
+    assert found.category in (meaning.FINE, meaning.REPORTED), meaning.shown(found)
+
+
+KNOWN = 8  # at most so many of 100 programs are wrong as yet, each on the CPU alone; the aim is 0
+
+
 @pytest.mark.slow
-@pytest.mark.xfail(reason="fixes that are wrong are still found", strict=False)
 def test_random_programs(judge: Judge) -> None:
     found = [judge(meaning_programs.program(Random(seed))) for seed in range(100)]
     wrong = [verdict for verdict in found if verdict.category in meaning.WRONG]
-    assert not wrong, "\n\n".join(map(meaning.shown, wrong[:5]))
+    assert len(wrong) <= KNOWN, "\n\n".join(map(meaning.shown, wrong))
+    assert not {verdict.category for verdict in wrong} & {meaning.INTERNAL, meaning.UNPARSABLE}
     assert sum(verdict.category == meaning.INVALID for verdict in found) < 10
     assert sum(bool(verdict.fixed) for verdict in found) > 60
 

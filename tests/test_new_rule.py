@@ -13,6 +13,7 @@ import pytest
 from helpers import ROOT
 
 
+@pytest.mark.slow
 def test_the_new_rule_passes_the_tests_of_rules(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "devicefix", tmp_path / "devicefix", ignore=shutil.ignore_patterns("__pycache__"))
     path = new_rule.create("DF198", "some-new-rule", tmp_path / "devicefix" / "rules")

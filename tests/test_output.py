@@ -277,7 +277,9 @@ def test_noqa_row_is_where_a_comment_silences(check: Check, tmp_path: Path) -> N
     code = 'import torch\nx = torch.ones(2).cuda(), """\na\n"""\ny = \\\n    x.cuda()\n'
     file = tmp_path / "tied.py"
     file.write_text(code)
-    for finding in json.loads(check("--output-format", "json").stdout):
+    findings = json.loads(check("--output-format", "json").stdout)
+    assert len(findings) == 2
+    for finding in findings:
         lines = code.splitlines()
         lines[finding["noqa_row"] - 1] += "  # noqa: DF101"
         file.write_text("\n".join(lines))

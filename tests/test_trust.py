@@ -387,7 +387,13 @@ multiprocessing concurrent tempfile tokenize difflib inspect hashlib codecs
 """
 
 
-@pytest.mark.parametrize("program", [["-m", "devicefix"], ["-c", "script"]], ids=["module", "script"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(["-m", "devicefix"], id="module"),
+        pytest.param(["-c", "script"], id="script", marks=pytest.mark.slow),
+    ],
+)
 def test_no_code_of_the_checked_folder_runs(git: Git, tmp_path: Path, program: list[str]) -> None:
     mark = tmp_path / "mark"
     trap = f"open({str(mark)!r}, 'a').write(__file__ + ' ')\n"

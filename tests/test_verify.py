@@ -28,6 +28,7 @@ def test_a_cuda_program_passes_and_no_file_is_left_behind(folder: ProgramFolder)
     assert sorted(folder.content()) == before
 
 
+@pytest.mark.slow
 def test_the_summary_is_short(folder: ProgramFolder) -> None:
     folder.write(net=NET, train=TRAIN)
     done = folder.verify("train.py", text=True)
@@ -183,6 +184,7 @@ def test_torchrun(folder: ProgramFolder) -> None:
     assert len(done.run["ran"]) == 2
 
 
+@pytest.mark.slow
 def test_scripted_functions_are_rewritten(folder: ProgramFolder) -> None:
     folder.write(
         train="""
@@ -299,6 +301,7 @@ def test_keep_going_finds_all_requests(folder: ProgramFolder) -> None:
     assert {line for _, line, _ in done.requests()} == REQUESTS
 
 
+@pytest.mark.slow
 def test_requests_of_a_library_do_not_fail_the_run(folder: ProgramFolder) -> None:
     library = folder.path / "site-packages" / "probing.py"
     library.parent.mkdir()

@@ -147,7 +147,7 @@ def test_rewrite_writes_what_passes(folder: ProgramFolder) -> None:
 
 
 def test_rewrite_writes_nothing_if_the_run_fails(folder: ProgramFolder) -> None:
-    folder.write(net=NET, train=TRAIN + "\n    open('written', 'w')\n    raise SystemExit(5)\n")
+    folder.write(net=NET, train="import net\nnet.make()\nopen('written', 'w')\nraise SystemExit(5)\n")
     before = folder.content()
     done = rewrite(folder, f"{sys.executable} train.py")
     assert done.returncode == 1, done

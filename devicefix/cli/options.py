@@ -99,6 +99,12 @@ def rule_options(command: Command) -> Command:
         _option("exclude"),
         _option("extend-exclude"),
         click.option(
+            "--ignore-noqa",
+            is_flag=True,
+            default=None,
+            help="Also report and fix what a `# noqa` comment suppresses.",
+        ),
+        click.option(
             "--config",
             "config_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -283,7 +283,7 @@ class Accelerator:
 
     @cached_property
     def can_replace_streams(self) -> bool:
-        """Whether all streams and events of the module can become torch.Stream and torch.Event.
+        """Return whether all streams and events of the module can become torch.Stream and torch.Event.
 
         Those have no `cuda_stream`, and a function that gets one as an argument may need torch.cuda's.
         """

@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.define import Definitions
@@ -46,10 +46,17 @@ class Devices:
         self.facts = facts
         self.path = path
         self._layout = Layout(facts)
-        self._bound = Bound(facts)
+        self._project = project
+        self._bound = Bound(facts, is_circular=self.is_circular)
         self._places = Places(facts, self._bound, project, path, self._layout)
-        self._known = KnownDevices(facts, self._bound, project.star_names(path))
+        self._known = KnownDevices(
+            facts, self._bound, project.star_names(path), partial(project.is_set_elsewhere, path)
+        )
         self._definitions = Definitions(facts, project, path, self._layout, self._known)
+
+    def is_circular(self) -> bool:
+        """Return whether the module is in a circle of imports."""
+        return self._project.is_circular(self.path)
 
     # -- devices --------------------------------------------------------------------------------------
 
@@ -216,10 +223,9 @@ class Devices:
     def _new(self, site: ast.AST, index: int | None = None) -> DeviceExpr:
         """Return the name of a device that the fix defines, or the device itself where it can't."""
         place = self._place(site)
-        name = self._name(site, place) if place else None
+        name = self._name(site, place, "" if index is None else str(index)) if place else None
         if place is None or name is None:
             return self._in_place(site, index)
-        name += "" if index is None else str(index)
         torch = self._torch_at(place)
         value = self._value(torch.text, index)
         new = self._definitions.add(Definition(name, value, place.after, place.function))
@@ -233,19 +239,17 @@ class Devices:
 
     @cached_property
     def _module_place(self) -> InsertionPoint | None:
-        """Where the module can define a device."""
+        """Return the place where the module can define a device, if there is one."""
         return next(filter(self._has_torch, self._places.of_module), None)
 
     def _has_torch(self, place: InsertionPoint) -> bool:
         return not any(isinstance(need, Refused) for need in self._torch_at(place).needs)
 
-    def _name(self, site: ast.AST, place: InsertionPoint) -> str | None:
-        """Return a name for a device that is defined at a place and used at a site."""
+    def _name(self, site: ast.AST, place: InsertionPoint, number: str) -> str | None:
+        """Return a name with a number for a device that is defined at a place and used at a site."""
         if place.function is not None:
-            return self._definitions.name_in(place.function)
-        if not self.facts.tree.scope(site).is_module and self._definitions.is_shadowed(site):
-            return None
-        return self._definitions.name_without_flag
+            return self._definitions.name_in(place.function, number)
+        return self._definitions.name_without_flag(site, number)
 
     def _in_place(self, site: ast.AST, index: int | None) -> DeviceExpr:
         """Return a new device as an expression that defines no name."""
@@ -272,6 +276,8 @@ class Devices:
         bindings = self.facts.bindings(flag)
         tree = self.facts.tree
         if len(bindings) != 1 or not isinstance(bindings[0].node, ast.stmt):
+            return None
+        if not self._known.has_one_value(flag):
             return None
         statement = bindings[0].node
         if tree.parents.get(statement) is not tree.module or dotted(flag) is None:

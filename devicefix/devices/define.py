@@ -35,7 +35,7 @@ class Definitions:
         self._layout = layout
         self._known = known
         self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
-        self._function_names: dict[Function, str | None] = {}
+        self._used_names: dict[Function, set[str]] = {}
         self._free_names: dict[str, bool] = {}
 
     def add(self, new: Definition) -> Definition:
@@ -57,15 +57,26 @@ class Definitions:
         """A name for a device of the module that is used for nothing else in it."""
         return next(filter(self._is_free, _NAMES), None)
 
-    @property
-    def name_without_flag(self) -> str | None:
-        """A name for a device that no flag chooses, unlike those of devices that a flag chooses."""
-        flagged = {definition.name for definition in self._definitions if definition.flag is not None}
-        return next((name for name in _NAMES if name not in flagged and self._is_free(name)), None)
+    def name_without_flag(self, site: ast.AST, number: str = "") -> str | None:
+        """Return a name for a device of the module that a site can use and no flag chooses.
 
-    def name_in(self, function: Function) -> str | None:
-        """Return a name for a device of a function that is used for nothing else in it."""
-        if function not in self._function_names:
+        Args:
+            site: The node that uses it.
+            number: The end of the name.
+        """
+        flagged = {definition.name for definition in self._definitions if definition.flag is not None}
+        names = (name + number for name in _NAMES if name not in flagged and self._is_free(name))
+        name = next(filter(self._is_free, names), None)
+        return None if name is None or self._facts.shadowed(name, site) is not None else name
+
+    def name_in(self, function: Function, number: str = "") -> str | None:
+        """Return a name for a device of a function that is used for nothing else in it.
+
+        Args:
+            function: The function.
+            number: The end of the name.
+        """
+        if function not in self._used_names:
             used: set[str] = set()
             for node in ast.walk(function):
                 scope = self._facts.tree.scopes.get(node)
@@ -75,8 +86,9 @@ class Definitions:
                     used.add(node.id)
                 elif isinstance(node, ast.arg):
                     used.add(node.arg)
-            self._function_names[function] = next((name for name in _NAMES if name not in used), None)
-        return self._function_names[function]
+            self._used_names[function] = used
+        names = (name + number for name in _NAMES if name not in self._used_names[function])
+        return next((name for name in names if name not in self._used_names[function]), None)
 
     def is_shadowed(self, site: ast.AST) -> bool:
         """Return whether a site can't use the module's device by its name."""

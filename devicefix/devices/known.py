@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.bound import Bound
 from devicefix.facts.certain import certain_device, means_cuda
+from devicefix.facts.names import unknown
 from devicefix.facts.values import cpu, cuda_string, current_device, device_name
+
+_WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefault|__setitem__)\b)")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 class KnownDevices:
@@ -18,15 +24,24 @@ class KnownDevices:
         facts: The module's facts.
         bound: What is bound where.
         star_names: The names that star imports bind, each with whether it is such a device.
+        is_set_elsewhere: Whether another file sets a name of the module.
     """
 
-    def __init__(self, facts: Facts, bound: Bound, star_names: Mapping[str, bool]) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        bound: Bound,
+        star_names: Mapping[str, bool],
+        is_set_elsewhere: Callable[[str], bool] = unknown,
+    ) -> None:
         self.star_names = star_names
         self._facts = facts
         self._bound = bound
+        self._is_set_elsewhere = is_set_elsewhere
         self._certain: dict[Scope, list[str]] = {}
         self._named: dict[Scope, list[str]] = {}
         self._preferred: dict[Scope, list[str]] = {}
+        self._of_one_value: dict[ast.expr, bool] = {}
 
     def current(self, site: ast.AST) -> str | None:
         """Return the name of such a device that a site can use, `device` before any other.
@@ -50,14 +65,15 @@ class KnownDevices:
         return self._named[scope]
 
     def chosen_by_flag(self, site: ast.AST) -> Iterator[tuple[str, str]]:
-        """Yield the devices that a site can use and a flag chooses: the name, and the code of the flag."""
+        """Yield the devices that a site can use and a flag of one value chooses, with the flag's code."""
         for scope in self._facts.tree.scope(site).chain():
             for name in self.named(scope):
                 value = scope.bindings[name][0].value
                 if isinstance(value, ast.Call) and value.args:
                     value = value.args[0]
                 if isinstance(value, ast.IfExp) and self._is_visible(name, scope, site):
-                    yield name, ast.unparse(value.test)
+                    if self.has_one_value(value.test):
+                        yield name, ast.unparse(value.test)
 
     def certain(self, scope: Scope) -> list[str]:
         """Return those of the names that are the current CUDA device on every machine with CUDA."""
@@ -102,12 +118,36 @@ class KnownDevices:
 
     def _is_constant(self, test: ast.expr, node: ast.AST) -> bool:
         """Return whether a flag has one value, from before a statement on."""
-        if not isinstance(test, ast.Name):
+        if not isinstance(test, ast.Name) or not self.has_one_value(test):
+            return False
+        if test.id in self._facts.tree.declared_elsewhere:
             return False
         found = self._facts.tree.scope(test).lookup(test.id)
-        if found is None or len(found[1]) != 1 or test.id in self._facts.tree.declared_elsewhere:
-            return False
-        return found[0].is_module or found[0] is self._facts.tree.scope(node)
+        return found is not None and (found[0].is_module or found[0] is self._facts.tree.scope(node))
+
+    def has_one_value(self, test: ast.expr) -> bool:
+        """Return whether what a test reads is bound at most once, and in no loop."""
+        if test not in self._of_one_value:
+            bindings = [self._bindings(node) for node in ast.walk(test)]
+            self._of_one_value[test] = all(
+                len(found) <= 1 and not any(map(self._is_looped, found)) for found in bindings
+            )
+        return self._of_one_value[test]
+
+    def _bindings(self, node: ast.AST) -> Sequence[Binding]:
+        """Return the bindings of a name, or those of an attribute of any object."""
+        tree = self._facts.tree
+        if isinstance(node, ast.Name):
+            found = tree.scope(node).lookup(node.id)
+            return found[1] if found is not None else ()
+        if isinstance(node, ast.Attribute):
+            end = f".{node.attr}"
+            return [each for path, found in tree.attributes.items() if path.endswith(end) for each in found]
+        return ()
+
+    def _is_looped(self, binding: Binding) -> bool:
+        parents = (parent for _, parent in self._facts.tree.ancestors(binding.node))
+        return any(isinstance(node, _LOOPS) for node in (binding.node, *parents))
 
     def _by_preference(self, scope: Scope) -> list[str]:
         if scope not in self._preferred:
@@ -150,7 +190,14 @@ class KnownDevices:
         found = tree.scope(site).lookup(name)
         if found is None or found[0] is not scope or name in tree.declared_elsewhere:
             return False
+        if scope.is_module and (self._writes_globals or self._is_set_elsewhere(name)):
+            return False
         return self._bound.name(name, site)
+
+    @cached_property
+    def _writes_globals(self) -> bool:
+        """Whether the module may bind any name at run time, as in `globals()["device"] = "cpu"`."""
+        return bool(self._facts.tree.reads("exec")) or bool(_WRITES.search(self._facts.source.text))
 
 
 def _body_of(node: ast.If | ast.IfExp) -> list[ast.stmt]:

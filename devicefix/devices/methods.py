@@ -16,7 +16,7 @@ _OWN = {Kind.MODULE, Kind.OBJECT}
 
 
 class CustomCuda(Enum):
-    """Whether `x.cuda()` reaches a method that the project defines, or `.to(device)` would."""
+    """An answer to whether `x.cuda()` reaches a method that the project defines, or `.to(device)` would."""
 
     NEVER = 0
     MAYBE = 1
@@ -34,6 +34,10 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
         return CustomCuda.NEVER
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         return _of_self(context, receiver)
+    if isinstance(receiver, ast.Name) and project.is_cuda_class(receiver.id):
+        found = context.facts.tree.scope(receiver).lookup(receiver.id)
+        if found is not None and all(isinstance(binding.node, ast.ClassDef) for binding in found[1]):
+            return CustomCuda.ALWAYS  # a method of the class itself
     kinds = context.facts.kinds.of(receiver)
     names = {name.rpartition(".")[2] for name in kinds.classes}
     if names and all(map(project.is_cuda_class, names)) and kinds.are(_OWN):
@@ -48,7 +52,8 @@ def shows_class(context: Context, site: ast.AST) -> bool:
     """Return whether the lack of a `cuda` leads to a handler, which a fix may skip."""
     if not (context.project.has_own_to() or context.project.has_own_cuda()):
         return False
-    return bool(context.facts.guards.refusals.handlers(site, AttributeError.__name__))
+    refusals = context.facts.guards.refusals
+    return any(refusals.handlers(site, error.__name__) for error in (AttributeError, NameError))
 
 
 def may_be_storage(context: Context, receiver: ast.expr) -> bool:

@@ -139,17 +139,17 @@ class Places:
 
     @cached_property
     def _sets_devices_late(self) -> bool:
-        """Whether the program sets a variable of the driver after it has imported this module."""
+        """Return whether the program sets a variable of the driver after it has imported this module."""
         return bool(self._settings) or self._project.is_late(self._path)
 
     @cached_property
     def _only_in_functions(self) -> bool:
-        """Whether the module must not create a device while it is imported."""
+        """Return whether the module must not create a device while it is imported."""
         return self._sets_devices_late or self._torch_may_be_missing or self._project.is_forked(self._path)
 
     @property
     def _torch_may_be_missing(self) -> bool:
-        """Whether the module imports torch in a `try` statement."""
+        """Return whether the module imports torch in a `try` statement."""
         return any(
             isinstance(statement, ast.Try) and self._layout.binds_torch(statement)
             for statement in self._facts.tree.module.body
@@ -162,13 +162,13 @@ class Places:
 
     @cached_property
     def _set_at_top(self) -> bool:
-        """Whether the module itself sets the variables of the driver, at its top level alone."""
+        """Return whether the module itself sets the variables of the driver, at its top level alone."""
         scope = self._facts.tree.scope
         return bool(self._settings) and all(scope(setting).function is None for setting in self._settings)
 
     @property
     def _set_on_import(self) -> bool:
-        """Whether the settings of the driver run when the module is imported."""
+        """Return whether the settings of the driver run when the module is imported."""
         ancestors = self._facts.tree.ancestors
         return not any(is_main(parent) for each in self._settings for _, parent in ancestors(each))
 

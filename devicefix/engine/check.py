@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
 from devicefix.facts.prefilter import imported_words, lines_that_matter, may_matter
-from devicefix.model import Finding, Import, Refused
+from devicefix.model import Finding, Fix, Import, Refused, Safety
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -131,6 +131,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, (*WORDS, *imported))
     compiled = TorchScript(context.facts, context.project.compiled(context.devices.path))
+    patched = context.project.patched()
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     nodes = tree.nodes_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(nodes, tables, context.handled):
@@ -143,6 +144,11 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
             if fallback.certain:
                 continue
             sound = sound.unfixed(f"since the handler in line {fallback.line} is the path without CUDA")
+        bypassed = (
+            _bypassed(context.facts.source, sound.fix, patched) if sound.safety is Safety.SAFE else None
+        )
+        if bypassed is not None:
+            sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
         yield sound if string is None else _in_string(context, string, sound)
 
 
@@ -159,6 +165,20 @@ def _unless_refused(finding: Finding) -> Finding:
         if isinstance(need, Refused):
             return finding.unfixed(need.why)
     return finding
+
+
+def _bypassed(source: Source, fix: Fix | None, patched: list[str]) -> str | None:
+    """Return a function, of those that tests replace, that a fix does not call, or only with CUDA."""
+    for edit in fix.edits if fix is not None and patched else ():
+        old = source.text[edit.start : edit.end]
+        found = [name for name in patched if re.search(rf"\.{name}\b", old)]
+        if found:
+            new = edit.new if isinstance(edit.new, str) else edit.new(old)
+            asks = new.count("is_available") > old.count("is_available")
+            for name in found:
+                if asks or not re.search(rf"\.{name}\b", new):
+                    return name
+    return None
 
 
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")

@@ -138,7 +138,7 @@ class Module:
 
     @cached_property
     def matters(self) -> bool:
-        """Whether there may be something to find."""
+        """Return whether there may be something to find."""
         return matters(self.data, self.settings)
 
     @cached_property

@@ -141,7 +141,8 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
     edits = joined(source.text, edits)
     changes = resolved(source.text, edits)
     output = source.encode(replaced(source.text, changes))
-    check_names(source, *check(source, devices.facts.tree.module, output, edits, changes), changes)
+    new = check(source, devices.facts.tree.module, output, edits, changes)
+    check_names(source, *new, changes, devices.is_circular)
     return output
 
 

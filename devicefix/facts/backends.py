@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
-from devicefix.facts.values import last_name
+from devicefix.facts.values import backend_name, last_name
 
 Place = int | str  # the position of an argument, or its keyword
 
@@ -61,20 +61,21 @@ def _arguments(call: ast.Call) -> Iterator[tuple[Place, ast.expr]]:
 def compared_backends(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield the names that are compared with "nccl" or "gloo", or chosen among them, each with the text."""
     for text in ("nccl", "gloo"):
-        for node in facts.tree.nodes_with(text):
+        for node in facts.tree.nodes_with(text, text.upper()):
             match node:
                 case ast.Compare(left=left, comparators=[right]):
                     sides = (left, right)
-                    if any(_names(side, text) for side in sides):
+                    if any(_names(facts, side, text) for side in sides):
                         yield from ((name, text) for name in map(last_name, sides) if name)
                 case ast.Call(func=ast.Attribute(attr="add_argument")) if any(
-                    keyword.arg == "choices" and _names(keyword.value, text) for keyword in node.keywords
+                    keyword.arg == "choices" and _names(facts, keyword.value, text)
+                    for keyword in node.keywords
                 ):
                     yield from ((name, text) for name in option_names(node))
 
 
-def _names(node: ast.expr, text: str) -> bool:
-    """Return whether an expression is a string literal, or a collection with it."""
+def _names(facts: Facts, node: ast.expr, text: str) -> bool:
+    """Return whether an expression names a backend, or is a collection with such a one."""
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        return any(_names(element, text) for element in node.elts)
-    return isinstance(node, ast.Constant) and node.value == text
+        return any(_names(facts, element, text) for element in node.elts)
+    return backend_name(facts, node) == text

@@ -21,8 +21,12 @@ _LOAD = re.compile(rb"\b(\w+)\s*\.\s*load\s*\(")
 _LOAD_IMPORTED = re.compile(rb"\btorch\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.]*(?:rank|gpu))")
-_NUMBER = re.compile(rb"device\s*[=(]\s*\d")
+_NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
 _MOVED_TO = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*[,)]")
+# A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.
+_KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")
+_STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
+_IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
 # A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `for where in range(2)`.
 _INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s*\d|range\())"
 
@@ -30,6 +34,8 @@ _INTEGER = rb"(?:%b\s*(?::\s*int\s*)?=\s*(?:\d|int\()|for\s+%b\s+in\s*(?:[\[(]\s
 def may_matter(data: bytes) -> bool:
     """Return whether a file's bytes hold a word that every run looks for."""
     if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
+        return True
+    if b".cpu()" in data and _keeps_copies(data):
         return True
     if b"torch" not in data:
         # A file of Triton's kernels, or a hook of apex, may leave torch to its callers.
@@ -41,6 +47,13 @@ def may_matter(data: bytes) -> bool:
         or (b".to(" in data and (_MOVE.search(data) is not None or _moves_to_number(data)))
         or (b"device" in data and _NUMBER.search(data) is not None)
     )
+
+
+def _keeps_copies(data: bytes) -> bool:
+    """Return whether copies that only a GPU makes may be kept, and what they are made of changed."""
+    if _STATE.search(data):
+        return True
+    return _KEPT.search(data) is not None and _IN_PLACE.search(data) is not None
 
 
 def _moves_to_number(data: bytes) -> bool:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.values import device_name, last_name
 
@@ -69,13 +70,21 @@ def device_values(facts: Facts) -> list[ast.expr]:
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     """Return the attributes, keys and imported names that some expressions read: other files may set them."""
-    return frozenset(filter(None, (_name_of(value) for value in values if not _is_of_module(facts, value))))
+    shared = (each for each in values if not _is_of_module(facts, each) and not is_of_tensor(facts, each))
+    return frozenset(filter(None, map(_name_of, shared)))
 
 
 def _is_of_module(facts: Facts, value: ast.expr) -> bool:
     """Return whether an expression is a variable that the module itself binds."""
     found = facts.tree.scope(value).lookup(value.id) if isinstance(value, ast.Name) else None
     return found is not None and not any(binding.imported for binding in found[1])
+
+
+def is_of_tensor(facts: Facts, value: ast.expr) -> bool:
+    """Return whether an expression is the `.device` of a tensor, which nothing sets."""
+    if not isinstance(value, ast.Attribute) or value.attr != "device":
+        return False
+    return facts.kinds.of(value.value).are({Kind.TENSOR})
 
 
 def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, tuple[str, int]]]:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
+from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import dotted
+from devicefix.facts.scopes import Scope, dotted
+from devicefix.facts.sinks import takes_device
 from devicefix.facts.uses import Uses
+from devicefix.facts.values import cuda_string, last_name, text_of
 
 _PARTS = ("split", "rsplit", "partition", "rpartition")
 _WITHOUT = ("replace", "removeprefix", "strip", "lstrip")
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.Subscript)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_STARTS = ("startswith", "endswith")
+_WORDS = ("int(", "startswith", "endswith", "cuda:", *_PARTS, *_WITHOUT)
+_NUMBER = len("cuda:")  # where it begins
+_OF_DEVICES = ("torch.cuda.", "torch.device", "torch.distributed.", "torch.nn.")
 
 
 def number_taken(uses: Uses, value: ast.expr) -> ast.expr | None:
     """Return a use of a device, or of its name, that takes its number, which the CPU does not have.
 
-    Such are `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")` and `device.index + 1`. A use
-    under a condition on the device itself is left to the program.
+    Such are `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`, `device.index + 1`, and a
+    comparison with a name that has a number, as in `device == "cuda:0"`. A use under a condition on the
+    device itself is left to the program. Where the value can't be followed, it may be any text of the module
+    that is used so.
 
     Args:
         uses: the uses of values in the module.
@@ -27,8 +37,109 @@ def number_taken(uses: Uses, value: ast.expr) -> ast.expr | None:
     Returns:
         The first such use in the order of the source, None if there is none in the module.
     """
-    found = [use for use in uses.of(value).uses if _takes_number(uses.facts, use)]
+    facts, followed = uses.facts, uses.of(value).uses
+    found = [use for use in followed if _takes_number(facts, use)]
+    if not found and _has_number(facts, value) and any(_is_lost(uses, use) for use in followed):
+        found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
+
+
+def _has_number(facts: Facts, device: ast.expr) -> bool:
+    """Return whether a device, or its name, has a number."""
+    if isinstance(device, ast.Call) and facts.call(device, "torch.device"):
+        return len(device.args) + len(device.keywords) > 1 or any(
+            _has_number(facts, argument) for argument in device.args
+        )
+    return cuda_string(device) and (text_of(device) or "").lower() != "cuda"
+
+
+def is_only_device(uses: Uses, number: ast.expr) -> bool:
+    """Return whether the number of a GPU is only used as a device or asked about, and not as a number.
+
+    Args:
+        uses: the uses of values in the module.
+        number: the expression whose value is the number.
+    """
+    return not any(_is_lost(uses, use) for use in uses.of(number).uses)
+
+
+def _is_lost(uses: Uses, use: ast.expr) -> bool:
+    """Return whether a value goes on from a use in a way that is not followed."""
+    parent = uses.tree.parents.get(use)
+    match parent:
+        case ast.List(elts=[_]) if isinstance(uses.tree.parents.get(parent), ast.keyword):
+            return _is_lost(uses, parent)
+        case ast.Call(args=arguments) if use in arguments:
+            return not uses.is_followed(use) and not _is_known(uses.facts, parent, arguments.index(use))
+        case ast.keyword(arg=str(name)):
+            call = uses.tree.parents.get(parent)
+            known = isinstance(call, ast.Call) and _is_known(uses.facts, call, name)
+            return not known and not uses.is_followed(use)
+        case ast.Return():
+            return not uses.is_followed(use)
+        case ast.Compare() | ast.If() | ast.IfExp() | ast.While() | ast.Assert() | ast.UnaryOp():
+            return False
+        case ast.Attribute() | ast.FormattedValue() | ast.BoolOp() | ast.Expr():
+            return False
+    return not (isinstance(parent, ast.expr) and cuda_string(parent))
+
+
+def _is_known(facts: Facts, call: ast.Call, place: int | str) -> bool:
+    """Return whether a function takes a device, or only shows its arguments."""
+    name = facts.resolve(call.func) or dotted(call.func) or ""
+    if name.startswith(_OF_DEVICES) or name == "print":
+        return True
+    known = isinstance(place, int) or name.startswith("torch.") or last_name(call.func) in ("to", "to_empty")
+    return known and takes_device(facts, call.func, place)
+
+
+def _takers(facts: Facts, _: Scope) -> list[ast.expr]:
+    """Return the uses of any text, of which nothing is known, that take the number of a device."""
+    return [node for node in _texts(facts) if not facts.is_guarded(node) and _may_be_text(facts, node)]
+
+
+def _texts(facts: Facts) -> Iterator[ast.expr]:
+    """Yield the expressions that are used as the name of a device with a number."""
+    for node in facts.tree.nodes_with(*_WORDS):
+        match node:
+            case ast.Compare(left=left, comparators=[right]) if _compares_number(node):
+                yield from (each for each in (left, right) if not isinstance(each, ast.Constant))
+            case ast.Call(
+                func=ast.Attribute(value=text, attr=method), args=[ast.Constant(value=str(part)), *_]
+            ):
+                named = ":" in part or "cuda" in part
+                if (
+                    named
+                    and (method in (*_STARTS, *_PARTS, *_WITHOUT))
+                    and _method_takes(facts, node, method)
+                ):
+                    yield text
+            case ast.Call(func=ast.Name(id="int"), args=[ast.Subscript(value=text, slice=index)]):
+                if _is_number_part(index):
+                    yield text
+
+
+def _is_number_part(index: ast.expr) -> bool:
+    """Return whether an index takes what follows `cuda:`, or the last character."""
+    part = index.lower if isinstance(index, ast.Slice) and index.upper is None else index
+    return ast.unparse(part or index) in (str(_NUMBER), "-1")
+
+
+def _may_be_text(facts: Facts, node: ast.expr) -> bool:
+    kinds = facts.kinds.of(node)
+    return any(kinds.can_be(kind) is not False for kind in (Kind.STRING, Kind.CUDA, Kind.DEVICE))
+
+
+def _compares_number(node: ast.Compare) -> bool:
+    """Return whether a comparison asks for a name with a number."""
+    sides = [node.left, *node.comparators]
+    listed = [
+        each for side in sides if isinstance(side, (ast.List, ast.Tuple, ast.Set)) for each in side.elts
+    ]
+    return any(
+        cuda_string(each) and (text_of(each) or "").lower() != "cuda" and not isinstance(node.ops[0], ast.Is)
+        for each in (*sides, *listed)
+    )
 
 
 def _takes_number(facts: Facts, node: ast.expr) -> bool:
@@ -46,6 +157,8 @@ def _takes_number(facts: Facts, node: ast.expr) -> bool:
             return isinstance(call, ast.Call) and call.func is parent and _method_takes(facts, call, attr)
         case ast.Call(func=func):
             return (facts.resolve(func) or "").startswith("re.") or dotted(func) == "int"
+        case ast.Compare():
+            return _compares_number(parent)
     return False
 
 
@@ -57,7 +170,9 @@ def _is_start(index: ast.expr) -> bool:
 
 
 def _method_takes(facts: Facts, call: ast.Call, method: str) -> bool:
-    """Return whether a method of a device's name takes its number."""
+    """Return whether a method of a device's name takes its number, or asks for it."""
+    if method in _STARTS:
+        return bool(call.args) and ":" in (text_of(call.args[0]) or "")
     if method in _WITHOUT:
         return bool(call.args)
     if method not in _PARTS:

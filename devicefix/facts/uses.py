@@ -74,6 +74,10 @@ class Uses:
             self._followed[value] = self._follow(value)
         return self._followed[value]
 
+    def is_followed(self, use: ast.expr) -> bool:
+        """Return whether an argument or a returned value is followed beyond the call, in this module."""
+        return any(self._parameters_for(use)) or any(self._passed_on(use))
+
     def variable(self, node: ast.Name) -> Variable:
         """Return the variable that a name stands for."""
         found = self.tree.scope(node).lookup(node.id)

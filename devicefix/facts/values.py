@@ -8,6 +8,7 @@ import re
 from devicefix.facts.names import Names
 
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
+_BACKEND = re.compile(r"torch\.distributed\.(?:distributed_c10d\.)?Backend\.([A-Z]+)")
 UNKNOWN_PART = "\0"
 _CUDA_TEXT = re.compile(rf"cuda(?::?(\d+|{UNKNOWN_PART}))?\Z")
 _DEVICE_NAME = re.compile(r"(^|_)(torch_?)?(device|dev)(_?(name|str|string))?\Z", re.I)
@@ -52,6 +53,14 @@ def cuda_string(node: ast.AST) -> bool:
     return bool(_CUDA_TEXT.match(text_of(node) or ""))
 
 
+def backend_name(facts: Names, node: ast.expr) -> str | None:
+    """Return the backend of process groups that a string or a constant of torch names: `Backend.NCCL`."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    constant = _BACKEND.fullmatch(facts.resolve(node) or "") if isinstance(node, ast.Attribute) else None
+    return constant[1].lower() if constant is not None else None
+
+
 def text_of(node: ast.AST, depth: int = 4) -> str | None:  # noqa: C901, PLR0911 (one case a kind of node)
     """Return the text of a string that literals put together, with `UNKNOWN_PART` for what is computed.
 
@@ -85,6 +94,8 @@ def text_of(node: ast.AST, depth: int = 4) -> str | None:  # noqa: C901, PLR0911
             inner = text_of(value, depth - 1)
             return inner and inner.lower()
         case ast.Call(func=ast.Name(id="str"), args=[value], keywords=[]):
+            return text_of(value, depth - 1)
+        case ast.BoolOp(op=ast.Or(), values=[ast.Constant(value=None), value]):
             return text_of(value, depth - 1)
     return None
 

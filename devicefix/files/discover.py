@@ -142,7 +142,7 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -
 
 
 class _Unwanted(dict[str, bool]):
-    """Whether folders are excluded, by their paths below the top; each is examined once."""
+    """The answers to whether folders are excluded, by their paths below the top; each is found once."""
 
     def __init__(self, top: str, excluded: Matcher) -> None:
         self.top = top

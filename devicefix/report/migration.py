@@ -51,7 +51,7 @@ class Tie:
 
     @property
     def kind(self) -> Kind:
-        """How it can be fixed."""
+        """Return how it can be fixed."""
         return {None: LEFT, Safety.SAFE: SAFE, Safety.UNSAFE: UNSAFE}[self.finding.safety]
 
     @property

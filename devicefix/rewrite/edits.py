@@ -40,9 +40,10 @@ def replaced(text: str, changes: Iterable[Change]) -> str:
 def joined(text: str, edits: Iterable[Edit]) -> list[Edit]:
     """Return edits in order, changed where one depends on another.
 
-    Neighbours share a guard. A block that loses every statement is removed, or gets a `pass`.
+    Neighbours share a guard. A block that loses every statement is removed, or gets a `pass`. A definition
+    that would go inside what is removed goes behind it.
     """
-    return _share_guards(text, sorted(_without_empty_blocks(list(edits)), key=_place))
+    return _share_guards(text, sorted(_behind_removals(_without_empty_blocks(list(edits))), key=_place))
 
 
 def resolved(text: str, edits: Sequence[Edit]) -> list[Change]:
@@ -114,6 +115,20 @@ def _follows(text: str, above: Edit, edit: Edit) -> bool:
     line = text.rfind("\n", 0, above.start) + 1
     line = max(line, text.rfind("\r", line, above.start) + 1)
     return between is not None and between["indentation"] == text[line : above.start]
+
+
+def _behind_removals(edits: list[Edit]) -> list[Edit]:
+    """Move the statements that are inserted inside removed ones behind these."""
+    removals = [edit for edit in edits if edit.new == "" and edit.start < edit.end]
+    moved: list[Edit] = []
+    for edit in edits:
+        if edit.start == edit.end and isinstance(edit.new, str) and edit.new.endswith("\n"):
+            around = (each.end for each in removals if each.start < edit.start < each.end)
+            end = max(around, default=edit.start)
+            moved.append(replace(edit, start=end, end=end))
+        else:
+            moved.append(edit)
+    return moved
 
 
 def _without_empty_blocks(edits: list[Edit]) -> list[Edit]:

@@ -89,7 +89,7 @@ class Layout:
 
     @cached_property
     def torch_comes_late(self) -> bool:
-        """Whether a notebook has cells with devices before the one that imports torch."""
+        """Return whether a notebook has cells with devices before the one that imports torch."""
         if len(self._cells) == 1 or self.torch_import is None:
             return False
         start = self.facts.source.span(self.torch_import)[0]
@@ -274,5 +274,5 @@ def _among_imports(statement: ast.stmt) -> bool:
         )
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = dotted(statement.value.func) or ""
-        return name.startswith(_AMONG_IMPORTS)
+        return name.startswith(_AMONG_IMPORTS) and name not in ("sys.exit", "os._exit", "os.abort")
     return False

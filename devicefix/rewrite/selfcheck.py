@@ -18,7 +18,7 @@ import re
 import tokenize
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
@@ -253,7 +253,13 @@ def _tokens(start: int, code: str) -> Iterator[tuple[int, str]]:
 # -- names -----------------------------------------------------------------------------------------------
 
 
-def check_names(source: Source, new: Source, rewritten: ast.Module, changes: Sequence[Change]) -> None:
+def check_names(
+    source: Source,
+    new: Source,
+    rewritten: ast.Module,
+    changes: Sequence[Change],
+    is_circular: Callable[[], bool] = lambda: False,
+) -> None:
     """Prove that the names which changes bring are bound.
 
     Args:
@@ -261,6 +267,7 @@ def check_names(source: Source, new: Source, rewritten: ast.Module, changes: Seq
         new: The text of the rewritten file.
         rewritten: Its syntax tree.
         changes: The outermost edits that were made, with their new text.
+        is_circular: Whether the file is in a circle of imports.
 
     Raises:
         SelfCheckError: A name may be unbound where it is read.
@@ -288,7 +295,7 @@ def check_names(source: Source, new: Source, rewritten: ast.Module, changes: Seq
             around = fresh[bisect_right(ends, first) : bisect_left(starts, last)]
             if any(node.id in names for _, names in around):
                 inserted.append(node)
-    bound = Bound(facts, frozenset(inserted))
+    bound = Bound(facts, frozenset(inserted), is_circular)
     for node in inserted:
         if not bound.name(node.id, node):
             raise SelfCheckError(f"uses `{node.id}` in line {node.lineno}, where it may not be bound")

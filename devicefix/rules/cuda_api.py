@@ -1,21 +1,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.accelerator import AMP, COUNTERPARTS, QUESTIONS, Counterpart
 from devicefix.devices.arguments import device_argument, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
-from devicefix.facts import returns
 from devicefix.facts.values import cuda_device, last_name, literal_index
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rewrite.calls import moved
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.guarded_move import GuardedMove
 from devicefix.rules.shared.functions import Functions
-from devicefix.rules.shared.guarded_moves import GuardedMoves
+from devicefix.rules.shared.regions import LOADS, OUTPUTS, Regions
 from devicefix.rules.shared.streams import Streams
 
 _ADVICE = {
@@ -28,9 +27,6 @@ _ADVICE = {
     "amp.custom_bwd": 'use `torch.amp.custom_bwd(device_type="cuda")` (torch 2.4)',
 }
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
-_OUTPUTS = {"print", "debug", "info", "warning", "log", "write", "echo"}
-_LOADS = ("torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url")
-_DEPTH = 4  # variables to follow
 
 
 class CudaApi(Rule):
@@ -270,8 +266,8 @@ class CudaApi(Rule):
         self.accelerator = context.accelerator
         self._functions = Functions(context)
         self._streams = Streams(context)
-        self._moves = GuardedMoves(context)
-        self._collapses = GuardedMove.code in context.options.enabled
+        collapses = GuardedMove.code in context.options.enabled
+        self._regions = Regions(context, context.accelerator, collapses=collapses)
         self.planned: set[ast.AST] = set()
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
@@ -405,7 +401,7 @@ class CudaApi(Rule):
         fix = Fix((rename,), needs=torch.needs)
         call = self.accelerator.call(node)
         counts = counterpart.name.endswith("count")
-        regions = self._regions(call, _DEPTH, counts) if call is not None else None
+        regions = self._regions.of(call, counts) if call is not None else None
         if regions is None:
             return replace(fix, safety=Safety.UNSAFE), ""
         edits: list[Edit] = []
@@ -434,7 +430,7 @@ class CudaApi(Rule):
         match node:
             case ast.Call(func=ast.Attribute(attr="cuda")):
                 return self._move(node) if self.facts.resolve(node.func) is None else nothing
-            case ast.Call() if self.facts.call(node, *_LOADS):
+            case ast.Call() if self.facts.call(node, *LOADS):
                 where = next(
                     (keyword.value for keyword in node.keywords if keyword.arg == "map_location"), None
                 )
@@ -478,117 +474,8 @@ class CudaApi(Rule):
             return False
         if isinstance(parent, ast.Call):
             # `torch.device("cuda")` is replaced as a whole.
-            return last_name(parent.func) not in _OUTPUTS and not cuda_device(self.facts, parent)
+            return last_name(parent.func) not in OUTPUTS and not cuda_device(self.facts, parent)
         return True
-
-    def _of_cuda(self, node: ast.AST) -> ast.Call | None:
-        """Return the call around a node that loads a checkpoint or is specific to CUDA, or None."""
-        for _, parent in self.facts.tree.ancestors(node):
-            if isinstance(parent, ast.stmt):
-                break
-            if isinstance(parent, ast.Call):
-                if self.facts.call(parent, *_LOADS):
-                    return parent
-                chosen = parent.func
-                function = chosen.body if isinstance(chosen, ast.IfExp) else chosen
-                if self.accelerator.reference(function) and not self.accelerator.counterpart(function):
-                    return parent
-        return None
-
-    def _regions(self, node: ast.expr, depth: int, counts: bool) -> list[ast.AST] | None:
-        """Return the code that depends on the answer to a question, or None if it is not known."""
-        if depth == 0:
-            return None
-        tree = self.facts.tree
-        around = self._of_cuda(node)
-        if around is not None:
-            return [around]
-        answer, operands = self._answer(node)
-        regions: Sequence[ast.AST] | None
-        match parent := tree.parents.get(answer):
-            case ast.Assign(targets=[ast.Name() as name]) | ast.AnnAssign(target=ast.Name() as name):
-                regions = self._of_variable(name, depth, counts)
-            case ast.IfExp() | ast.If() | ast.While() if parent.test is answer:
-                regions = self._of_test(parent)
-            case ast.Assert() | ast.Expr() | ast.keyword(arg="pin_memory"):
-                regions = []
-            case ast.Call() if last_name(parent.func) in _OUTPUTS:
-                regions = []
-            case ast.Call() if parent in getattr(tree.parents[parent], "decorator_list", ()):
-                regions = [tree.parents[parent]]
-            case _:
-                regions = self._counted(answer) if counts else None
-        return None if regions is None else [*operands, *regions]
-
-    def _answer(self, node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
-        """Return the expression that gives the answer to a question, and the operands that depend on it."""
-        operands: list[ast.expr] = []
-        parent = self.facts.tree.parents.get(node)
-        while isinstance(parent, (ast.UnaryOp, ast.BoolOp, ast.Compare)) or _keeps(parent):
-            if isinstance(parent, ast.BoolOp):
-                operands += parent.values[parent.values.index(node) + 1 :]
-            assert isinstance(parent, ast.expr)
-            node, parent = parent, self.facts.tree.parents.get(parent)
-        return node, operands
-
-    def _of_test(self, node: ast.IfExp | ast.If | ast.While) -> Sequence[ast.AST] | None:
-        """Return the code that depends on the test of a node, or None if it is not known."""
-        if isinstance(node, ast.While):
-            return node.body
-        return self._arms(node) if isinstance(node, ast.IfExp) else self._branches(node)
-
-    def _arms(self, node: ast.IfExp) -> list[ast.expr]:
-        """Return the arms of an expression that depend on its test."""
-        if self._collapses and self._moves.of_choice(node) is not None:
-            return []
-        if self.facts.guards.implies(node.test):
-            return [node.body]
-        return [node.orelse] if self.facts.guards.implies(node.test, False) else [node.body, node.orelse]
-
-    def _branches(self, node: ast.If) -> Sequence[ast.stmt] | None:
-        """Return the statements that depend on the test of an `if`, or None if they are not known."""
-        guards = self.facts.guards
-        if guards.refusal(node) is not None or (self._collapses and self._moves.of_guard(node) is not None):
-            return []
-        if guards.implies(node.test):
-            return node.body
-        if not guards.implies(node.test, False):
-            return [*node.body, *node.orelse]
-        if returns(node.body):
-            following = self.facts.tree.block(node)
-            return [*node.orelse, *following[following.index(node) + 1 :]]
-        return node.orelse or None
-
-    def _counted(self, node: ast.expr) -> list[ast.AST]:
-        """Return the code that depends on a number of GPUs: the statement, and the body of a loop."""
-        statement = self.facts.tree.statement(node)
-        if isinstance(statement, (ast.For, ast.AsyncFor)):
-            return [statement]
-        bodies = ("body", "orelse", "finalbody", "handlers")
-        return [
-            part
-            for part in ast.iter_child_nodes(statement)
-            if not any(part in getattr(statement, name, ()) for name in bodies)
-        ]
-
-    def _of_variable(self, name: ast.Name, depth: int, counts: bool) -> list[ast.AST] | None:
-        """Return the code that depends on a variable that holds an answer, or None if it is not known."""
-        found = self.facts.tree.scope(name).lookup(name.id)
-        if found is None or len(found[1]) != 1:
-            return None
-        regions: list[ast.AST] = []
-        for node in self.facts.tree.reads(name.id):
-            if self.facts.tree.scope(node).lookup(name.id) == found:
-                more = self._regions(node, depth - 1, counts)
-                if more is None:
-                    return None
-                regions += more
-        return regions
-
-
-def _keeps(node: ast.AST | None) -> bool:
-    """Return whether a node is a call that preserves an answer, such as `bool(...)`."""
-    return isinstance(node, ast.Call) and last_name(node.func) in ("bool", "int", "max", "min")
 
 
 def _is_cpu(node: ast.expr | None) -> bool:

@@ -162,7 +162,7 @@ class CudaAutocast(Rule):
 
     @cached_property
     def _is_low(self) -> bool:
-        """Whether the module has low precision itself."""
+        """Return whether the module has low precision itself."""
         return has_low_precision(self.context.source.text.encode())
 
     def _is_of_cuda(self, node: ast.Call) -> bool:

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
-from devicefix.model import Finding, Fix
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
 
+_SKIPPED = "on a CPU it skips what else a `cuda` of the project does"
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
@@ -39,7 +41,8 @@ class CudaCall(Rule):
     ## Fix safety
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
     `.cuda(1)` moves to `cuda:1`. If the argument is not known, or the receiver may have a custom `cuda` method,
-    the call stays and depends on `torch.cuda.is_available()`. There is no fix for `.cuda(*args)`.
+    the call stays and depends on `torch.cuda.is_available()`. That is unsafe where a custom method does more than
+    move, which a CPU then skips. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"
@@ -47,6 +50,37 @@ class CudaCall(Rule):
     summary = "`.cuda()` moves to a GPU, which may not exist"
     words = (b"cuda", b"get_device(")
     INVALID = (
+        Example(
+            "something that may be an object whose own method does more than move",
+            before="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        self.moves += 1
+                        return self
+
+
+                for q7 in objects:
+                    q7.cuda()
+            """,
+            after="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        self.moves += 1
+                        return self
+
+
+                for q7 in objects:
+                    if torch.cuda.is_available():
+                        q7.cuda()
+            """,
+            unsafe=True,
+        ),
         Example(
             "the device of another tensor by get_device",
             before="""
@@ -401,13 +435,37 @@ class CudaCall(Rule):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
             yield self.finding(node, message)
         elif own is CustomCuda.MAYBE:
-            message = (
-                "`.cuda()` needs CUDA and may be a method of the project, which `.to(device)` does not call; "
-                "call it only if CUDA is available"
-            )
-            yield self.finding(node, message, _kept(self.context, node))
+            yield self._of_project(node)
         else:
             yield self._move(node)
+
+    def _of_project(self, node: ast.Call) -> Finding:
+        """Return the finding for a call that may be one of a method of the project."""
+        if self._may_be_super(node):
+            message = (
+                "`.cuda()` needs CUDA and may be a method of `super()`; call it only if CUDA is available"
+            )
+            return self.finding(node, message)
+        message = (
+            "`.cuda()` needs CUDA, and this may be an object of a class of the project with its own `cuda` or "
+            "`to`, for which `.to(device)` differs; call it only if CUDA is available"
+        )
+        fix = _kept(self.context, node)
+        if fix is not None and self.context.project.has_cuda_effects():
+            fix = replace(fix, safety=Safety.UNSAFE, why=_SKIPPED)
+        return self.finding(node, message, fix)
+
+    def _may_be_super(self, node: ast.Call) -> bool:
+        """Return whether the function around a call uses `super()` as a value, which has no attributes."""
+        owner = self.facts.tree.scope(node).node
+        while not isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            owner = self.facts.tree.scope(self.facts.tree.parents[owner]).node
+        return isinstance(owner, ast.FunctionDef) and any(
+            isinstance(part, ast.expr)
+            and _super(part)
+            and not isinstance(self.facts.tree.parents.get(part), ast.Attribute)
+            for part in ast.walk(owner)
+        )
 
     def _is_value(self, name: str) -> bool:
         """Return whether an imported name is a value of a module of the project, and not a module."""

@@ -34,6 +34,7 @@ class CudaFunction(Rule):
     ## Fix safety
     Safe if the call is a statement, or if its value is the current device, the name of the GPU or its capability, and
     all its uses work with the value for a CPU. A current device or a random state whose uses are not known is unsafe.
+    So is a guard around a line that prints other values, too, which are then not printed on a CPU.
     Unsafe for calls that do not initialize CUDA, if the program sets `CUDA_VISIBLE_DEVICES` later.
     Other values, such as the properties of a GPU, are reported without a fix: a person has to decide what to use
     on a CPU.
@@ -239,6 +240,54 @@ class CudaFunction(Rule):
                 if torch.cuda.is_available():
                     print(f"on {torch.cuda.get_device_name()}")
                     torch.cuda.cudart().cudaProfilerStart()
+            """,
+        ),
+        Example(
+            "a line with other values than those of the GPU, which is printed without CUDA, too",
+            before="""
+                import torch
+
+                print("loss", losses.pop(), "on GPU", torch.cuda.current_device())
+                print("on GPU", torch.cuda.current_device())
+            """,
+            after="""
+                import torch
+
+                print("loss", losses.pop(), "on GPU", torch.cuda.current_device() if torch.cuda.is_available() else -1)
+                if torch.cuda.is_available():
+                    print("on GPU", torch.cuda.current_device())
+            """,
+        ),
+        Example(
+            "a line with other values, in an f-string",
+            before="""
+                import torch
+
+                print(f"{loss:.2f} on {torch.cuda.get_device_name()}")
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    print(f"{loss:.2f} on {torch.cuda.get_device_name()}")
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a line with effects, in an f-string",
+            before="""
+                import torch
+
+                print(f"{losses.pop()} on {torch.cuda.get_device_name()}")
+            """,
+        ),
+        Example(
+            "an argument with an effect",
+            before="""
+                import torch
+
+                torch.cuda.set_device(gpu := 0)
+                x = torch.ones(gpu)
             """,
         ),
         Example(

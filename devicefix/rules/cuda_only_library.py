@@ -29,8 +29,8 @@ class CudaOnlyLibrary(Rule):
     Reports imports of libraries that need CUDA (apex, CuPy, PyCUDA, TensorRT, NVML, DALI, flash-attn, xformers,
     Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
     An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
-    continues without the library, is left alone, unless its
-    names are read although nothing else binds them, or the program stops without them. There is one finding for each library and file. The compiled
+    continues without the library, is left alone; a use of it that does not depend on whether the import succeeded is
+    reported, and so is a refusal to go on without it. There is one finding for each library and file. The compiled
     extensions of a project are those that its `setup.py` builds as `CUDAExtension` under no condition. Calls of the
     program `nvidia-smi` are reported where its absence raises an error, or its output is used.
 
@@ -55,8 +55,8 @@ class CudaOnlyLibrary(Rule):
     code = "DF902"
     name = "cuda-only-library"
     summary = "A library needs CUDA"
-    words = (b"CUDAExtension", b"nvidia-smi", *_words())
-    common_words = (b"cuda", b"load")
+    words = (b"CUDAExtension", b"nvidia-smi", b"pykeops", *_words())
+    common_words = (b"cuda", b"load", b"backend")
     INVALID = (
         Example(
             "Apex",
@@ -184,6 +184,69 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
+            "a use that does not ask whether the import succeeded",
+            before="""
+                try:  # cuda
+                    import triton
+                except ImportError:
+                    triton = None
+
+
+                @triton.jit
+                def kernel(x):
+                    pass
+            """,
+        ),
+        Example(
+            "a use of a name that is not bound without the library",
+            before="""
+                import torch
+
+                try:
+                    from flash_attn import flash_attn_func
+                    HAS_FLASH = True
+                except ImportError:
+                    HAS_FLASH = False
+
+
+                def attend(q, k, v, deep=True):
+                    if deep:
+                        return flash_attn_func(q, k, v)
+                    return q
+            """,
+        ),
+        Example(
+            "a use behind another condition than that of the import",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    import cupy
+
+
+                def convert(x, gpu):
+                    return cupy.asarray(x) if gpu else x
+            """,
+        ),
+        Example(
+            "an import under a flag with a telling name",
+            before="""
+                import torch
+
+                if gpu_is_available:
+                    import cupy
+            """,
+        ),
+        Example(
+            "a computation of KeOps on a GPU",
+            before="""
+                import torch
+                from pykeops.torch import Genred
+
+                y = Genred("Exp(-x)", ["x = Vi(3)"])(x, backend="GPU")
+            """,
+        ),
+        Example(
             "the kernels of a library that needs Triton",
             before="""
                 import torch
@@ -235,7 +298,9 @@ class CudaOnlyLibrary(Rule):
                 def run(q):
                     if fast and attend is None:
                         raise ImportError
-                    return attend(q) if attend else apex.attend(q)
+                    if attend:
+                        return attend(q)
+                    return apex.attend(q) if HAS_APEX else q
             """,
         ),
         Example(
@@ -245,6 +310,69 @@ class CudaOnlyLibrary(Rule):
 
                 if torch.cuda.is_available():
                     import cupy
+            """,
+        ),
+        Example(
+            "uses that ask whether the import succeeded",
+            """
+                import torch
+
+                try:
+                    import triton
+                    from flash_attn import flash_attn_func
+                    q7 = True
+                except ImportError:
+                    triton = None
+                    q7 = False
+
+                if triton is not None:
+                    @triton.jit
+                    def kernel(x):
+                        pass
+
+
+                class Attention:
+                    def __init__(self, fast):
+                        self.fast = fast and q7
+
+                    def forward(self, q, k, v):
+                        if self.fast:
+                            return self._fast(q, k, v)
+                        return q
+
+                    def _fast(self, q, k, v):
+                        return flash_attn_func(q, k, v)
+
+
+                def attend(q, k, v):
+                    if not q7:
+                        raise ImportError("install flash-attn")
+                    return flash_attn_func(q, k, v)
+
+
+                def choose(name):
+                    return {"plain": attend, "flash": lambda q: flash_attn_func(q, q, q)}[name]
+            """,
+        ),
+        Example(
+            "a library with a replacement, and one without which the function returns",
+            """
+                import torch
+
+                try:
+                    from xformers.ops import memory_efficient_attention
+                except ImportError:
+                    from .plain import memory_efficient_attention
+
+                y = memory_efficient_attention(q, k, v)
+
+
+                def version():
+                    try:
+                        import triton
+                    except ImportError:
+                        return None
+                    return triton.__version__
             """,
         ),
         Example(
@@ -261,6 +389,15 @@ class CudaOnlyLibrary(Rule):
             """
                 if is_xformers_available():  # cuda
                     import xformers.ops
+            """,
+        ),
+        Example(
+            "a computation of KeOps on whatever there is",
+            """
+                import torch
+                from pykeops.torch import Genred
+
+                y = Genred("Exp(-x)", ["x = Vi(3)"])(x, backend="auto")
             """,
         ),
         Example(
@@ -353,17 +490,38 @@ class CudaOnlyLibrary(Rule):
         self._reported: set[str] = set()
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        reported = self._reported
+        optional: list[tuple[ast.Import | ast.ImportFrom, str, str]] = []
         for statement in self.facts.tree.imports:
             for library, advice in filter(None, map(self._libraries.of, full_names(statement))):
-                package = library.partition(".")[0]
-                if package in self._reported:
-                    continue
-                copes = self._libraries.copes(statement, library)
-                needed = self._libraries.need(statement, library) if copes else statement
-                if needed is not None:
-                    self._reported.add(package)
-                    where = needed.test if isinstance(needed, (ast.If, ast.Assert)) else needed
-                    yield self.finding(where, f"`{library}` needs CUDA; {advice}")
+                if self._libraries.copes(statement, library):
+                    optional.append((statement, library, advice))
+                elif library.partition(".")[0] not in reported:
+                    reported.add(library.partition(".")[0])
+                    yield self.finding(statement, f"`{library}` needs CUDA; {advice}")
+        for statement, library, advice in optional:
+            package = library.partition(".")[0]
+            if package in reported:
+                continue
+            if (use := self._libraries.unasked(statement, library)) is not None:
+                reported.add(package)
+                missing = f"may be missing (line {statement.lineno}), and is used here without a check"
+                yield self.finding(use, f"`{library}` needs CUDA, {missing}; {advice}")
+            elif (test := self._libraries.refusal(statement, library)) is not None:
+                reported.add(package)
+                yield self.finding(test, f"`{library}` needs CUDA; {advice}")
+
+    def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
+        """Check the backend of the functions of KeOps: https://www.kernel-operations.io/keops/python/api/."""
+        match node.value:
+            case ast.Constant(value=str(text)) if node.arg == "backend" and text.upper().startswith("GPU"):
+                if self._uses_keops and not self.facts.is_guarded(node):
+                    yield self.finding(node.value, f'`backend="{text}"` needs CUDA; use `"auto"` without it')
+
+    @property
+    def _uses_keops(self) -> bool:
+        names = (name for statement in self.facts.tree.imports for name in full_names(statement))
+        return any(name.partition(".")[0] == "pykeops" for name in names)
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts import dotted
+from devicefix.facts import Facts
+from devicefix.facts.values import backend_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rules.base import Example, Rule
@@ -15,7 +15,6 @@ from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
 _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
 # The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
-_EXTENSION = re.compile(r"_C|\w+_(cuda|ext)(?<!is_cuda)|\w*kernel\w*|ops|\w+_(fwd|bwd|forward|backward)")
 
 
 class CudaRequired(Rule):
@@ -27,7 +26,7 @@ class CudaRequired(Rule):
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not
     torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if it stands in front of
-    a kernel.
+    a kernel of Triton, whose import is reported.
 
     ## Why it matters
     The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check
@@ -61,7 +60,7 @@ class CudaRequired(Rule):
     code = "DF701"
     name = "cuda-required"
     summary = "The program stops without CUDA"
-    words = (b"cuda", b"nccl", b"is_cpu")
+    words = (b"cuda", b"'cu'", b'"cu"', b"nccl", b"NCCL", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (
         Example(
@@ -329,6 +328,25 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "an exit with its import, before the first move",
+            before="""
+                import torch
+
+                if not torch.cuda.is_available():
+                    import sys
+
+                    sys.exit("no GPU")
+                net.cuda()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                net.to(device)
+            """,
+        ),
+        Example(
             "an exit by a function of the module",
             before="""
                 import torch
@@ -458,6 +476,41 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "a backend that has to be NCCL, by its name in torch",
+            before="""
+                from torch.distributed import Backend
+
+                assert q7 == Backend.NCCL
+            """,
+        ),
+        Example(
+            "a compiled extension",
+            before="""
+                import torch
+
+                from . import _C
+
+
+                def double(x):
+                    assert x.is_cuda and x.dim() == 1
+                    return _C.double(x)
+            """,
+        ),
+        Example(
+            "an error of a wrapper",
+            before="""
+                import torch
+
+                from . import _C
+
+
+                def double(x):
+                    if not x.is_cuda:
+                        raise ValueError("a CUDA tensor is needed")
+                    return _C.double(x)
+            """,
+        ),
+        Example(
             "an assert before a function of the module",
             before="""
                 import torch
@@ -523,6 +576,16 @@ class CudaRequired(Rule):
 
                 n = torch.cuda.device_count()
                 if n == 0:
+                    raise ValueError
+            """,
+        ),
+        Example(
+            "a list of GPUs",
+            before="""
+                import torch
+
+                q7 = [str(i) for i in range(torch.cuda.device_count())]
+                if len(q7) == 0:
                     raise ValueError
             """,
         ),
@@ -794,33 +857,6 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
-            "a compiled extension",
-            """
-                import torch
-
-                from . import _C
-
-
-                def double(x):
-                    assert x.is_cuda and x.dim() == 1
-                    return _C.double(x)
-            """,
-        ),
-        Example(
-            "an error of a wrapper",
-            """
-                import torch
-
-                from . import _C
-
-
-                def double(x):
-                    if not x.is_cuda:
-                        raise ValueError("a CUDA tensor is needed")
-                    return _C.double(x)
-            """,
-        ),
-        Example(
             "a backend among others",
             """
                 assert backend in ("nccl", "gloo")
@@ -860,7 +896,7 @@ class CudaRequired(Rule):
             self.context.mark_handled(node)
             verdict = self._refusals.verdict(node, test, "AssertionError")
             yield from self._judged(node, verdict, (remove(self.facts, node),))
-        elif missing := _missing(test, True):
+        elif missing := _missing(self.facts, test, True):
             yield from self._asked(node, node, f"does not allow {missing}; add it")
         elif self._is_false_on_a_cpu(test, True) or self._counts(test):
             parts = self._parts(test)
@@ -880,7 +916,7 @@ class CudaRequired(Rule):
         for branch, truth in ((node.body, False), (node.orelse, True)):
             last = self._ends.last(branch)
             if last is not None:
-                missing = _missing(node.test, truth)
+                missing = _missing(self.facts, node.test, truth)
                 if missing or self._is_false_on_a_cpu(node.test, truth):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     if not self._ends.is_handled(node, self._ends.error_of(last)):
@@ -986,14 +1022,14 @@ class CudaRequired(Rule):
         return f"{MESSAGE}; add a path for the CPU"
 
     def _before_kernel(self, node: ast.stmt) -> bool:
-        """Return whether the function of a check calls a compiled extension or starts a kernel below it."""
+        """Return whether the function of a check starts a kernel below it: its library is reported."""
         function = self._refusals.function(node)
         if isinstance(function, ast.Module):
             return False
         calls = (
             each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
         )
-        return any(self._is_launch(call.func) or self._is_compiled(call.func) for call in calls)
+        return any(self._is_launch(call.func) for call in calls)
 
     def _is_launch(self, function: ast.expr) -> bool:
         """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
@@ -1002,13 +1038,6 @@ class CudaRequired(Rule):
         bindings = self.facts.bindings(function.value)
         defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
         return all(defined) if defined else self.facts.resolve(function.value) is not None
-
-    def _is_compiled(self, function: ast.expr) -> bool:
-        """Return whether a function is imported, and called as those of compiled extensions: `_C.forward`."""
-        parts = (dotted(function) or "").split(".")
-        found = self.facts.tree.scope(function).lookup(parts[0])
-        imported = found is not None and any(binding.imported for binding in found[1])
-        return imported and any(map(_EXTENSION.fullmatch, parts))
 
     def _counts(self, test: ast.expr) -> bool:
         """Return whether a test compares with the number of GPUs."""
@@ -1036,14 +1065,14 @@ def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
-def _missing(test: ast.expr, truth: bool) -> str:
+def _missing(facts: Facts, test: ast.expr, truth: bool) -> str:
     """Return what a test lacks to be true (or false) on a CPU: the CPU in `device in ["cuda", "npu"]`.
 
     It is empty for a test of something else.
     """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _missing(operand, not truth)
+            return _missing(facts, operand, not truth)
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
             elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else []
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
@@ -1052,7 +1081,7 @@ def _missing(test: ast.expr, truth: bool) -> str:
             return ""
     if isinstance(left, ast.Call) or isinstance(op, (ast.In, ast.Eq)) is not truth:
         return ""
-    names = {element.value if isinstance(element, ast.Constant) else None for element in elements}
+    names = {backend_name(facts, element) for element in elements}
     if "cuda" in names and names <= _DEVICES:
         return "the CPU as a device"
     return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_fix, gpu_number
+from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -61,7 +62,7 @@ class DeviceArgument(Rule):
     code = "DF202"
     name = "device-argument"
     summary = "A CUDA device is passed to a call"
-    words = (b"cuda", b"get_device(", b"device=0", b"device=1")
+    words = (b"cuda", b"'cu'", b'"cu"', b"get_device(", b"device=0", b"device=1")
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(
@@ -148,6 +149,16 @@ class DeviceArgument(Rule):
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
                 torch.set_default_device(device)
+            """,
+        ),
+        Example(
+            "the number of a GPU among options",
+            before="""
+                import torch
+
+                options = {"device": 0}
+                x = torch.zeros(3, **options)
+                y = y.to(**dict(device=int(1)))
             """,
         ),
     )
@@ -256,6 +267,32 @@ class DeviceArgument(Rule):
                 fix,
             )
             yield checked_for_number(self.context, value, finding)
+        yield from self._check_options(node)
+
+    def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
+        yield from self._check_options(node)
+
+    def _check_options(self, options: ast.Dict | ast.Call) -> Iterator[Finding]:
+        """Check the number of a GPU in a dictionary that is unpacked: `torch.zeros(3, **options)`."""
+        value = _entry(options, "device")
+        if value is None or value in self.context.handled or self.facts.is_guarded(value):
+            return
+        if NUMBERS.isdisjoint(self.facts.kinds.of(value).seen):
+            return
+        if any(map(self._is_unpacked, self.context.uses.of(options).uses)):
+            code = self.context.source.code(value)
+            yield self.finding(value, f"`{code}` is the number of a GPU, which may not exist; use a device")
+
+    def _is_unpacked(self, options: ast.expr) -> bool:
+        """Return whether a use of a dictionary makes arguments of torch of it."""
+        keyword = self.facts.tree.parents.get(options)
+        if not isinstance(keyword, ast.keyword) or keyword.arg is not None:
+            return False
+        call = self.facts.tree.parents.get(keyword)
+        if not isinstance(call, ast.Call):
+            return False
+        of_torch = (self.facts.resolve(call.func) or "").startswith("torch.")
+        return of_torch or last_name(call.func) in ("to", "to_empty")
 
     def _is_number(self, value: ast.expr) -> bool:
         if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:
@@ -295,3 +332,18 @@ class DeviceArgument(Rule):
 def takes_device(keyword: str) -> bool:
     """Return whether an argument of this name is a device."""
     return keyword == "map_location" or device_name(keyword)
+
+
+def _entry(options: ast.expr, key: str) -> ast.expr | None:
+    """Return the value of a key in a dictionary, None where it has none, or is not one."""
+    match options:
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return next((value for name, value in pairs if _is_text(name, key)), None)
+        case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
+            return next((keyword.value for keyword in keywords if keyword.arg == key), None)
+    return None
+
+
+def _is_text(node: ast.expr | None, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, text_of
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
@@ -39,7 +39,8 @@ class DeviceIds(Rule):
 
     ## Fix safety
     Safe: with CUDA the arguments are the same. Unsafe in a dictionary of options that is made before the program
-    sets `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible. `DataParallel` is left alone: on a CPU it calls the model directly.
+    sets `CUDA_VISIBLE_DEVICES`, since `torch.cuda.is_available()` determines which GPUs are visible, and for `devices`
+    that may be of another accelerator. `DataParallel` is left alone: on a CPU it calls the model directly.
     """
 
     code = "DF602"
@@ -62,6 +63,40 @@ class DeviceIds(Rule):
                 with torch.random.fork_rng(devices=[0] if torch.cuda.is_available() else []):
                     x = torch.rand(1)
             """,
+        ),
+        Example(
+            "the devices of some accelerator whose random state is kept",
+            before="""
+                import torch
+
+                with torch.random.fork_rng(devices=[0], device_type=q7):
+                    x = torch.rand(1)
+            """,
+            after="""
+                import torch
+
+                with torch.random.fork_rng(devices=[0] if torch.cuda.is_available() else [], device_type=q7):
+                    x = torch.rand(1)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "the devices whose random state is kept, in a module that also serves another accelerator",
+            before="""
+                import torch
+
+                if torch.xpu.is_available():
+                    with torch.random.fork_rng(devices=[0]):
+                        x = torch.rand(1)
+            """,
+            after="""
+                import torch
+
+                if torch.xpu.is_available():
+                    with torch.random.fork_rng(devices=[0] if torch.cuda.is_available() else []):
+                        x = torch.rand(1)
+            """,
+            unsafe=True,
         ),
         Example(
             "both keywords",
@@ -231,6 +266,15 @@ class DeviceIds(Rule):
             """,
         ),
         Example(
+            "the devices of another accelerator, whose random state is kept",
+            """
+                import torch
+
+                with torch.random.fork_rng(devices=[0], device_type="xpu"):
+                    x = torch.rand(1)
+            """,
+        ),
+        Example(
             "None",
             """
                 import torch
@@ -251,8 +295,7 @@ class DeviceIds(Rule):
                 values += node.args[1:3]
             yield from self._report(node, "`device_ids` and `output_device`", *values)
         elif name in ("torch.random.fork_rng", "torch.fork_rng") and not self.facts.is_guarded(node):
-            values = [keyword.value for keyword in node.keywords if keyword.arg == "devices"] + node.args[:1]
-            yield from self._report(node, "`devices`", *filter(self._is_list, values), instead="[]")
+            yield from self._of_kept_state(node)
         elif last_name(node.func) in _GROUPS and not self.facts.is_guarded(node):
             position = _GROUPS[last_name(node.func)]
             values = [keyword.value for keyword in node.keywords if keyword.arg == "device_id"]
@@ -286,15 +329,33 @@ class DeviceIds(Rule):
                 if any(self._is_unpacked(read, takes) for read in reads) and not self.facts.is_guarded(node):
                     yield from self._report(node.value, f"`{key}`", node.value)
 
+    def _of_kept_state(self, node: ast.Call) -> Iterator[Finding]:
+        """Check the devices whose random state is kept: their type is an argument, or any accelerator's."""
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        devices = given.get("devices", node.args[0] if node.args else None)
+        kind = given.get("device_type")
+        named = text_of(kind) if kind is not None else None
+        if devices is None or not self._is_list(devices) or named not in (None, "cuda"):
+            return
+        unknown = named is None and (kind is not None or self.facts.serves_others)
+        safety = Safety.UNSAFE if unknown and "cuda" not in self.context.source.code(devices) else Safety.SAFE
+        yield from self._report(node, "`devices`", devices, instead="[]", safety=safety)
+
     def _report(
-        self, node: ast.expr, names: str, *values: ast.expr, instead: str = "None"
+        self,
+        node: ast.expr,
+        names: str,
+        *values: ast.expr,
+        instead: str = "None",
+        safety: Safety = Safety.SAFE,
     ) -> Iterator[Finding]:
         """Yield the finding of arguments that must be None on a CPU, or an empty list."""
         values = tuple(value for value in values if not self._settled(value))
         if not values:
             return
         self.context.mark_handled(*values)
-        safety = Safety.SAFE if isinstance(node, ast.Call) else self.devices.safety(node)
+        if not isinstance(node, ast.Call):
+            safety = self.devices.safety(node)
         fixes = [self.context.when_cuda(value, instead) for value in values]
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
         needs = frozenset().union(*(fix.needs for fix in fixes))

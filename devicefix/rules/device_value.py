@@ -72,7 +72,7 @@ class DeviceValue(Rule):
     code = "DF203"
     name = "device-value"
     summary = "A variable, default or option is a CUDA device"
-    words = (b"cuda",)
+    words = (b"cuda", b"'cu'", b'"cu"')  # the last ones for "cu" + "da"
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
         Example(
@@ -820,7 +820,7 @@ class DeviceValue(Rule):
 
     @cached_property
     def _uses_torch(self) -> bool:
-        """Whether the module uses torch for more than what fixes bring and remove, so that a rewrite changes no answer."""
+        """Return whether the module uses torch for more than fixes bring and remove: a rewrite keeps the answer."""
         names = {"torch"}
         for node in self.facts.tree.imports:
             if isinstance(node, ast.ImportFrom):

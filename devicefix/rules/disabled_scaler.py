@@ -206,6 +206,7 @@ class DisabledScaler(Rule):
     def _is_scaler(self, node: ast.expr) -> bool:
         """Return whether an object is a scaler of CUDA; one of unknown class is, if it is called so."""
         values = [node] if isinstance(node, ast.Call) else [each.value for each in self.facts.bindings(node)]
+        values = [value.value if isinstance(value, ast.NamedExpr) else value for value in values]
         made = [value for value in values if isinstance(value, ast.Call)]
         known = [value for value in made if self.facts.resolve(value.func) in _SCALERS]
         if known:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts import COUNTS
+from devicefix.facts.taken_numbers import is_only_device
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.counts import Counts, Harm, counts_processes
@@ -454,6 +455,36 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "a list whose elements are used, and which is checked for being empty",
+            before="""
+                import torch
+
+                q7 = [i for i in range(torch.cuda.device_count())]
+                if q7:
+                    torch.cuda.synchronize()
+                first = names[q7[0]]
+            """,
+        ),
+        Example(
+            "a list whose elements are used, and which is checked for more than one",
+            before="""
+                import torch
+
+                q7 = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
+                if len(q7) > 1:
+                    torch.cuda.synchronize()
+                x = torch.ones(1, device=q7[0])
+            """,
+            after="""
+                import torch
+
+                q7 = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(max(torch.cuda.device_count(), 1))]
+                if len(q7) > 1:
+                    torch.cuda.synchronize()
+                x = torch.ones(1, device=q7[0])
+            """,
+        ),
+        Example(
             "a list that is filled in a loop",
             before="""
                 import torch
@@ -589,6 +620,13 @@ class GpuCount(Rule):
         harmed = {use: harm for use in found.uses if (harm := self._counts.harm(use)) is not None}
         differs = any(map(self._counts.differs, found.uses))
         named = counts_processes(found)
+        if count in harmed and self._counts.is_checked(count):
+            yield self.finding(
+                count,
+                "the number of GPUs is 0 without CUDA, and the list made of it is empty there; the program checks that, "
+                "and also uses its elements",
+            )
+            return
         if count in harmed or (not isinstance(count, ast.Constant) and (harmed or named) and not differs):
             yield self._found(count)
             return
@@ -602,6 +640,11 @@ class GpuCount(Rule):
             yield self.finding(count, message)
 
     def _found(self, node: ast.expr, safety: Safety = Safety.SAFE) -> Finding:
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.BinOp(op=ast.Mod(), right=right) if right is node:
+                if not is_only_device(self.context.uses, parent):
+                    safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         fix = Fix((edit,), safety) if self._has_builtin(node, "max") else None
         return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)

@@ -33,7 +33,7 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    Safe: on a CPU the move does nothing. The guard may define names that the code needs without it, as in
+    Safe: on a CPU the move does nothing. `use_cuda and x.cuda()` has no fix: the code may ask for its value. The guard may define names that the code needs without it, as in
     `if cuda: x = batch[0].cuda()`. A guard around anything else stays.
     """
 
@@ -120,8 +120,26 @@ class GuardedMove(Rule):
                     step(x, y)
             """,
         ),
+        Example(
+            "a value that is false without CUDA",
+            before="""
+                import torch
+
+                y = torch.cuda.is_available() and x.cuda()
+                print(y.sum())
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "a statement, and a value with another one",
+            """
+                import torch
+
+                torch.cuda.is_available() and net.cuda()
+                y = torch.cuda.is_available() and x.cuda() or x
+            """,
+        ),
         Example(
             "a guard with another statement",
             """
@@ -202,3 +220,21 @@ class GuardedMove(Rule):
         fix = self._moves.of_choice(node)
         if fix is not None:
             yield self.finding(node, "this expression only moves something; use `.to(device)`", fix)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
+        """Check the value of `torch.cuda.is_available() and x.cuda()`, which is False without CUDA."""
+        *tests, last = node.values
+        moves = (
+            isinstance(last, ast.Call) and isinstance(last.func, ast.Attribute) and last.func.attr == "cuda"
+        )
+        if not moves or not isinstance(node.op, ast.And) or self._is_asked(node):
+            return
+        if any(map(self.facts.guards.implies, tests)):
+            yield self.finding(node, "without CUDA this is no tensor, but false; use `.to(device)`")
+
+    def _is_asked(self, node: ast.expr) -> bool:
+        """Return whether an expression is only a statement or a test, or has another value if it is false."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, (ast.BoolOp, ast.UnaryOp, ast.Expr)):
+            return True
+        return isinstance(parent, (ast.If, ast.IfExp, ast.While, ast.Assert)) and parent.test is node

@@ -15,10 +15,11 @@ class GuardedName(Rule):
     """
     ## What it does
     Finds names that are only defined if CUDA is available, and used where it may not be: by assignments, imports,
-    loops and functions, and also under a flag of the user's if the body moves something to CUDA.
+    loops and functions, and also under a flag of the user's if the body moves something to CUDA. Likewise finds
+    the attribute `module` of a model that is only wrapped in `DataParallel` with CUDA.
 
     ## Why it matters
-    On a CPU the use raises a NameError or an UnboundLocalError.
+    On a CPU the use raises a NameError or an UnboundLocalError, or an AttributeError.
 
     ## Example
     ```python
@@ -65,6 +66,17 @@ class GuardedName(Rule):
 
                 def move(x):
                     return x.to(q7)
+            """,
+        ),
+        Example(
+            "the module in a wrapper",
+            before="""
+                import torch
+
+                net = build()
+                if torch.cuda.device_count() > 1:
+                    net = torch.nn.DataParallel(net)
+                torch.save(net.module.state_dict(), "net.pt")
             """,
         ),
         Example(
@@ -158,6 +170,17 @@ class GuardedName(Rule):
         ),
     )
     VALID = (
+        Example(
+            "the module in a wrapper that is asked for",
+            """
+                import torch
+
+                net = build()
+                if torch.cuda.device_count() > 1:
+                    net = torch.nn.DataParallel(net)
+                plain = net.module if hasattr(net, "module") else net
+            """,
+        ),
         Example(
             "both branches bind the name",
             """
@@ -263,6 +286,12 @@ class GuardedName(Rule):
                 message = f"`{name}` is only defined with CUDA, but used in line {use.lineno}"
                 where = place if self.facts.tree.statement(place) in assigned else node.test
                 yield self.finding(where, f"{message}; define it for the CPU too")
+        for statement in assigned:
+            use = self._names.unwrapped(statement, node)
+            if use is not None:
+                code = self.context.source.code(use)
+                message = f"`{code}` only exists with CUDA, but is used in line {use.lineno}"
+                yield self.finding(node.test, f"{message}; ask for the wrapper there")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         """Check a name that is moved to CUDA under a flag of the user's."""

@@ -67,6 +67,22 @@ class KeptState(Rule):
             unsafe=True,
         ),
         Example(
+            "copies of parameters that a step changes, in a module that is given its device",
+            before="""
+                def change(model, optimizer):
+                    old = [p.detach().cpu() for p in model.parameters()]
+                    optimizer.step()
+                    return [(p.cpu() - q).norm() for p, q in zip(model.parameters(), old)]
+            """,
+            after="""
+                def change(model, optimizer):
+                    old = [p.detach().cpu().clone() for p in model.parameters()]
+                    optimizer.step()
+                    return [(p.cpu() - q).norm() for p, q in zip(model.parameters(), old)]
+            """,
+            unsafe=True,
+        ),
+        Example(
             "the state in an attribute",
             before="""
                 from collections import OrderedDict

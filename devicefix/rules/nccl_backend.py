@@ -51,7 +51,7 @@ class NcclBackend(Rule):
     code = "DF601"
     name = "nccl-backend"
     summary = "The backend of distributed training is NCCL, which needs CUDA"
-    words = (b"nccl", b"device_mesh", b"DeviceMesh")
+    words = (b"nccl", b"NCCL", b"device_mesh", b"DeviceMesh")
     common_words = (b"backend",)
     INVALID = (
         Example(
@@ -260,6 +260,24 @@ class NcclBackend(Rule):
             """,
         ),
         Example(
+            "a default value in capital letters, in a module without other signs of CUDA",
+            before="""
+                from torch.distributed import Backend, init_process_group
+
+
+                def start(q7=Backend.NCCL):
+                    init_process_group(q7)
+            """,
+            after="""
+                import torch
+                from torch.distributed import Backend, init_process_group
+
+
+                def start(q7=Backend.NCCL if torch.cuda.is_available() else "gloo"):
+                    init_process_group(q7)
+            """,
+        ),
+        Example(
             "a value in a dictionary",
             before="""
                 import torch
@@ -350,6 +368,20 @@ class NcclBackend(Rule):
             """
                 if backend == "nccl":
                     pass
+            """,
+        ),
+        Example(
+            "code for a process group that uses NCCL",
+            """
+                import torch
+                import torch.distributed as dist
+                from torch.distributed import Backend
+
+                used = dist.get_backend()
+                if used == Backend.NCCL:
+                    x = x.cuda()
+                if dist.get_backend() == dist.Backend.NCCL:
+                    torch.cuda.synchronize()
             """,
         ),
         Example(

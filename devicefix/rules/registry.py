@@ -19,13 +19,22 @@ if TYPE_CHECKING:
 
 
 def _own() -> dict[str, type[Rule]]:
-    """Return devicefix's own rules by code."""
-    found = {}
+    """Return devicefix's own rules by code.
+
+    Raises:
+        ValueError: two rules have the same code.
+    """
+    found: dict[str, type[Rule]] = {}
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         members = vars(importlib.import_module(f"devicefix.rules.{module.name}")).values()
         for member in members:
             if inspect.isclass(member) and issubclass(member, Rule) and "code" in vars(member):
-                found[member.code] = member
+                other = found.setdefault(member.code, member)
+                if other is not member:
+                    raise ValueError(
+                        f"{other.__module__}.{other.__name__} and {member.__module__}.{member.__name__} have the"
+                        f" same code {member.code}; change one of them"
+                    )
     return dict(sorted(found.items()))
 
 

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, device_fix
+from devicefix.facts.values import cuda_string
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device
@@ -170,6 +171,21 @@ class ToCuda(Rule):
             """,
         ),
         Example(
+            "the function instead of the method",
+            before="""
+                import torch
+
+                where = int(rank)
+                y = torch.Tensor.to(x, where)  # cuda
+            """,
+            after="""
+                import torch
+
+                where = int(rank)
+                y = torch.Tensor.to(x, where if torch.cuda.is_available() else "cpu")  # cuda
+            """,
+        ),
+        Example(
             "a number that a pattern takes out of a tuple",
             before="""
                 import torch
@@ -225,6 +241,13 @@ class ToCuda(Rule):
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("to", "to_empty"):
             return
         target = device_argument(node)
+        if self.facts.resolve(node.func) in ("torch.Tensor.to", "torch.nn.Module.to"):
+            target = node.args[1] if len(node.args) > 1 else None
+        match target:
+            case ast.Starred(value=ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_])):
+                target = first
+        if target is not None and target is not device_argument(node) and cuda_string(target):
+            return  # it has a rule of its own
         if target is None or self.facts.is_guarded(node):
             return
         if "DF205" in self.context.options.enabled and defined_as_device(self.context, target) is not None:

@@ -188,7 +188,9 @@ class TorchDevice(Rule):
             return
         fix = self._fix(node)
         if fix is not None:
-            self.context.mark_handled(*node.args, *node.keywords)
+            self.context.mark_handled(
+                *(part for each in node.args for part in ast.walk(each)), *node.keywords
+            )
             code = self.context.source.code(node)
             finding = self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
             yield checked_for_number(self.context, node, finding)
@@ -206,7 +208,8 @@ class TorchDevice(Rule):
         return (self.facts.resolve(call.func) or "").startswith("torch.cuda.")
 
     def _fix(self, node: ast.Call) -> Fix | None:
-        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        arguments = [part for each in node.args for part in _unpacked(each)]
+        arguments += [keyword.value for keyword in node.keywords]
         if len(arguments) == 1:
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:
@@ -217,3 +220,11 @@ class TorchDevice(Rule):
             torch = self.devices.torch(node)
             return self.context.when_cuda(node, f'{torch.text}.device("cpu")')
         return None
+
+
+def _unpacked(argument: ast.expr) -> list[ast.expr]:
+    """Return the arguments that `*("cuda", 0)` stands for, or the argument itself."""
+    match argument:
+        case ast.Starred(value=ast.Tuple(elts=elements) | ast.List(elts=elements)):
+            return elements
+    return [argument]

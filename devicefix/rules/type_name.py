@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.typed_tensor import asks_where, only_named
+from devicefix.rules.typed_tensor import asks_about_moved, asks_where, only_named
 
 _NAME = re.compile(r"torch\.cuda\.((?:sparse\.)?\w*Tensor)\Z")
 
@@ -20,7 +20,8 @@ class TypeName(Rule):
     ## Why it matters
     Converting to such a type fails without CUDA. A comparison is never true on a CPU, where the same tensor is a
     `torch.HalfTensor`, so the program takes a different path than on a GPU. A comparison with
-    `torch.cuda.FloatTensor` is left alone: it checks whether the tensor is on a GPU, not its dtype.
+    `torch.cuda.FloatTensor` checks whether the tensor is on a GPU, not its dtype. It is left alone, unless the module
+    itself moves the tensor: then it is never false with CUDA.
 
     ## Example
     ```python
@@ -71,6 +72,18 @@ class TypeName(Rule):
                 torch.set_default_tensor_type("torch.cuda.FloatTensor" if torch.cuda.is_available() else "torch.FloatTensor")
             """,
         ),
+        Example(
+            "a question about a tensor that is moved",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device)
+                if x.type() == "torch.cuda.FloatTensor":
+                    x = x.double()
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -117,6 +130,8 @@ class TypeName(Rule):
         if isinstance(parent, (ast.Expr, ast.JoinedStr)) or only_named(self.facts, node):
             return
         if asks_where(self.facts, node, match[1]):
+            if asks_about_moved(self.facts, node):
+                yield self.finding(node, f"no tensor on a CPU is a `{node.value}`; compare the dtype")
             return
         quote = "'" if self.context.source.code(node).rstrip().endswith("'") else '"'
         fix = self.context.when_cuda(node, f"{quote}torch.{match[1]}{quote}")

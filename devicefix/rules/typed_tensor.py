@@ -174,6 +174,18 @@ class TypedTensor(Rule):
                 y = torch.tensor([1], dtype=torch.int64, device=device)
             """,
         ),
+        Example(
+            "a question about a tensor that is moved",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                x = x.to(device)
+                if isinstance(x, torch.cuda.FloatTensor):
+                    x = x.double()
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -251,7 +263,11 @@ class TypedTensor(Rule):
     def _check(self, node: ast.expr, name: str) -> Iterator[Finding]:
         """Check an expression that resolves to a tensor type of CUDA."""
         kind = name.removeprefix("torch.cuda.")
-        if self.facts.is_guarded(node) or self._asked_for(node, kind):
+        if self.facts.is_guarded(node):
+            return
+        if self._asked_for(node, kind):
+            if asks_about_moved(self.facts, node):
+                yield self.finding(node, f"no tensor on a CPU is a `{name}`; compare the dtype")
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and parent.func is node and parent.keywords:
@@ -363,6 +379,37 @@ def asks_where(facts: Facts, node: ast.expr, kind: str) -> bool:
     if isinstance(parent, ast.Compare):
         return True
     return isinstance(parent, ast.Call) and last_name(parent.func) == "isinstance" and parent.func is not node
+
+
+def asks_about_moved(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a test compares a type with that of a tensor that the module moves to the device.
+
+    With CUDA, its answer is always the same, and on a CPU it is the other one.
+    """
+    parent = facts.tree.parents.get(node)
+    match parent:
+        case ast.Call(args=[asked, kind]) if kind is node:
+            return _is_moved(facts, asked)
+        case ast.Compare(left=left, comparators=[right]):
+            asked = right if left is node else left
+            return isinstance(asked, ast.Call) and _is_moved(facts, asked.func)
+    return False
+
+
+def _is_moved(facts: Facts, node: ast.expr) -> bool:
+    """Return whether the module moves a tensor, or all that a name is bound to, unless under a guard."""
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        node = node.value
+    found = facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    made = [binding.node for binding in found[1]] if found is not None else [node]
+    parts = ("iter", "value", "context_expr")
+    values = [next(filter(None, (getattr(each, part, None) for part in parts)), each) for each in made]
+    return any(
+        isinstance(part, ast.Call) and last_name(part.func) in ("cuda", "to") and not facts.is_guarded(part)
+        for value in values
+        if isinstance(value, ast.expr)
+        for part in ast.walk(value)
+    )
 
 
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:

@@ -109,6 +109,14 @@ class UncalledCuda(Rule):
             """,
         ),
         Example(
+            "methodcaller with an argument in parentheses",
+            before="""
+                from operator import methodcaller
+
+                move = methodcaller(("cuda"))
+            """,
+        ),
+        Example(
             "a bound method called later",
             before="""
                 import torch
@@ -237,7 +245,7 @@ class UncalledCuda(Rule):
             device = self.devices.current(node)
             text = self.context.source.quoted(f'"to", {device.text}')
             own = self.context.project.has_own_cuda() or shows_class(self.context, node)
-            alone = len(node.args) == 1 and not own
+            alone = len(node.args) == 1 and not own and not self._in_parentheses(node.args[0], node.func)
             fix = self.context.edit(node.args[0], text, device) if alone else None
             yield self.finding(node, '`methodcaller("cuda")` needs CUDA; use `"to", device`', fix)
 
@@ -256,6 +264,11 @@ class UncalledCuda(Rule):
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
         elif self._is_method(node, node.value, parent):
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")
+
+    def _in_parentheses(self, argument: ast.expr, function: ast.expr) -> bool:
+        """Return whether the first argument of a call has parentheses of its own."""
+        source = self.context.source
+        return "(" in source.text[source.span(function)[1] : source.span(argument)[0]].replace("(", "", 1)
 
     def _may_be_own(self, method: ast.expr) -> bool:
         """Return whether an object that one of `_METHODS` is called on may have a `to` of its own."""

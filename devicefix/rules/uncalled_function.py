@@ -334,6 +334,7 @@ class UncalledFunction(Rule):
                 ast.Assign,
                 ast.AnnAssign,
                 ast.List,
+                ast.Tuple,
                 ast.Return,
                 ast.Lambda,
                 ast.NamedExpr,

@@ -254,6 +254,7 @@ _READERS: dict[str, Any] = {
     "cuda_classes": frozenset,
     "to_classes": frozenset,
     "adds_cuda": bool,
+    "cuda_effects": bool,
     "get_device": bool,
     "late": bool,
     "forks": bool,
@@ -268,5 +269,6 @@ _READERS: dict[str, Any] = {
     "backend_receivers": _pairs,
     "compared_backends": _pairs,
     "tried": frozenset,
+    "patched": frozenset,
     "cuda_extensions": frozenset,
 }

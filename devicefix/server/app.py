@@ -101,7 +101,7 @@ class Server(LanguageServer):
 
     @property
     def _watches(self) -> bool:
-        """Whether the editor can watch files."""
+        """Return whether the editor can watch files."""
         workspace = self.client_capabilities.workspace
         watching = workspace and workspace.did_change_watched_files
         return bool(watching and watching.dynamic_registration)
@@ -190,7 +190,7 @@ class Server(LanguageServer):
 
     @property
     def _pulls(self) -> bool:
-        """Whether the editor requests diagnostics itself."""
+        """Return whether the editor requests diagnostics itself."""
         capabilities = self.client_capabilities.text_document
         return capabilities is not None and capabilities.diagnostic is not None
 
@@ -340,7 +340,7 @@ class Server(LanguageServer):
 
     @property
     def _resolves(self) -> bool:
-        """Whether the editor requests the edit of an action only when it is chosen."""
+        """Return whether the editor requests the edit of an action only when it is chosen."""
         document = self.client_capabilities.text_document
         can = document and document.code_action and document.code_action.resolve_support
         return bool(can and "edit" in can.properties)

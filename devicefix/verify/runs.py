@@ -19,7 +19,7 @@ Tick = Callable[[str, float], None]  # called with the name of a run and its sec
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to verify, and how.
+    """A command to verify, and the way to do it.
 
     Attributes:
         command: the words of the command.
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run ended, and the events that it recorded."""
+    """The end of a run, and the events that it recorded."""
 
     ended: Ended
     events: list[dict[str, Any]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from devicefix.facts.bound.evaluation import Function, reads
@@ -23,10 +23,17 @@ class Bound:
     Args:
         facts: The module's names.
         inserted: The reads of names that a fix has inserted, which prove nothing of these names.
+        is_circular: Whether the module is in a circle of imports.
     """
 
-    def __init__(self, facts: Names, inserted: Collection[ast.AST] = ()) -> None:
+    def __init__(
+        self,
+        facts: Names,
+        inserted: Collection[ast.AST] = (),
+        is_circular: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._facts = facts
+        self._is_circular = is_circular
         self._inserted = inserted
         self._runs: dict[tuple[Owner, Goal], Run] = {}
         self._mentions = Mentions(facts)
@@ -112,7 +119,7 @@ class Bound:
     def _run(self, owner: Owner, goal: Goal) -> Run:
         key = owner, goal
         if key not in self._runs:
-            self._runs[key] = Run(self._facts, self._mentions, owner, goal)
+            self._runs[key] = Run(self._facts, self._mentions, owner, goal, self._is_circular)
         return self._runs[key]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from devicefix.facts.bound.evaluation import (
@@ -47,18 +47,22 @@ class Run:
         mentions: What the module's statements read.
         owner: The module, function or class in whose own code the goal is.
         goal: The goal: a name that is bound, one that is read, or a statement.
+        is_circular: Whether the module is in a circle of imports: other files may call it at any time.
 
     Attributes:
         first: Whether the goal is reached where the owner begins.
         after: Whether it is reached after a statement of the owner's code.
     """
 
-    def __init__(self, facts: Names, mentions: Mentions, owner: Owner, goal: Goal) -> None:
+    def __init__(
+        self, facts: Names, mentions: Mentions, owner: Owner, goal: Goal, is_circular: Callable[[], bool]
+    ) -> None:
         self._facts = facts
         self._tree = facts.tree
         self._mentions = mentions
         self._owner = owner
         self._goal = goal
+        self._is_circular = is_circular
         scope = facts.tree.scopes[owner]
         bindings = scope.bindings.get(goal, []) if isinstance(goal, str) else []
         self.first = any(binding.parameter for binding in bindings)
@@ -84,9 +88,11 @@ class Run:
         name, unit = self._unit(site)
         if self._is_lost or (unit is not None and self._unbinders):
             return False
-        if name is not None and name not in self._early:
+        if self._before.get(self._tree.statement(site if unit is None else unit), False):
             return True
-        return self._before.get(self._tree.statement(site if unit is None else unit), False)
+        if name is None or name in self._early:
+            return False
+        return not (isinstance(self._owner, ast.Module) and self._is_circular())
 
     # -- functions ------------------------------------------------------------------------------------
 

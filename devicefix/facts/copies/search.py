@@ -68,7 +68,7 @@ class Held:
 def held_copies(facts: Facts) -> tuple[Held, ...]:
     """Return the copies of a module that are used after their source has changed."""
     text = facts.source.text
-    tied = any(word in text for word in ("cuda", "device", "pin_memory"))
+    tied = any(word in text for word in ("cuda", "device", "pin_memory", ".cpu("))
     if not tied or next(_copying(text), None) is None:
         return ()
     return tuple(_Search(facts).held())

@@ -8,7 +8,7 @@ from enum import Flag, auto
 from functools import cached_property
 
 from devicefix.facts.module import Facts
-from devicefix.facts.sinks import Place
+from devicefix.facts.sinks import Place, is_of_tensor
 from devicefix.facts.values import last_name
 
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
@@ -55,7 +55,8 @@ class Places:
         """Yield the places that read an attribute of any object."""
         for node in self.facts.tree.nodes_with(f".{name}"):
             if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
-                yield node
+                if not is_of_tensor(self.facts, node):
+                    yield node
 
     def key_reads(self, key: str) -> Iterator[ast.expr]:
         """Yield the places that read a key of any dictionary."""

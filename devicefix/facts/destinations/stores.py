@@ -128,6 +128,10 @@ class Stores(ABC):
         for child, parent in self.tree.ancestors(node):
             if isinstance(parent, ast.If) and child is parent.test:
                 code = "".join(map(self.facts.source.code, parent.body))
+                if isinstance(parent.test, ast.BoolOp) and any(
+                    self.facts.guards.implies(value, False) for value in parent.test.values
+                ):
+                    self.use |= Use.UNKNOWN  # of an `if` that is also about the lack of CUDA
             elif isinstance(parent, ast.IfExp) and child is parent.test:
                 code = self.facts.source.code(parent.body)
             elif isinstance(parent, ast.stmt):

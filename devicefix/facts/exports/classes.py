@@ -29,6 +29,36 @@ def own_method(facts: Facts, node: ast.ClassDef, name: str) -> bool:
     )
 
 
+def only_moves(facts: Facts, node: ast.ClassDef) -> bool:
+    """Return whether the `cuda` of a class moves what the object holds, and does nothing else."""
+    bindings = facts.tree.scopes[node].bindings.get("cuda", ())
+    methods = [binding.node for binding in bindings if isinstance(binding.node, ast.FunctionDef)]
+    return (
+        bool(methods)
+        and len(methods) == len(bindings)
+        and all(all(map(_is_move, method.body)) for method in methods)
+    )
+
+
+def _is_move(statement: ast.stmt) -> bool:
+    """Return whether a statement only moves something, or returns it."""
+    match statement:
+        case ast.If(body=body, orelse=more) | ast.For(body=body, orelse=more):
+            return all(map(_is_move, (*body, *more)))
+        case ast.Pass() | ast.Return() | ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom():
+            return True
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
+            return value is not None and any(map(_moves, ast.walk(value)))
+    return False
+
+
+def _moves(node: ast.AST) -> bool:
+    """Return whether a node is a method that moves, such as `x.cuda` and `torch.Tensor.cuda`."""
+    return isinstance(node, ast.Attribute) and node.attr in ("cuda", "to", "_apply")
+
+
 def _is_method(binding: Binding) -> bool:
     """Return whether what a class body binds may be a method: no property, no flag, no field."""
     match binding.node:

@@ -31,37 +31,53 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
         default=None,
     )  # fmt: skip
     found: list[ast.stmt] = []
-    for node in facts.tree.nodes_with("environ", "putenv"):
-        if isinstance(node, ast.stmt) and any(map(_is_of_driver, _set_in_environment(facts, node))):
+    for node in facts.tree.nodes:
+        if isinstance(node, ast.stmt) and any(
+            _may_be_of_driver(facts, names) for names in _set_in_environment(facts, node)
+        ):
             in_function = facts.tree.scope(node).function is not None
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
     return found
 
 
-def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.AST]:
-    """Return the expressions that hold the names of the environment variables that a statement sets."""
+def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.expr]:
+    """Return the names of the environment variables that a statement sets, or a mapping of them."""
     match statement:
         case ast.Assign(targets=targets) | ast.Delete(targets=targets):
             items = [each for each in targets if isinstance(each, ast.Subscript)]
-            keys = [each.slice for each in items if last_name(each.value) == "environ"]
-            return [facts.value(key) or key for key in keys]
-        case ast.AugAssign(target=target, value=value) if last_name(target) == "environ":
+            return [each.slice for each in items if _is_environment(facts, each.value)]
+        case ast.AugAssign(target=target, value=value) if _is_environment(facts, target):
             return [value]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=attr)) as call):
-            if attr == "putenv" or (
-                last_name(owner) == "environ" and attr in ("setdefault", "update", "pop", "__setitem__")
-            ):
-                return [call]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=attr), args=args) as call) if (
+            _is_environment(facts, owner)
+        ):
+            if attr == "update":
+                named = {each.arg: each.value for each in call.keywords}
+                return [
+                    *args,
+                    *(value if name is None else ast.Constant(name) for name, value in named.items()),
+                ]
+            return args[:1] if attr in ("setdefault", "pop", "__setitem__") else []
+        case ast.Expr(value=ast.Call(func=function, args=args)) if (
+            last_name(function) == "putenv" or facts.resolve(function) == "os.putenv"
+        ):
+            return args[:1]
     return []
 
 
-def _is_of_driver(names: ast.AST) -> bool:
-    return any(
-        (isinstance(node, ast.Constant) and isinstance(node.value, str) and _OF_DRIVER.fullmatch(node.value))
-        or (isinstance(node, ast.keyword) and node.arg is not None and _OF_DRIVER.fullmatch(node.arg))
-        for node in ast.walk(names)
-    )
+def _is_environment(facts: Facts, node: ast.expr) -> bool:
+    return last_name(node) == "environ" or facts.resolve(node) == "os.environ"
+
+
+def _may_be_of_driver(facts: Facts, names: ast.expr) -> bool:
+    """Return whether a name, or one in a mapping, may be that of a variable of the driver."""
+    names = facts.value(names) or names
+    if isinstance(names, ast.Dict):
+        return any(key is None or _may_be_of_driver(facts, key) for key in names.keys)
+    if isinstance(names, ast.Constant):
+        return isinstance(names.value, str) and _OF_DRIVER.fullmatch(names.value) is not None
+    return True
 
 
 def _root(name: str) -> str:

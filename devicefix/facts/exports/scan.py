@@ -25,6 +25,12 @@ _TRIED = re.compile(
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
 _OWN_ATTRIBUTE = re.compile(rb"\bself(\.[A-Za-z_]\w*)\b(?!\s*\()")
+_IMPORTED = re.compile(rb"\bimport\b([ \t]*\([^)]*|[^\n]*)")
+# `config.device = "cpu"`, `setattr(config, "device", "cpu")`
+_SET = re.compile(
+    rb"\n[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*\.(\w+)[ \t]*=(?!=)"
+    rb"|\bsetattr\([ \t]*([A-Za-z_]\w*)[\w.]*,[ \t]*[\"'](\w+)"
+)
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
 _NUMBERED = re.compile(
     rb"(?:split|partition)\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])|\[5:\]|(?:replace|prefix|strip)\(\s*[\"']cuda"
@@ -78,6 +84,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         tuple(stars),
         read=frozenset(name.decode() for name in _NAME.findall(data)) if stars else frozenset(),
         attributes=attributes,
+        set_on_imports=attributes_set(data),
         numbered=numbered_names(data),
         classes=classes,
         to_classes=to_classes,
@@ -108,6 +115,13 @@ def attributes_read(data: bytes) -> frozenset[str]:
     """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
     own = (b"self" + name for name in _OWN_ATTRIBUTE.findall(data)) if b"self" in data else ()
     return frozenset(name.decode() for name in {*_ATTRIBUTE.findall(data), *own})
+
+
+def attributes_set(data: bytes) -> frozenset[str]:
+    """Return the attributes that a module sets on what it imports."""
+    found = {(base or other, name or text) for base, name, other, text in _SET.findall(data)}
+    imported = set(_NAME.findall(b" ".join(_IMPORTED.findall(data)))) if found else set()
+    return frozenset(name.decode() for base, name in found if base in imported)
 
 
 def numbered_names(data: bytes) -> frozenset[str]:

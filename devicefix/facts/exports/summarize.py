@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
-from devicefix.facts.exports.classes import adds_cuda_method, bases_of, own_method
+from devicefix.facts.exports.classes import adds_cuda_method, bases_of, only_moves, own_method
 from devicefix.facts.exports.environment import late_settings
 from devicefix.facts.exports.imports import imported_modules, tried_names
+from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
     attributes_read,
+    attributes_set,
     forks_processes,
     has_low_precision,
     numbered_names,
@@ -67,11 +69,13 @@ def summary_of(facts: Facts, path: str) -> Summary:
         public=_public(facts) or frozenset(),
         read=facts.tree.loads if facts.tree.star_imports else frozenset(),
         attributes=attributes_read(data),
+        set_on_imports=attributes_set(data),
         numbered=numbered_names(data),
         classes=bases_of(classes),
         cuda_classes=frozenset(cuda_classes),
         to_classes=frozenset(to_classes - cuda_classes),
         adds_cuda=adds_cuda_method(facts),
+        cuda_effects=any(node.name in cuda_classes and not only_moves(facts, node) for node in classes),
         get_device="def get_device(" in facts.source.text,
         late=bool(late_settings(facts)),
         forks=forks_processes(data),
@@ -86,6 +90,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
         tried=frozenset(tried_names(facts)),
+        patched=frozenset(patched_names(facts)),
         cuda_extensions=frozenset(_cuda_extensions(facts)),
     )
 

@@ -18,11 +18,13 @@ class Summary:
         public: the names in its `__all__`.
         read: the names that the module reads, where it has star imports.
         attributes: the attributes that it may read, those of `self` as `self.x`.
+        set_on_imports: the attributes that it sets on what it imports.
         numbered: the names and attributes of which it takes the number of a device.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.
         to_classes: the other classes that define a method `to`.
         adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
+        cuda_effects: whether a class has a `cuda` that may do more than move what the object holds.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
         late: whether an environment variable of CUDA's driver is set after torch has been imported.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
@@ -37,6 +39,7 @@ class Summary:
         backend_receivers: functions, each with a parameter that becomes one, and its position.
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
         tried: modules that are imported, and functions that are called, where an error is caught.
+        patched: functions of `torch.cuda`, and methods of tensors and modules, that it replaces, by name.
         cuda_extensions: the compiled modules that it builds with CUDA on every machine.
     """
 
@@ -48,11 +51,13 @@ class Summary:
     public: frozenset[str] = frozenset()
     read: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
+    set_on_imports: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: frozenset[str] = frozenset()
     to_classes: frozenset[str] = frozenset()
     adds_cuda: bool = False
+    cuda_effects: bool = False
     get_device: bool = False
     late: bool = False
     forks: bool = False
@@ -67,4 +72,5 @@ class Summary:
     backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     compared_backends: frozenset[tuple[str, str]] = frozenset()
     tried: frozenset[str] = frozenset()
+    patched: frozenset[str] = frozenset()
     cuda_extensions: frozenset[str] = frozenset()

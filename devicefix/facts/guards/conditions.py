@@ -13,8 +13,13 @@ from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
 from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.values import backend_name, text_of
 
 DEPTH = 8  # how many bindings to follow from one flag to the next
+_BACKENDS_IN_USE = tuple(
+    f"{module}.get_backend"
+    for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
+)
 _FLAGS = 8  # how many flags to follow that are set where others are true
 
 
@@ -61,7 +66,9 @@ class Conditions(ABC):
             ):
                 return truth and text.startswith("cuda") and self._may_be_device(value, depth)
             case ast.Call():
-                return truth and self._telling(test, depth - 1)
+                return truth and (self._telling(test, depth - 1) or self._lists_gpus(test, depth - 1))
+            case ast.ListComp():
+                return truth and self._lists_gpus(test, depth - 1)
             case ast.Attribute(attr="is_cuda") if not self.facts.bindings(test):
                 return truth
             case ast.Attribute(attr="is_cpu") if not self.facts.bindings(test):
@@ -118,15 +125,13 @@ class Conditions(ABC):
         )
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
-        if isinstance(right, ast.Constant):
-            value = right.value
+        value = right.value if isinstance(right, ast.Constant) else text_of(right)
+        if value is not None:
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
                 same = isinstance(op, (ast.Is, ast.Eq))
                 return self.implies(left, truth is (value is same), depth)
-            if isinstance(value, int) and self.counts_gpus(left, depth):
-                return at_least_one(op, value, truth)
-            if value == "nccl" and isinstance(op, (ast.Eq, ast.NotEq)) and _backend_in_use(left):
-                return truth is isinstance(op, ast.Eq)
+            if isinstance(value, int) and (least := self._least(left, depth)) is not None:
+                return at_least_one(op, value - least, truth)
             if value == "cuda" and isinstance(op, (ast.Eq, ast.NotEq)):
                 return truth is isinstance(op, ast.Eq) and self._may_be_device(left, depth)
             if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
@@ -136,9 +141,16 @@ class Conditions(ABC):
             return (of_cpu or named.startswith("cuda")) and truth is isinstance(
                 op, ast.NotEq if of_cpu else ast.Eq
             )
+        if isinstance(op, (ast.Eq, ast.NotEq)) and backend_name(self.facts, right) == "nccl":
+            return truth is isinstance(op, ast.Eq) and self._backend_in_use(left)
         if isinstance(left, ast.Constant) and left.value == "cuda" and isinstance(op, (ast.In, ast.NotIn)):
             return truth is isinstance(op, ast.In) and self._may_be_device(right, depth)
         return False
+
+    def _backend_in_use(self, node: ast.expr) -> bool:
+        """Return whether a value is the backend of a process group that exists: NCCL needs CUDA."""
+        value = self.facts.value(node)
+        return self.facts.call(node if value is None else value, *_BACKENDS_IN_USE)
 
     def _named_device(self, node: ast.expr) -> str | None:
         """Return the name of the device in `torch.device("cuda:0")`, None for other expressions."""
@@ -182,14 +194,44 @@ class Conditions(ABC):
             value is not None and self._type_of_device(value, depth - 1) for value in values
         )
 
-    def counts_gpus(self, node: ast.expr, depth: int = DEPTH) -> bool:
-        """Return whether an expression is the number of GPUs, or something that is 0 where there are none."""
-        if depth == 0:
+    def _least(self, node: ast.expr, depth: int) -> int | None:
+        """Return what a number of GPUs is where there are none, None if it is no such number."""
+        return next((least for least in (0, 1) if self.counts_gpus(node, depth, least)), None)
+
+    def counts_gpus(self, node: ast.expr, depth: int = DEPTH, least: int = 0) -> bool:
+        """Return whether an expression is the number of GPUs, and 0, or `least`, where there are none."""
+        if depth <= 0:
             return False
-        if isinstance(node, ast.Call):
-            return self.facts.resolve(node.func) in COUNTS
+        match node:
+            case ast.Call(func=ast.Name(id="len"), args=[listed]):
+                return self._lists_gpus(listed, depth - 1, least)
+            case ast.Call(
+                func=ast.Name(id="max"),
+                args=[number, ast.Constant(value=1)] | [ast.Constant(value=1), number],
+            ) if least:
+                return self.counts_gpus(number, depth - 1)
+            case ast.Call() if least:
+                return False
+            case ast.Call():
+                return self.facts.resolve(node.func) in COUNTS
         bindings = self.facts.bindings(node)
-        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, self, depth - 1)
+        return bool(bindings) and self.facts.once(_all_count_gpus, bindings, self, depth - 1, least)
+
+    def _lists_gpus(self, node: ast.expr, depth: int, least: int = 0) -> bool:
+        """Return whether the length of a list is such a number: `[i for i in range(device_count())]`."""
+        if depth <= 0:
+            return False
+        match node:
+            case ast.ListComp(generators=[ast.comprehension(iter=iterated), *_]):
+                return self._lists_gpus(iterated, depth - 1, least)
+            case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted"), args=[listed]):
+                return self._lists_gpus(listed, depth - 1, least)
+            case ast.Call(func=ast.Name(id="range"), args=[count]):
+                return self.counts_gpus(count, depth - 1, least)
+            case ast.Name() | ast.Attribute():
+                bindings = self.facts.bindings(node)
+                return bool(bindings) and self.facts.once(_all_list_gpus, bindings, self, depth - 1, least)
+        return False
 
     def _flag(self, node: ast.expr, depth: int) -> bool:
         """Return whether every value of a flag is true only where CUDA is available."""
@@ -225,10 +267,23 @@ class Conditions(ABC):
         )
 
 
-def _all_count_gpus(_facts: Names, bindings: Sequence[Binding], guards: Conditions, depth: int) -> bool:
+def _all_count_gpus(
+    _facts: Names, bindings: Sequence[Binding], guards: Conditions, depth: int, least: int
+) -> bool:
     """Return whether a name is bound to the number of GPUs, and to nothing else but what is false."""
     counts = [binding.value for binding in bindings if binding.value is None or not falsy(binding.value)]
-    return bool(counts) and all(value is not None and guards.counts_gpus(value, depth) for value in counts)
+    return bool(counts) and all(
+        value is not None and guards.counts_gpus(value, depth, least) for value in counts
+    )
+
+
+def _all_list_gpus(
+    _facts: Names, bindings: Sequence[Binding], guards: Conditions, depth: int, least: int
+) -> bool:
+    """Return whether a name is bound to lists whose length is the number of GPUs."""
+    return all(
+        binding.value is not None and guards._lists_gpus(binding.value, depth, least) for binding in bindings
+    )
 
 
 def _has_yield(statement: ast.stmt) -> bool:
@@ -240,11 +295,6 @@ def _ends_falsely(last: ast.stmt) -> bool:
     if isinstance(last, ast.Return):
         return last.value is None or falsy(last.value)
     return isinstance(last, ast.Raise)
-
-
-def _backend_in_use(node: ast.expr) -> bool:
-    """Return whether a node is `torch.distributed.get_backend()`: NCCL needs CUDA."""
-    return isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("get_backend")
 
 
 def _device_like(node: ast.expr) -> bool:

@@ -31,8 +31,7 @@ class Decided(Conditions, ABC):
                 return None if inner is None else inner is value
             case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(value))]):
                 # Of a variable it may depend on more: what is refused here would be 0 later.
-                counts = isinstance(left, ast.Call) and self.counts_gpus(left)
-                return of_any_count(op, value) if counts else None
+                return of_any_count(op, value) if self.facts.call(left, *COUNTS) else None
             case ast.Call():
                 return True if self.facts.resolve(test.func) in (*ASKS, *COUNTS) else None
             case ast.Name():

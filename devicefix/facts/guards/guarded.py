@@ -18,6 +18,7 @@ from devicefix.facts.scopes import dotted
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
 )
+_NEVER = 1 << 30  # beyond the last line
 _QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
 
 
@@ -169,9 +170,11 @@ class Guards(Decided):
         """Return the line of the statement that leaves a block without CUDA."""
         line = self.left.get(id(block))
         if line is None:
-            line = next((statement.lineno for statement in block if self._leaves(statement)), 1 << 30)
-            if not self.supposed:
-                self.left[id(block)] = line
+            self.left[id(block)] = _NEVER  # a test may ask for a value in the block
+            line = next((statement.lineno for statement in block if self._leaves(statement)), _NEVER)
+            self.left[id(block)] = line
+            if self.supposed:
+                del self.left[id(block)]
         return line
 
     def _leaves(self, statement: ast.stmt) -> bool:

@@ -10,7 +10,9 @@ from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_TENSORS, SAME, of_reference
 from devicefix.facts.kinds.parameters import Parameters, argument_of
 from devicefix.facts.scopes import COMPREHENSIONS, Binding, dotted
+from devicefix.facts.values import last_name
 
+_PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
 
@@ -66,8 +68,19 @@ class Bindings(Parameters):
         for _, parent in self._facts.tree.ancestors(node):
             if isinstance(parent, ast.ClassDef):
                 bindings = self._facts.tree.scopes[parent].bindings.get(node.attr)
-                return UNKNOWN if not bindings else self._bound(node, node.attr, bindings, depth)
+                found = self._set_by_name(node.attr, depth)
+                return found | (self._bound(node, node.attr, bindings, depth) if bindings else UNKNOWN)
         return UNKNOWN
+
+    def _set_by_name(self, name: str, depth: int) -> Kinds:
+        """Return the kinds of what `setattr` stores in an attribute of any object."""
+        values = [
+            call.args[2]
+            for call in self._facts.tree.nodes_with("setattr(")
+            if isinstance(call, ast.Call) and last_name(call.func) == "setattr" and len(call.args) == 3
+            if isinstance(call.args[1], ast.Constant) and call.args[1].value == name
+        ]
+        return union(self.of(value, depth - 1) for value in values)
 
     def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         reaching = self._reaching(site, bindings)
@@ -141,7 +154,7 @@ class Bindings(Parameters):
             if isinstance(parent, ast.stmt):
                 yield tree.block(parent)
 
-    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911 (as above)
+    def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911, PLR0912 (as above)
         node = binding.node
         if depth <= 0:
             return UNKNOWN
@@ -171,6 +184,10 @@ class Bindings(Parameters):
                 return self.annotated(annotation)
             case ast.ExceptHandler():
                 return Kinds({Kind.OBJECT: node})
+            case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in _PROPERTIES:
+                return self._returned(node, depth)
+            case ast.FunctionDef(decorator_list=[_, *_]):
+                return UNKNOWN
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN

@@ -75,15 +75,15 @@ class Calls(Annotations):
         if depth <= 1:
             return UNKNOWN
         values: list[ast.expr] = []
+        generates = False
         todo: list[ast.AST] = list(function.body)
         while todo:
             node = todo.pop()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                 continue
-            if isinstance(node, (ast.Yield, ast.YieldFrom)):
-                return UNKNOWN
-            if isinstance(node, ast.Return) and node.value is not None:
+            generates |= isinstance(node, (ast.Yield, ast.YieldFrom))
+            if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
                 values.append(node.value)
             todo += ast.iter_child_nodes(node)
         found = union(self.of(value, depth - 1) for value in values) if values else UNKNOWN
-        return found | UNKNOWN if function.decorator_list else found
+        return found | UNKNOWN if function.decorator_list or generates else found

@@ -109,8 +109,8 @@ class KindsOf(Calls, Bindings):
                     found = [self.elements(binding.value, depth - 1) for binding in bindings if binding.value]
                     return union(found)
                 return self._more_arguments(node, depth) | self._captured(node, depth) | UNKNOWN
-            case ast.Call() if last_name(node.func) in WRAPPERS:
-                return self._parts(node, depth) | UNKNOWN
+            case ast.Call():
+                return self._parts(node, depth) | UNKNOWN  # of what a generator yields, too
         return UNKNOWN
 
     def _parts(self, node: ast.expr, depth: int) -> Kinds:

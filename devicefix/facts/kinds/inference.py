@@ -67,6 +67,10 @@ class Inference(ABC):
         """Return the kinds of the elements of a collection, or of the values of a dictionary."""
 
     @abstractmethod
+    def _returned(self, function: Function, depth: int) -> Kinds:
+        """Return the kinds of what a function of the module returns or yields."""
+
+    @abstractmethod
     def _parts(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
 

@@ -138,6 +138,10 @@ def argument_of(call: ast.Call, name: str, position: int) -> ast.expr | None:
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
+        if keyword.arg is None and isinstance(keyword.value, ast.Dict):
+            for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == name:
+                    return value
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return None
     return call.args[position] if 0 <= position < len(call.args) else None

@@ -40,6 +40,11 @@ class Classes(Files):
         return bool(self.to_classes)
 
     @remembered
+    def has_cuda_effects(self) -> bool:
+        """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
+        return self._adds_cuda or any(summary.cuda_effects for summary in self.files.values())
+
+    @remembered
     def is_cuda_class(self, name: str) -> bool:
         """Return whether a class of this name defines or inherits `cuda`."""
         return name in self.cuda_classes

@@ -34,6 +34,22 @@ class Files(Questions):
         return os.path.normpath(path) in self.forks
 
     @remembered
+    def is_circular(self, path: str) -> bool:
+        """Return whether a file is in a circle of imports: others may call it while it is imported."""
+        return os.path.normpath(path) in self._circular
+
+    @cached_property
+    def _circular(self) -> frozenset[str]:
+        """The files in circles of imports, and those that lead from one circle to another."""
+        return _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
+
+    @remembered
+    def is_set_elsewhere(self, path: str, name: str) -> bool:
+        """Return whether another file sets a name of the module at `path`, as in `config.device = "cpu"`."""
+        path = os.path.normpath(path)
+        return any(name in self.files[file].set_on_imports and file != path for file in self._importing(path))
+
+    @remembered
     def has_low_precision(self, path: str) -> bool:
         """Return whether the files that import a file, or any that these import, have low precision."""
         together = self._together({os.path.normpath(path)})
@@ -133,6 +149,19 @@ class Files(Questions):
     def _imported_files(self, summary: Summary) -> set[str]:
         found = (self.find(summary.path, module) for module in summary.imports)
         return {os.path.normpath(target.path) for target in found if target is not None}
+
+
+def _endless(following: Mapping[str, set[str]], previous: Mapping[str, set[str]]) -> frozenset[str]:
+    """Return what has something that follows it without end; what only follows itself has not."""
+    left = {each: len(found - {each}) for each, found in following.items()}
+    ends = [each for each, number in left.items() if not number]
+    while ends:
+        last = ends.pop()
+        for each in previous.get(last, set()) - {last}:
+            left[each] -= 1
+            if not left[each]:
+                ends.append(each)
+    return frozenset(each for each, number in left.items() if number)
 
 
 def candidates(path: str, module: str) -> Iterator[str]:

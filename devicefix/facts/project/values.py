@@ -74,6 +74,11 @@ class Values(Files):
         )
 
     @remembered
+    def patched(self) -> list[str]:
+        """Return the functions of `torch.cuda`, and methods of tensors and modules, that a file replaces."""
+        return sorted({name for summary in self.files.values() for name in summary.patched})
+
+    @remembered
     def allows_gloo(self, name: str) -> bool:
         """Return whether no file compares what has this name with "nccl", or one does with "gloo"."""
         texts = {

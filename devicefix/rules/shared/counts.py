@@ -1,4 +1,4 @@
-"""What the number of GPUs does where it is used, if it is 0."""
+"""The harm that the number of GPUs does where it is used, if it is 0."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange"
 _RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
 _ELEMENTS = {"choice", "max", "min", "next"}
 _PASSING = {"min", "int", "abs", "get", "getenv", "getattr"}  # they return 0 for 0, or the default
+_OBJECTS = {"dict", "Namespace", "SimpleNamespace"}
 _DEPTH = 4  # how many names to follow to the values they are bound to
 _ANY = range(8)  # the positions of arguments
 _SPLITS = (_ANY, {"chunks", "split_size", "split_size_or_sections", "sections", "indices_or_sections"})
@@ -45,7 +46,7 @@ _OPTION = re.compile(r"--(nproc|n|num)[_-](per[_-]node|processes|gpus)[ =]\Z")
 
 
 class Harm(Enum):
-    """What a number that is 0 does to a program."""
+    """The harm that a number of 0 does to a program."""
 
     NOTHING_DONE = 0  # also where the user of a machine with CUDA asks for 0
     ERROR = 1  # on every machine
@@ -132,7 +133,9 @@ class Counts:
                 case ast.Call(func=function) if child is not function:
                     if isinstance(function, ast.Lambda) or self._is_needed(parent):
                         return True
-                    if last_name(function) not in ("iter", "next", "nullcontext", "len", "int"):
+                    if last_name(function) == "next":
+                        return True
+                    if last_name(function) not in ("iter", "nullcontext", "len", "int"):
                         return False
                 case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
                     return child is iterated and child is not node
@@ -140,6 +143,11 @@ class Counts:
                     return child is not node
                 case ast.Match():
                     return captures(parent)
+                case ast.keyword():
+                    call = self.facts.tree.parents.get(parent)
+                    return isinstance(call, ast.Call) and last_name(call.func) in _OBJECTS
+                case ast.Return():
+                    return bool(getattr(self.facts.tree.scope(parent).node, "decorator_list", ()))
                 case ast.Compare(left=left, comparators=others):
                     if any(map(self.facts.guards.counts_gpus, (left, *others))):
                         return False  # the rule for refusals checks it
@@ -175,6 +183,18 @@ class Counts:
             case ast.Call(func=ast.Name(id="range")):
                 return self._asks_gpus(parent)
         return False
+
+    def is_checked(self, node: ast.expr) -> bool:
+        """Return whether a number of GPUs makes a list, and the program checks whether that is empty."""
+        call = self.facts.tree.parents.get(node)
+        made = self._made_of(call) if isinstance(call, ast.Call) and last_name(call.func) == "range" else None
+        uses = self.uses.of(made).uses if made is not None else []
+        return any(self.differs(use) or self.differs(self._length(use)) for use in uses)
+
+    def _length(self, node: ast.expr) -> ast.expr:
+        """Return the call of `len` around a list, or else the list."""
+        call = self.facts.tree.parents.get(node)
+        return call if isinstance(call, ast.Call) and last_name(call.func) == "len" else node
 
     def is_natural(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Return whether an expression is the number of GPUs, or a literal number that is not negative."""
@@ -288,13 +308,19 @@ class Counts:
         parent = self.facts.tree.parents.get(call)
         if isinstance(parent, ast.For):
             return Harm.NOTHING_DONE if _starts_processes(parent) or self._leaves_empty(parent) else None
-        empty: ast.AST | None = call
+        made = self._made_of(call)
+        return self._of_empty(made) if made is not None else None
+
+    def _made_of(self, call: ast.Call) -> ast.expr | None:
+        """Return the list that is made of a range, or the range itself."""
+        made: ast.AST | None = call
+        parent = self.facts.tree.parents.get(call)
         if isinstance(parent, ast.comprehension):
-            empty = parent = self.facts.tree.parents.get(parent)
+            made = parent = self.facts.tree.parents.get(parent)
             parent = self.facts.tree.parents.get(parent)
         if isinstance(parent, ast.Call) and last_name(parent.func) in ("list", "tuple"):
-            empty = parent
-        return self._of_empty(empty) if isinstance(empty, ast.expr) else None
+            made = parent
+        return made if isinstance(made, ast.expr) else None
 
     def _leaves_empty(self, loop: ast.For) -> bool:
         """Return whether a list, of which an element is used, gets its elements in a loop alone."""

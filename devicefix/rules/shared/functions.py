@@ -59,6 +59,22 @@ _CONTEXTS = ("nvtx.range", "profiler.profile", NVTX)
 _PRINTING = {"print", "debug", "info", "warning", "error", "log", "write", "echo"}
 
 
+# Expressions that have no effect if their parts have none.
+_MADE_OF_PARTS = (
+    ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.operator, ast.Tuple, ast.Attribute, ast.Subscript,
+    ast.Slice, ast.UnaryOp, ast.unaryop, ast.expr_context,
+)  # fmt: skip
+_CONVERSIONS = {"format", "str", "int", "float", "round"}
+_EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+
+
+def _arguments(node: ast.expr) -> list[ast.expr]:
+    """Return what a call prints or formats, with the text whose `format` it calls."""
+    assert isinstance(node, ast.Call)
+    text = [node.func.value] if isinstance(node.func, ast.Attribute) and node.func.attr == "format" else []
+    return [*text, *node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "file")]
+
+
 def _is_move(node: ast.AST | None) -> bool:
     """Return whether a node is a call of `.to(...)` or `.cuda(...)`."""
     method = node.func if isinstance(node, ast.Call) else None
@@ -92,15 +108,22 @@ class Functions:
             node: the call.
             short: as for `raises`.
         """
+        if any(isinstance(part, _EFFECTS) for part in ast.walk(node)):
+            return None  # a guard would skip it
         if self._inside_another(node):
             return Fix(())  # the fix of the outer call is enough
-        parent = self.facts.tree.parents.get(node)
         statement = self._statement(node)
         if statement is not None and not (
             short in _INSTEAD and self._prints(statement) and not self._quoted(node)
         ):
             late = short.startswith(_NOT_INITIALIZING)
             return self.context.put_under_guard(statement, self.devices.safety(node) if late else Safety.SAFE)
+        line = self._line_around(node)
+        return self._value(node, short) if line is None else self.context.put_under_guard(line, Safety.UNSAFE)
+
+    def _value(self, node: ast.Call, short: str) -> Fix | None:
+        """Return the fix that uses another value on a CPU, None if there is none."""
+        parent = self.facts.tree.parents.get(node)
         if short == "current_device":
             return self._current(node, parent)
         if short.endswith("get_rng_state"):
@@ -126,20 +149,41 @@ class Functions:
         )
 
     def _statement(self, node: ast.expr) -> ast.Expr | None:
-        """Return the statement to guard if it only calls the function, or prints its result."""
+        """Return the statement to guard if it only calls the function, or prints its result and nothing else."""
         statement = self.facts.tree.statement(node)
         if not isinstance(statement, ast.Expr):
             return None
         if self._prints(statement):
-            return statement
+            return statement if all(map(self._is_of_cuda, _arguments(statement.value))) else None
         chain: ast.expr = statement.value
         while isinstance(chain, (ast.Call, ast.Attribute)) and chain is not node:
             chain = chain.func if isinstance(chain, ast.Call) else chain.value
         return statement if chain is node else None
 
+    def _line_around(self, node: ast.expr) -> ast.Expr | None:
+        """Return the statement that prints an f-string around a node, if no effect is lost without it."""
+        statement = self.facts.tree.statement(node)
+        if not (isinstance(statement, ast.Expr) and self._prints(statement) and self._quoted(node)):
+            return None
+        effects = (*_EFFECTS, ast.Call)
+        parts = (part for argument in _arguments(statement.value) for part in ast.walk(argument))
+        return (
+            statement
+            if all(not isinstance(part, effects) or self._is_of_cuda(part) for part in parts)
+            else None
+        )
+
     def _prints(self, statement: ast.Expr) -> bool:
         call = statement.value
         return isinstance(call, ast.Call) and last_name(call.func) in _PRINTING
+
+    def _is_of_cuda(self, node: ast.AST) -> bool:
+        """Return whether a value is a text, or made of one and what functions of torch.cuda return."""
+        if isinstance(node, ast.Call):
+            if (self.facts.resolve(node.func) or "").startswith("torch.cuda."):
+                return True
+            return last_name(node.func) in _CONVERSIONS and all(map(self._is_of_cuda, _arguments(node)))
+        return isinstance(node, _MADE_OF_PARTS) and all(map(self._is_of_cuda, ast.iter_child_nodes(node)))
 
     def _quoted(self, node: ast.expr) -> bool:
         return any(isinstance(parent, ast.JoinedStr) for _, parent in self.facts.tree.ancestors(node))
@@ -148,8 +192,10 @@ class Functions:
         """Return the fix of the index of the current GPU: the CPU, or 0, by what it is used for."""
         if _is_move(parent):
             return Fix(())  # the fix of the move is enough
-        if parent is not None and self.facts.call(parent, "torch.device"):
-            return self.context.when_cuda(node, '"cpu"')
+        if isinstance(parent, ast.Call) and self.facts.call(parent, "torch.device"):
+            return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
+        if isinstance(parent, ast.Call) and last_name(parent.func) in _PRINTING:
+            return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         uses = self.context.uses.of(node).uses
         numbers = any(map(self._is_number, uses))
         moves = any(_is_move(self.facts.tree.parents.get(use)) for use in uses)
@@ -237,7 +283,7 @@ class Functions:
 
     @cached_property
     def _saves_state(self) -> bool:
-        """Whether the module reads the random state: rewritten, it is None on a CPU, and cannot be restored."""
+        """Return whether the module reads the random state: None on a CPU, it cannot be restored."""
         return any(
             isinstance(node, ast.Call)
             and (self.facts.resolve(node.func) or "").startswith("torch.cuda.")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts import Binding, Facts, Scope
+from devicefix.facts import Binding, Facts, Scope, dotted
+from devicefix.facts.values import last_name
+
+_WRAPPERS = ("DataParallel", "DistributedDataParallel", "DDP")
 
 
 class GuardedNames:
@@ -44,6 +47,41 @@ class GuardedNames:
         uses = (use for use in self.facts.tree.reads(name) if self._is_open(use, name, node, found[0]))
         return min(uses, key=lambda use: use.lineno, default=None)
 
+    def unwrapped(self, statement: ast.Assign, node: ast.If) -> ast.expr | None:
+        """Return the first use of `net.module` where only the body of an `if` wraps `net`.
+
+        Args:
+            statement: the statement that binds `net` to a `DataParallel`, which has the attribute.
+            node: the `if`.
+
+        Returns:
+            None where a condition, or a handler of its error, is around each use.
+        """
+        wrapped, path = statement.value, dotted(statement.targets[0])
+        if path is None or not isinstance(wrapped, ast.Call) or last_name(wrapped.func) not in _WRAPPERS:
+            return None
+        after = (use for use in self.facts.tree.reads(f"{path}.module") if use.lineno > statement.lineno)
+        return next((use for use in after if not self._may_be_wrapped(use, path, node)), None)
+
+    def _may_be_wrapped(self, use: ast.expr, path: str, node: ast.If) -> bool:
+        """Return whether a use may be left to the program, which asks for the wrapper or wraps again."""
+        tree, refusals = self.facts.tree, self.facts.guards.refusals
+        if self.facts.is_guarded(use) or refusals.is_handled(use, AttributeError.__name__):
+            return True
+        if "." not in path and tree.scope(use).lookup(path) != tree.scope(node).lookup(path):
+            return True
+        if any(
+            parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test)
+            for child, parent in tree.ancestors(use)
+        ):
+            return True
+        return any(
+            isinstance(binding.value, ast.Call)
+            and last_name(binding.value.func) in _WRAPPERS
+            and not self._is_under(binding, node)
+            for binding in self.facts.bindings(_object_of(use))
+        )
+
     def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         tree = self.facts.tree
         for node in (node for statement in body for node in ast.walk(statement)):
@@ -81,6 +119,12 @@ class GuardedNames:
             parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and _mentions(parent.test, flag, name))
             for _, parent in tree.ancestors(use)
         )
+
+
+def _object_of(use: ast.expr) -> ast.expr:
+    """Return the object in `net.module`."""
+    assert isinstance(use, ast.Attribute)
+    return use.value
 
 
 def _asks(test: ast.expr) -> bool:

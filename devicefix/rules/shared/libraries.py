@@ -10,6 +10,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import last_name
+from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
 # What to do without each library, by module.
 LIBRARIES = {
@@ -70,6 +71,9 @@ LIBRARIES = {
     "MultiScaleDeformableAttention": "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA",
     "torchsparse": "check whether the installed version is built for a CPU",
     "spconv": "install its version without CUDA, which is called `spconv`, and check whether it is enough",
+    "cubvh": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "nerfacc": "its kernels are compiled for CUDA; add a CPU path in plain torch",
+    "fused_ssim": "its kernels are compiled for CUDA; add a CPU path in plain torch",
     "tensorrt_llm": "add a path that runs the torch model without CUDA",
 }
 _TRITON = {
@@ -214,41 +218,41 @@ class CudaLibraries:
         ]
         return bool(uses) and all(map(self.facts.is_guarded, uses))
 
-    def need(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.stmt | None:
-        """Return what needs a library although a failure of its import is caught, None if nothing does.
+    def unasked(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
+        """Return a use of what an import binds that fails without the library, None if all ask for it."""
+        return next(self._optional.unasked(statement, library), None)
 
-        That is the import itself where its names are read and nothing else binds them, or a refusal to go on
-        without one of them: `if library is None: raise`.
+    @cached_property
+    def _optional(self) -> OptionalImports:
+        return OptionalImports(self.facts, [statement for statement, _ in self._imports])
+
+    def refusal(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
+        """Return the test with which a program refuses to go on without what a tried import binds, None if it has none.
 
         Args:
             statement: the import.
             library: the library.
         """
         tree = self.facts.tree
-        around = (parent for child, parent in tree.ancestors(statement) if isinstance(parent, ast.Try))
-        attempt = next(around, None)
+        attempt = next(
+            (parent for _, parent in tree.ancestors(statement) if isinstance(parent, ast.Try)), None
+        )
         if attempt is None or self.facts.is_guarded(statement) or self._is_lazy(statement):
             return None
         for alias in statement.names:
             name = alias.asname or alias.name.partition(".")[0]
             found = tree.scope(statement).lookup(name)
-            uses = [
-                use
-                for use in tree.reads(name)
-                if tree.scope(use).lookup(name) == found
-                and all(parent is not attempt for _, parent in tree.ancestors(use))
-                and not self.copes(use, library)
-            ]
-            if uses and found is not None and _binds_nothing_else(attempt, len(found[1])):
-                return statement
-            for use in uses:
-                refusal = self._refusal(use)
-                if refusal is not None:
-                    return refusal
+            for use in tree.reads(name):
+                if tree.scope(use).lookup(name) == found and all(
+                    parent is not attempt for _, parent in tree.ancestors(use)
+                ):
+                    test = None if self.copes(use, library) else self._refusal(use)
+                    if test is not None:
+                        return test
         return None
 
-    def _refusal(self, name: ast.expr) -> ast.If | ast.Assert | None:
-        """Return the refusal that asks whether a name is None, if it is part of such a question."""
+    def _refusal(self, name: ast.expr) -> ast.expr | None:
+        """Return the test of a refusal that asks whether a name is None, if the name is part of one."""
         question = self.facts.tree.parents[name]
         match question:
             case ast.Compare(
@@ -258,23 +262,23 @@ class CudaLibraries:
             case _:
                 return None
         match self.facts.tree.parents[question]:
-            case ast.If(test=test, body=body) as test_of if test is question and isinstance(operator, ast.Is):
-                return test_of if self.facts.guards.refusals.refuses(body) else None
-            case ast.Assert(test=test) as test_of if test is question and isinstance(operator, ast.IsNot):
-                return test_of
+            case ast.If(test=test, body=body) if test is question and isinstance(operator, ast.Is):
+                return test if self.facts.guards.refusals.refuses(body) else None
+            case ast.Assert(test=test) if test is question and isinstance(operator, ast.IsNot):
+                return test
         return None
 
     def copes(self, node: ast.AST, library: str) -> bool:
         """Return whether a program continues without the code at a node if CUDA is not available."""
         if self.facts.is_guarded(node) or self._is_lazy(node):
             return True
-        word = re.compile(rf"{re.escape(library.partition('.')[0])}|cuda|gpu|available|TYPE_CHECKING", re.I)
+        asking = Asking(self.facts, library)
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
                 switched_on = (
                     isinstance(value := self.facts.value(parent.test), ast.Constant) and value.value is True
                 )
-                if word.search(self.context.source.code(parent.test)) and not switched_on:
+                if (asking.asks(parent.test) or for_types(parent.test)) and not switched_on:
                     return True
             if isinstance(parent, ast.Try) and child in parent.body:
                 if any(
@@ -287,14 +291,6 @@ class CudaLibraries:
             ):
                 return True
         return False
-
-
-def _binds_nothing_else(attempt: ast.Try, bindings: int) -> bool:
-    """Return whether an import that is tried is the only binding of its name, and leaves no flag behind."""
-    blocks = [attempt.orelse, attempt.finalbody, *(handler.body for handler in attempt.handlers)]
-    tried = all(isinstance(statement, (ast.Import, ast.ImportFrom)) for statement in attempt.body)
-    silent = all(isinstance(statement, (ast.Expr, ast.Pass)) for block in blocks for statement in block)
-    return tried and silent and bindings == 1
 
 
 def full_names(node: ast.Import | ast.ImportFrom) -> list[str]:

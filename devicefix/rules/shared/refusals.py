@@ -25,7 +25,7 @@ _CALLERS = 3  # how many functions to follow, each called by the next
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do with a refusal.
+    """The finding that a refusal leads to.
 
     Attributes:
         message: what is wrong and what to do.

@@ -43,5 +43,5 @@ class Difference:
 
     @property
     def expected(self) -> bool:
-        """Whether the difference is not a fault: guarded lines run on one kind of machine only."""
+        """Return whether the difference is not a fault: guarded lines run on one kind of machine only."""
         return self.kind in (ONLY_CUDA, ONLY_CPU)

@@ -65,7 +65,7 @@ class Stream:
 
     @property
     def complete(self) -> bool:
-        """Whether the process ended regularly, so that no event is missing."""
+        """Return whether the process ended regularly, so that no event is missing."""
         return self.ended and self.error is None
 
     def count(self, key: Key) -> int:

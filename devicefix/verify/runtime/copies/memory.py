@@ -167,12 +167,12 @@ class Memory:
 
     @property
     def exposed(self) -> bool:
-        """Whether NumPy may write to the memory."""
+        """Return whether NumPy may write to the memory."""
         return self.root.exported or any(replica.exported for replica in self.others)
 
     @property
     def over(self) -> bool:
-        """Whether the storage is gone."""
+        """Return whether the storage is gone."""
         return bool(self._storage.expired())  # type: ignore[no-untyped-call]
 
     def copy(self, side: str, region: Region, move: Move, parent: Replica) -> Replica:

@@ -61,7 +61,7 @@ class Machine:
 
     @property
     def is_explicit(self) -> bool:
-        """Whether the number of GPUs was set explicitly."""
+        """Return whether the number of GPUs was set explicitly."""
         return self._gpus is not None or GPUS in os.environ or "CUDA_VISIBLE_DEVICES" in os.environ
 
     def _visible_gpus(self) -> list[int]:

@@ -1,0 +1,43 @@
+"""Find the functions and methods of torch that a file replaces, as tests do with `mock.patch`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from devicefix.facts.module import Facts
+from devicefix.facts.scopes import dotted
+from devicefix.facts.values import last_name
+
+_OWNER = re.compile(r"(?:.*\.)?(torch\.(?:cuda|Tensor|nn\.Module))")
+_PATCHED = re.compile(rf"{_OWNER.pattern}\.(\w+)")
+
+
+def patched_names(facts: Facts) -> Iterator[str]:
+    """Yield the names of what is replaced in `torch.cuda`, `torch.Tensor` and `torch.nn.Module`.
+
+    https://docs.python.org/3/library/unittest.mock.html, https://docs.pytest.org/en/stable/how-to/monkeypatch.html
+    """
+    for path in facts.tree.attributes:
+        yield from _named(path)
+    for node in facts.tree.nodes_with("patch", "setattr"):
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(path)), *_]):
+                yield from _named(path)
+            case ast.Call(func=function, args=[owner, ast.Constant(value=str(name)), *_]):
+                if last_name(function) in ("setattr", "object") and _OWNER.fullmatch(_path(facts, owner)):
+                    yield name
+            case ast.Call(func=ast.Attribute(attr="multiple"), args=[owner], keywords=keywords):
+                if _OWNER.fullmatch(_path(facts, owner)):
+                    yield from (keyword.arg for keyword in keywords if keyword.arg is not None)
+
+
+def _named(path: str) -> Iterator[str]:
+    patched = _PATCHED.fullmatch(path)
+    if patched is not None:
+        yield patched[2]
+
+
+def _path(facts: Facts, owner: ast.expr) -> str:
+    return facts.resolve(owner) or dotted(owner) or ""

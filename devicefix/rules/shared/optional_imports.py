@@ -1,0 +1,248 @@
+"""Imports that a module copes without, and the uses of what they bind that don't ask whether it is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from functools import cached_property
+
+from devicefix.facts import Binding, Facts, returns
+from devicefix.facts.refusals import TRIES
+from devicefix.facts.values import last_name
+
+_CALLS = 3  # how many functions to follow to their callers
+_BINDINGS = 4  # how many flags to follow to what they are made of
+_TESTING = (ast.If, ast.IfExp, ast.While)
+
+
+class OptionalImports:
+    """The imports of one module that may fail without an error.
+
+    Args:
+        facts: the facts of the module.
+        imports: the statements that import such a library.
+    """
+
+    def __init__(self, facts: Facts, imports: Collection[ast.stmt]) -> None:
+        self.facts = facts
+        self.tree = facts.tree
+        self.imports = imports
+
+    def unasked(self, statement: ast.Import | ast.ImportFrom, library: str) -> Iterator[ast.expr]:
+        """Yield the uses of what an import binds that fail where the library is missing.
+
+        A use asks if it depends on a flag that is set next to the import, on what the import binds, or on a value
+        that names the library: a person who asks for it gets an error.
+
+        Args:
+            statement: the import, in a `try` or under an `if`.
+            library: the library.
+        """
+        place = self._place(statement)
+        if place is None:
+            return
+        flags = _bound_in(place)
+        if isinstance(place, _TESTING):
+            flags |= {node.id for node in ast.walk(place.test) if isinstance(node, ast.Name)} - {"torch"}
+        asking = Asking(self.facts, library, flags)
+        inside = set(ast.walk(place))
+        for alias in statement.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            scope = self.tree.scope(statement)
+            bindings = scope.bindings.get(name, [])
+            if any(map(self._replaces, bindings)):
+                continue
+            bound = len(bindings) > 1
+            for use in self.tree.reads(name):
+                found = self.tree.scope(use).lookup(name)
+                if use in inside or found is None or found[0] is not scope:
+                    continue
+                if self._fails(use, bound=bound) and not asking.before(use):
+                    yield use
+
+    def _replaces(self, binding: Binding) -> bool:
+        """Return whether a binding is a replacement of the library: something other than None."""
+        is_none = isinstance(binding.value, ast.Constant) and binding.value.value is None
+        return not is_none and binding.node not in self.imports
+
+    def _place(self, statement: ast.stmt) -> ast.stmt | None:
+        """Return the statement that makes an import optional."""
+        for child, parent in self.tree.ancestors(statement):
+            match parent:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    return None
+                case ast.If(test=test):
+                    return None if for_types(test) else parent
+                case ast.With():
+                    return parent
+                case ast.stmt() if isinstance(parent, TRIES) and child in parent.body:
+                    return parent if any(map(self._goes_on, parent.handlers)) else None
+        return None
+
+    def _goes_on(self, handler: ast.ExceptHandler) -> bool:
+        return not (returns(handler.body) or self.facts.guards.refusals.refuses(handler.body))
+
+    def _fails(self, use: ast.expr, *, bound: bool) -> bool:
+        """Return whether a use is an error where the library is missing: its name is None, or not bound."""
+        if self._is_annotation(use):
+            return False
+        parent = self.tree.parents.get(use)
+        match parent:
+            case ast.Attribute() | ast.Subscript():
+                return parent.value is use or not bound
+            case ast.Call():
+                return parent.func is use or not bound
+        return not bound or use in (*getattr(parent, "decorator_list", ()), *getattr(parent, "bases", ()))
+
+    def _is_annotation(self, use: ast.expr) -> bool:
+        """Return whether a use is part of an annotation that is never evaluated."""
+        if "annotations" not in self._from_future:
+            return False
+        return any(
+            child in (getattr(parent, "annotation", None), getattr(parent, "returns", None))
+            for child, parent in self.tree.ancestors(use)
+        )
+
+    @cached_property
+    def _from_future(self) -> set[str]:
+        imports = (node for node in self.tree.imports if isinstance(node, ast.ImportFrom))
+        return {alias.name for node in imports if node.module == "__future__" for alias in node.names}
+
+
+class Asking:
+    """The code of one module that runs only after a question for a library.
+
+    Args:
+        facts: the facts of the module.
+        library: the library.
+        flags: the names that are set by whether it is there.
+    """
+
+    def __init__(self, facts: Facts, library: str, flags: Collection[str] = ()) -> None:
+        self.facts = facts
+        self.tree = facts.tree
+        self.flags = flags
+        self.library = re.compile(
+            "flash" if "flash" in library else re.escape(library.partition(".")[0]), re.I
+        )
+        self.known: dict[ast.AST, bool] = {}
+
+    def before(self, use: ast.AST, calls: int = _CALLS) -> bool:
+        """Return whether a question decides whether a use is reached."""
+        if self.facts.is_guarded(use):
+            return True
+        for child, parent in self.tree.ancestors(use):
+            if self._decides(child, parent) or self._left_before(child):
+                return True
+            if (
+                isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+                and child in parent.body
+            ):
+                if calls and self._only_called_if_asked(parent, calls - 1):
+                    return True
+        return False
+
+    def _decides(self, child: ast.AST, parent: ast.AST) -> bool:
+        """Return whether a parent asks for the library before it evaluates a child, or handles its absence."""
+        match parent:
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+                return child is not test and self.asks(test)
+            case ast.BoolOp(values=values):
+                return any(map(self.asks, values[: values.index(child)]))  # type: ignore[arg-type]
+            case ast.comprehension():
+                return False
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return any(self.asks(test) for each in parent.generators for test in each.ifs)
+            case ast.Match(subject=subject):
+                return child is not subject and self.asks(subject)
+            case ast.Dict(keys=keys, values=values) if child in values:
+                key = keys[values.index(child)]
+                return key is not None and self.asks(key)
+        return isinstance(parent, TRIES) and child in parent.body and any(map(self._handles, parent.handlers))
+
+    def _handles(self, handler: ast.ExceptHandler) -> bool:
+        """Return whether a handler is for a library that is missing, or continues without it."""
+        return _is_of_missing_name(handler) or not self.facts.guards.refusals.refuses(handler.body)
+
+    def _left_before(self, child: ast.AST) -> bool:
+        """Return whether an earlier statement of the block leaves it where the library is missing."""
+        if not isinstance(child, ast.stmt):
+            return False
+        block = self.tree.block(child)
+        return any(map(self._leaves, block[: block.index(child)])) if child in block else False
+
+    def _leaves(self, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Assert(test=test):
+                return self.asks(test)
+            case ast.If(test=test, body=body, orelse=orelse) if self.asks(test):
+                refuses = self.facts.guards.refusals.refuses
+                return any(block and (returns(block) or refuses(block)) for block in (body, orelse))
+        return isinstance(statement, TRIES) and any(map(_is_of_missing_name, statement.handlers))
+
+    def _only_called_if_asked(self, definition: ast.AST, calls: int) -> bool:
+        """Return whether a function or class is used, and only where a question decides."""
+        if definition not in self.known:
+            self.known[definition] = False  # also for what calls itself
+            name = definition.name  # type: ignore[attr-defined]
+            inside = set(ast.walk(definition))
+            uses = [
+                node
+                for node in self.tree.nodes_with(name)
+                if isinstance(node, (ast.Name, ast.Attribute))
+                and last_name(node) == name
+                and node not in inside
+            ]
+            self.known[definition] = bool(uses) and all(self.before(use, calls) for use in uses)
+        return self.known[definition]
+
+    def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
+        """Return whether a test depends on a flag, or on a value that names the library."""
+        for node in ast.walk(test):
+            match node:
+                case ast.Name(id=name) | ast.Attribute(attr=name):
+                    if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
+                        return True
+                case ast.Constant(value=str(name)):
+                    pass
+                case _:
+                    continue
+            if self.library.search(name):
+                return True
+        return False
+
+    def _is_set_by_question(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
+        """Return whether the value of a flag, or whether it is set, depends on the library."""
+        for binding in self.facts.bindings(node):
+            tests = (
+                parent.test for _, parent in self.tree.ancestors(binding.node) if isinstance(parent, ast.If)
+            )
+            values = [] if binding.value is None else [binding.value]
+            if any(self.asks(value, depth) for value in (*values, *tests)):
+                return True
+        return False
+
+
+def for_types(test: ast.expr) -> bool:
+    """Return whether a test is only true for a type checker: `typing.TYPE_CHECKING`."""
+    return last_name(test) == "TYPE_CHECKING"
+
+
+def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is not None and last_name(kind) == "NameError" for kind in kinds)
+
+
+def _bound_in(place: ast.stmt) -> set[str]:
+    """Return the names that a statement and those in it bind."""
+    bound = set()
+    for node in ast.walk(place):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                bound.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                bound |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+    return bound

@@ -1,0 +1,104 @@
+"""A process that has imported torch and runs each program in a fork, since the import takes most of the time.
+
+It reads requests from its standard input, one line of JSON each, and answers with the exit status. A fork
+does what Python does: it imports `sitecustomize`, which is the start-up hook of `devicefix verify`, runs the
+script as `__main__`, and ends as any process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import select
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+FOLDER = str(Path(__file__).parent)
+SECONDS = 120.0  # the time limit of a program
+PRELOADED = (
+    "numpy",
+    "torch",
+    "torch._dynamo",
+    "torch.utils.data",
+)  # an optimizer's first step imports dynamo
+
+
+class Forks:
+    """The process that runs programs.
+
+    Args:
+        environment: its environment variables, which those of a program replace.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "import forks; forks.serve()"],
+            env={**environment, "PYTHONPATH": FOLDER},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, errors: Path
+    ) -> int:
+        """Run a program, and return its exit status.
+
+        Args:
+            command: the script and its arguments.
+            folder: the current folder.
+            environment: the environment variables.
+            output: the file for its standard output.
+            errors: the file for its standard error.
+
+        Raises:
+            TimeoutError: it does not end; nor does this process run others.
+        """
+        sending, answers = self._process.stdin, self._process.stdout
+        assert sending is not None and answers is not None
+        request = (list(command), str(folder), dict(environment), str(output), str(errors))
+        print(json.dumps(request), file=sending, flush=True)
+        if not select.select([answers], [], [], SECONDS)[0]:
+            self._process.kill()
+            raise TimeoutError(f"{command} runs for more than {SECONDS} seconds")
+        return int(answers.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def serve() -> None:
+    """Run the requested programs, each as the main program of a fork."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    for request in sys.stdin:
+        child = os.fork()
+        if not child:
+            _become(*json.loads(request))
+            runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]  # as Python itself does
+            return
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _become(command: list[str], folder: str, environment: dict[str, str], output: str, errors: str) -> None:
+    """Make a fork the process that Python would have started for a script."""
+    for number, (name, mode) in enumerate(((os.devnull, "r"), (output, "w"), (errors, "w"))):
+        with open(name, mode) as file:
+            os.dup2(file.fileno(), number)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv[:] = command
+    added = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [*added, *(path for path in sys.path if path not in ("", FOLDER))]
+    vars(sys.modules["__main__"]).pop("forks")
+    for name in ("forks", "sitecustomize"):
+        sys.modules.pop(name, None)
+    importlib.import_module("sitecustomize")
+    sys.path.insert(0, command[0])
