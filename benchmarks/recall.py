@@ -1,8 +1,8 @@
 """Estimate how many of the corpus's ties to CUDA are found: list what is not, sample it, extrapolate.
 
     python benchmarks/recall.py list [DIR] [--left-out harmless|guarded]
-    python benchmarks/recall.py sample [DIR] [--size N] [--seed N] [--sheet FILE]
-    python benchmarks/recall.py score [DIR]
+    python benchmarks/recall.py sample [DIR] [--size N] [--seed N] [--sheet FILE] [--wide]
+    python benchmarks/recall.py score [DIR] [--wide]
 
 The list holds every line of code with a word that could be a tie (`occurrences` says which) that
 
@@ -22,15 +22,24 @@ Judged lines that findings cover by now are left out of m and n alike. What is l
 random sample of what is left of the list; but what was mended because of the sample makes it look better than
 the rest, so the figure to report is that of a sample drawn, with a new seed, after the last mending. F holds
 wrong findings too: multiply it by the precision where that matters.
+
+With `--wide` nothing that a grep finds is left off. Four strata are sampled and extrapolated one by one: the
+list, the lines left off as harmless, those left off as guarded, and every other line of code outside of the
+findings that has one of the words of `_WORDS`; they are half of the sample. A library's tie counts as found
+if its import is reported. The interval is a simulation, with Jeffreys' prior for the share of each stratum.
 """
 
 from __future__ import annotations
 
 import ast
+import io
+import random
 import re
 import sys
+import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +47,7 @@ from samples import (
     Entry,
     Verdict,
     add_sample,
+    draw,
     entries,
     interval,
     parser,
@@ -56,6 +66,8 @@ from devicefix.model import Finding
 VERDICTS = Path(__file__).with_name("verdicts-recall.toml")
 ALLOWED = ("missed", "harmless", "guarded", "not-torch")
 FOUND = "found"  # the kind of an entry for a line on which a finding begins
+LISTED, HARMLESS, GUARDED, WORD = STRATA = ("", "harmless", "guarded", "word")  # why it is left off the list
+DRAWS = 10_000  # of the simulation
 
 _DEVICE = re.compile(r"(?<![\w.-])cuda(?=:?(\d|\{|%|\Z))|\bcuda:\Z|torch\.cuda\.\w*Tensor", re.I)
 _INDEX = re.compile(r"(^|_)(gpu|rank|cuda|device(?=_?i))(_?(id|idx|index|num|no))?\Z", re.I)
@@ -69,6 +81,10 @@ _HARMLESS_CALLS = frozenset((
     "OutOfMemoryError", "amp.autocast", "amp.GradScaler", "amp.custom_fwd", "amp.custom_bwd",
     "amp.autocast_mode", "amp.grad_scaler",
 ))  # fmt: skip
+_WORDS = re.compile(
+    r"cuda|gpu|nccl|device|half|b?fp?(loat)?16|pin_memory|map_location|autocast|triton|apex|xformers|flash_attn",
+    re.I,
+)
 _TESTS = (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Assert)
 
 
@@ -191,17 +207,25 @@ def _on(value: ast.expr) -> bool:
 def reason(facts: Facts, project: Project, path: str, category: str, node: ast.AST) -> str:
     """Return why an occurrence is left off the list, or an empty text."""
     if harmless(facts, project, path, category, node):
-        return "harmless"
-    return "guarded" if facts.is_guarded(node) else ""
+        return HARMLESS
+    return GUARDED if facts.is_guarded(node) else LISTED
 
 
-def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes) -> list[Entry]:
+def unfound(root: Path, strata: Collection[str], project: Project, path: Path, data: bytes) -> list[Entry]:
     """Return the lines of a file that may hold a missed tie, and those with findings, of the kind `found`.
 
-    With a reason in `left_out`, instead the lines that are left off the list for it.
+    Args:
+        root: the folder of the packages.
+        strata: which lines: those on the list, or those left off for a reason.
+        project: the facts of all files.
+        path: the file.
+        data: its content.
     """
-    findings = check_file(data, str(path), Settings(fix=True, unsafe_fixes=True), project).findings
     base, name = place(path, root), str(path)
+    settings = Settings(ignore_noqa=True)
+    findings = check_file(data, name, settings, project).findings
+    # A fix can make others possible; their findings are at their origin, what remains is not.
+    findings += check_file(data, name, replace(settings, fix=True, unsafe_fixes=True), project).fixed
     numbers = sorted({finding.line for finding in findings})
     found = [Entry(f"{base}:{line}:found", name, line, line, FOUND) for line in numbers]
     try:
@@ -209,17 +233,42 @@ def unfound(root: Path, left_out: str, project: Project, path: Path, data: bytes
         module = parse(source.text)
     except (DecodeError, SyntaxError, ValueError, RecursionError):
         return found  # one finding says so
-    facts = Facts(source, module, project.is_integer_option, project.is_flag)
+    facts = Facts(source, module).informed(project.is_integer_option, project.is_flag, project.passed)
     spans = list(covered(source, findings))
-    listed: dict[int, Entry] = {}
+    listed: dict[int, tuple[str, str]] = {}  # the stratum and the category of a line
     for category, node in occurrences(facts, module):
         line: int = node.lineno  # type: ignore[attr-defined]
-        if line in listed or reason(facts, project, name, category, node) != left_out:
-            continue
         start, end = span(facts, node)
         if not any(first <= start and end <= last for first, last in spans):
-            listed[line] = Entry(f"{base}:{line}", name, line, line, category, category)
-    return [*found, *listed.values()]
+            here = reason(facts, project, name, category, node), category
+            listed[line] = min(listed.get(line, here), here, key=lambda each: STRATA.index(each[0]))
+    if WORD in strata:
+        known = {line for start, end in spans for line in lines(source, start, end)}.union(listed)
+        listed |= {line: (WORD, text) for line, text in worded(source, module) if line not in known}
+    return found + [
+        Entry(f"{base}:{line}", name, line, line, stratum, category)
+        for line, (stratum, category) in listed.items()
+        if stratum in strata
+    ]
+
+
+def lines(source: Source, start: int, end: int) -> range:
+    """Return the numbers of the lines of a span."""
+    return range(source.position(start)[0], source.position(end)[0] + 1)
+
+
+def worded(source: Source, module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the lines of code that have a word that a grep looks for, each with the word."""
+    documentation = {
+        line
+        for node in ast.walk(module)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in lines(source, *source.span(node))
+    }
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        found = _WORDS.search(token.string)
+        if found and token.type != tokenize.COMMENT and token.start[0] not in documentation:
+            yield token.start[0], found.group().lower()
 
 
 def span(facts: Facts, node: ast.AST) -> tuple[int, int]:
@@ -251,37 +300,69 @@ def show(listed: list[Entry]) -> Iterator[str]:
     """Yield the list: each line with its category and source, then the counts by category."""
     for entry in listed:
         text = Path(entry.path).read_bytes().decode("utf-8", "replace").splitlines()[entry.line - 1]
-        yield f"{entry.path}:{entry.line}: {entry.kind}: {text.strip()}"
+        yield f"{entry.path}:{entry.line}: {entry.shown}: {text.strip()}"
     yield ""
-    for category, number in Counter(entry.kind for entry in listed).most_common():
+    for category, number in Counter(entry.shown for entry in listed).most_common():
         yield f"{category:<12}{number:>6}"
     yield f"{'listed':<12}{len(listed):>6}"
 
 
 def score(verdicts: dict[str, Verdict], listed: list[Entry], found: int) -> list[str]:
     """Return the figures, as lines to print."""
-    names = {entry.id for entry in listed}
-    still = {name: each.verdict for name, each in verdicts.items() if name in names}
-    counts = Counter(still.values())
-    lines = [f"{verdict:<24}{counts[verdict]:>6}" for verdict in ALLOWED]
-    lines.append(f"{'judged, still listed':<24}{len(still):>6}")
+    still = {entry.id: entry.kind for entry in listed if entry.id in verdicts}
+    missed = [name for name in still if verdicts[name].verdict == "missed"]
+    lines = []
+    shares: list[tuple[int, int, int]] = []  # the lines of each stratum; of the judged, the missed and all
+    for stratum, number in sorted(Counter(entry.kind for entry in listed).items()):
+        judged = [name for name, kind in still.items() if kind == stratum]
+        counts = Counter(verdicts[name].verdict for name in judged)
+        shares.append((number, counts["missed"], len(judged)))
+        title = stratum or "list"
+        lines.append(f"{title}: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in ALLOWED))
+        lines.append(f"{title + ', judged of all':<24}{len(judged):>6}{number:>7}")
     lines.append(f"{'judged, found by now':<24}{len(verdicts) - len(still):>6}")
     lines.append(f"{'listed (L)':<24}{len(listed):>6}")
     lines.append(f"{'lines found (F)':<24}{found:>6}")
-    if still and found:
-        shares = (counts["missed"] / len(still), *interval(counts["missed"], len(still)))
-        recall, high, low = (found / (found + len(listed) * share) for share in shares)
-        lines.append(f"missed, extrapolated: {len(listed) * shares[0]:.1f}")
-        lines.append(f"recall {recall:.1%} (95 %: {low:.1%} to {high:.1%})")
-    return [*lines, *(f"missed: {name}" for name, verdict in sorted(still.items()) if verdict == "missed")]
+    if found and all(judged for _, _, judged in shares):
+        total = sum(number * hits / judged for number, hits, judged in shares)
+        low, high = missed_interval(shares)
+        lines.append(f"missed, extrapolated: {total:.1f}")
+        recall = [found / (found + each) for each in (total, high, low)]
+        lines.append(f"recall {recall[0]:.1%} (95 %: {recall[1]:.1%} to {recall[2]:.1%})")
+    return [*lines, *(f"missed: {name}" for name in sorted(missed))]
+
+
+def missed_interval(shares: Sequence[tuple[int, int, int]]) -> tuple[float, float]:
+    """Return the 95 % interval of the number of missed ties: Wilson's for one stratum, else a simulation."""
+    if len(shares) == 1:
+        number, hits, judged = shares[0]
+        low, high = interval(hits, judged)
+        return number * low, number * high
+    draw_from = random.Random(0).betavariate
+    totals = sorted(
+        sum(
+            hits + (number - judged) * draw_from(hits + 0.5, judged - hits + 0.5)
+            for number, hits, judged in shares
+        )
+        for _ in range(DRAWS)
+    )
+    return totals[DRAWS // 40], totals[-DRAWS // 40]
+
+
+def stratified(listed: list[Entry], size: int, seed: int) -> list[Entry]:
+    """Draw a random sample of each stratum: half of it words, the other strata with equal parts."""
+    strata = {stratum: [entry for entry in listed if entry.kind == stratum] for stratum in STRATA}
+    sizes = {stratum: size // 2 if stratum == WORD else size // 6 for stratum in STRATA}
+    return [entry for stratum in STRATA for entry in draw(strata[stratum], sizes[stratum], seed)]
 
 
 def main() -> int:
     """Run the command that was asked for."""
     top, common = parser(__doc__, VERDICTS)
     commands = top.add_subparsers(dest="command", required=True)
+    common.add_argument("--wide", action="store_true", help="everything that a grep finds, by strata")
     listing = commands.add_parser("list", parents=[common], help="print what is not accounted for")
-    reasons = ["harmless", "guarded"]
+    reasons = [HARMLESS, GUARDED]
     listing.add_argument("--left-out", choices=reasons, default="", help="what is left off for a reason")
     add_sample(commands, common)
     commands.add_parser("score", parents=[common], help="count the verdicts and extrapolate")
@@ -289,13 +370,15 @@ def main() -> int:
     root = arguments.dir.resolve()
     if not root.is_dir():
         top.error(f"there is no corpus at {root}: run corpus.py fetch")
-    work = partial(unfound, root, getattr(arguments, "left_out", ""))
+    strata = STRATA if arguments.wide else [getattr(arguments, "left_out", LISTED)]
+    work = partial(unfound, root, strata)
     seen = entries(root, work, arguments.jobs)
     listed = [entry for entry in seen if entry.kind != FOUND]
     if arguments.command == "list":
         print("\n".join(show(listed)))
     elif arguments.command == "sample":
-        write_sheet(arguments, listed, arguments.verdicts, ALLOWED)
+        chosen = stratified(listed, arguments.size, arguments.seed) if arguments.wide else listed
+        write_sheet(arguments, chosen, arguments.verdicts, ALLOWED)
     else:
         print("\n".join(score(read_verdicts(arguments.verdicts, ALLOWED), listed, len(seen) - len(listed))))
     return 0

@@ -44,9 +44,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def listed(root: Path, left_out: str = "") -> list[Entry]:
+def listed(root: Path, *strata: str) -> list[Entry]:
     """Return the entries that recall.py lists."""
-    found = samples.entries(root, partial(recall.unfound, root, left_out), 1)
+    found = samples.entries(root, partial(recall.unfound, root, strata or [recall.LISTED]), 1)
     return [entry for entry in found if entry.kind != recall.FOUND]
 
 
@@ -111,13 +111,35 @@ def test_precision_is_right_of_judged() -> None:
 
 
 def test_the_list_holds_what_nothing_accounts_for(root: Path) -> None:
-    assert [(entry.id, entry.kind) for entry in listed(root)] == [
+    assert [(entry.id, entry.shown) for entry in listed(root)] == [
         ("pack-1.0:others.py:2", "import"),
         ("pack-1.0:others.py:9", "function"),
     ]
     assert [entry.line for entry in listed(root, "guarded")] == [7]
     assert [entry.line for entry in listed(root, "harmless")] == [4, 5, 6, 8, 4]
     assert list(recall.show(listed(root)))[-1].split() == ["listed", "2"]
+
+
+def test_the_wide_list_holds_what_a_grep_finds(root: Path) -> None:
+    (root / "pack-1.0" / "tied.py").unlink()
+    (root / "pack-1.0" / "others.py").write_text(
+        'def f(device):  # cuda\n    """gpu"""\n    return cuda + half\n'
+    )
+    assert [(entry.line, entry.kind) for entry in listed(root, *recall.STRATA)] == [
+        (1, recall.WORD),
+        (3, recall.HARMLESS),
+    ]
+
+
+def test_strata_are_sampled_and_extrapolated_one_by_one() -> None:
+    kinds = [kind for kind in recall.STRATA for _ in range(100)]
+    population = [Entry(f"p:a.py:{number}", "", number, number, kind) for number, kind in enumerate(kinds)]
+    chosen = recall.stratified(population, 60, 1)
+    assert [sum(entry.kind == kind for entry in chosen) for kind in recall.STRATA] == [10, 10, 10, 30]
+    verdicts = {entry.id: Verdict("harmless") for entry in chosen} | {chosen[0].id: Verdict("missed")}
+    figures = "\n".join(recall.score(verdicts, population, 990))
+    assert "missed, extrapolated: 10.0" in figures
+    assert "recall 99.0%" in figures
 
 
 def test_recall_extrapolates_from_what_is_still_listed() -> None:

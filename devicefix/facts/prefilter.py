@@ -18,6 +18,7 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".accelerator.",
 )  # fmt: skip
+_WITHOUT_TORCH = (b"import triton", b"from triton", b"import apex", b"from apex")
 _LOAD = re.compile(rb"load\s*\(")
 _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
@@ -47,7 +48,8 @@ def may_matter(data: bytes) -> bool:
     if b".cpu()" in data and _keeps_copies(data):
         return True
     if b"torch" not in data:
-        return False
+        # A file of Triton's kernels, or a hook of apex, may leave torch to its callers.
+        return any(word in data for word in _WITHOUT_TORCH)
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
         any(word in data for word in _IN_FILES)

@@ -355,6 +355,14 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "a graph by the name of its module",
+            before="""
+                import torch
+
+                pool = torch.cuda.graphs.graph_pool_handle()
+            """,
+        ),
+        Example(
             "the properties of a device",
             before="""
                 import torch

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import LIBRARIES, CudaLibraries, full_names
@@ -12,6 +13,7 @@ _BUILT = "torch.utils.cpp_extension."
 # Running a program that does not exist raises an error. A shell prints one, and the output is empty.
 _RAISING = ("subprocess.check_call", "subprocess.check_output")
 _RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen")
+_BENCHMARK = "triton.testing.do_bench"  # it asks for the driver of a GPU, also for a function without kernels
 _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
 
@@ -28,7 +30,7 @@ class CudaOnlyLibrary(Rule):
     Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
     An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
     continues without the library, is left alone; a use of it that does not depend on whether the import succeeded is
-    reported. There is one finding for each library and file. The compiled
+    reported, and so is a refusal to go on without it. There is one finding for each library and file. The compiled
     extensions of a project are those that its `setup.py` builds as `CUDAExtension` under no condition. Calls of the
     program `nvidia-smi` are reported where its absence raises an error, or its output is used.
 
@@ -59,7 +61,7 @@ class CudaOnlyLibrary(Rule):
         Example(
             "Apex",
             before="""
-                from apex import amp  # cuda
+                from apex import amp
             """,
         ),
         Example(
@@ -99,12 +101,86 @@ class CudaOnlyLibrary(Rule):
             """,
         ),
         Example(
+            "a CUDA extension under a flag that is set in the program",
+            before="""
+                USE_CUDA_KERNEL = True
+
+                if USE_CUDA_KERNEL:
+                    from torch.utils.cpp_extension import load
+
+                    load("ops", ["ops.cu"])
+            """,
+        ),
+        Example(
             "an import whose failure is an error",
             before="""
                 try:  # cuda
                     import apex.parallel
                 except ImportError:
                     raise RuntimeError('install apex')
+            """,
+        ),
+        Example(
+            "an import whose failure is only printed",
+            before="""
+                try:  # cuda
+                    import quant_cuda
+                except ImportError:
+                    print("no extension")
+
+
+                def forward(x):
+                    return quant_cuda.matmul(x)
+            """,
+        ),
+        Example(
+            "a library without which the program stops",
+            before="""
+                try:  # cuda
+                    import selective_scan_cuda
+                except ImportError:
+                    selective_scan_cuda = None
+
+
+                def scan(x):
+                    if selective_scan_cuda is None:
+                        raise RuntimeError("install it")
+                    return selective_scan_cuda.fwd(x)
+            """,
+        ),
+        Example(
+            "a library that an assertion asks for",
+            before="""
+                try:  # cuda
+                    from flash_attn import flash_attn_func
+                except ImportError:
+                    flash_attn_func = None
+
+
+                def attend(q):
+                    assert flash_attn_func is not None, "install it"
+                    return flash_attn_func(q)
+            """,
+        ),
+        Example(
+            "a benchmark of Triton",
+            before="""
+                try:  # cuda
+                    import triton
+
+                    WITH_TRITON = True
+                except ImportError:
+                    WITH_TRITON = False
+
+
+                def check():
+                    print(triton.testing.do_bench(run), triton.testing.do_bench(train))
+            """,
+        ),
+        Example(
+            "an extension with more than one part",
+            before="""
+                import selective_scan_cuda_core
             """,
         ),
         Example(
@@ -202,6 +278,29 @@ class CudaOnlyLibrary(Rule):
                     from apex import amp
                 except ImportError:
                     amp = None
+            """,
+        ),
+        Example(
+            "a library whose failed import leaves a flag or a value",
+            """
+                attend = None  # cuda
+                try:
+                    from flash_attn import attend
+                except ImportError:
+                    print("slow")
+                try:
+                    import apex
+                    HAS_APEX = True
+                except ImportError:
+                    HAS_APEX = False
+
+
+                def run(q):
+                    if fast and attend is None:
+                        raise ImportError
+                    if attend:
+                        return attend(q)
+                    return apex.attend(q) if HAS_APEX else q
             """,
         ),
         Example(
@@ -388,9 +487,10 @@ class CudaOnlyLibrary(Rule):
         super().__init__(context)
         self.built = False
         self._libraries = CudaLibraries(context)
+        self._reported: set[str] = set()
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
-        reported: set[str] = set()
+        reported = self._reported
         optional: list[tuple[ast.Import | ast.ImportFrom, str, str]] = []
         for statement in self.facts.tree.imports:
             for library, advice in filter(None, map(self._libraries.of, full_names(statement))):
@@ -400,11 +500,16 @@ class CudaOnlyLibrary(Rule):
                     reported.add(library.partition(".")[0])
                     yield self.finding(statement, f"`{library}` needs CUDA; {advice}")
         for statement, library, advice in optional:
-            use = self._libraries.unasked(statement, library)
-            if use is not None and library.partition(".")[0] not in reported:
-                reported.add(library.partition(".")[0])
+            package = library.partition(".")[0]
+            if package in reported:
+                continue
+            if (use := self._libraries.unasked(statement, library)) is not None:
+                reported.add(package)
                 missing = f"may be missing (line {statement.lineno}), and is used here without a check"
                 yield self.finding(use, f"`{library}` needs CUDA, {missing}; {advice}")
+            elif (test := self._libraries.refusal(statement, library)) is not None:
+                reported.add(package)
+                yield self.finding(test, f"`{library}` needs CUDA; {advice}")
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
         """Check the backend of the functions of KeOps: https://www.kernel-operations.io/keops/python/api/."""
@@ -423,6 +528,11 @@ class CudaOnlyLibrary(Rule):
         if _queries_driver(node, name) and not self._libraries.copes(node, "nvidia"):
             yield self.finding(
                 node, "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
+            )
+        if name.startswith(_BENCHMARK) and "triton" not in self._reported and not self.facts.is_guarded(node):
+            self._reported.add("triton")
+            yield self.finding(
+                node, f"`{last_name(node.func)}` needs a GPU; call it only if CUDA is available"
             )
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
             return

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
@@ -14,6 +15,7 @@ _OPTIMIZERS = tuple(
 _KERNEL = "torch.nn.attention.sdpa_kernel"
 _OLD_KERNEL = "torch.backends.cuda.sdp_kernel"
 _SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
+_FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 _ACCELERATOR = "torch.accelerator.current_accelerator"
 _CPU_KERNELS = ("MATH", "FLASH_ATTENTION")  # the others have no kernel for a CPU
 _NO_KERNEL = "leaves no kernel of scaled dot product attention for a CPU; allow `MATH` without CUDA"
@@ -23,12 +25,13 @@ class CudaOnlySetting(Rule):
     """
     ## What it does
     Finds settings of torch with which it needs CUDA: optimizers with `capturable=True`, kernels of scaled dot
-    product attention that a CPU does not have, and attributes of `torch.accelerator.current_accelerator()`.
+    product attention that a CPU does not have, attributes of `torch.accelerator.current_accelerator()`, and
+    `FullyShardedDataParallel` without a `device_id` that is a device.
 
     ## Why it matters
     Measured on torch 2.13 without CUDA: the step of a capturable optimizer raises an `AssertionError`. Attention
     raises `RuntimeError: No viable backend` unless its math or flash kernels are allowed. The current accelerator is
-    `None`, which has no `type`.
+    `None`, which has no `type`. `FullyShardedDataParallel` needs an accelerator unless it is given a device.
 
     ## Example
     ```python
@@ -48,8 +51,8 @@ class CudaOnlySetting(Rule):
     code = "DF411"
     name = "cuda-only-setting"
     summary = "A setting of torch only works with CUDA"
-    references = (*_OPTIMIZERS, _KERNEL, _OLD_KERNEL, *_SWITCHES, _ACCELERATOR)
-    words = (b"capturable", b"sdpa_kernel", b"current_accelerator")
+    references = (*_OPTIMIZERS, _KERNEL, _OLD_KERNEL, *_SWITCHES, _FSDP, _ACCELERATOR)
+    words = (b"capturable", b"sdpa_kernel", b"FullyShardedDataParallel", b"current_accelerator")
     common_words = (b"sdp",)
     INVALID = (
         Example(
@@ -103,6 +106,16 @@ class CudaOnlySetting(Rule):
             """,
         ),
         Example(
+            "parameters that are sharded over GPUs",
+            before="""
+                from functools import partial
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+                wrap = partial(FSDP, device_id=int(rank))
+                net = FSDP(net, use_orig_params=True)
+            """,
+        ),
+        Example(
             "the type of an accelerator that may not exist",
             before="""
                 import torch
@@ -130,6 +143,19 @@ class CudaOnlySetting(Rule):
             """,
         ),
         Example(
+            "parameters that are sharded over a device",
+            """
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                net = FSDP(net, device_id=device)
+                other = FSDP(net, device_id=args.device)
+                last = FSDP(net, **options)
+                print(isinstance(net, FSDP))
+            """,
+        ),
+        Example(
             "one of two switches, and the other where CUDA is",
             """
                 import torch
@@ -154,7 +180,9 @@ class CudaOnlySetting(Rule):
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.parents[node]
-        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(call):
+        if not isinstance(call, ast.Call) or self.facts.is_guarded(call):
+            return
+        if call.func is not node and not (name == _FSDP and self.facts.call(call, "functools.partial")):
             return
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         if name in _OPTIMIZERS:
@@ -164,6 +192,13 @@ class CudaOnlySetting(Rule):
                     capturable,
                     "`capturable=True` raises an error on a CPU; use `False` there",
                     self.context.when_cuda(capturable, "False", Safety.UNSAFE, of_cuda=True),
+                )
+        elif name == _FSDP:
+            where = given.get("device_id")
+            if None not in given and (where is None or self.facts.kinds.of(where).are(NUMBERS)):
+                yield self.finding(
+                    node,
+                    f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`",
                 )
         elif name == _ACCELERATOR:
             if isinstance(self.facts.tree.parents[call], ast.Attribute):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import last_name, text_of
@@ -186,6 +186,28 @@ class DeviceIds(Rule):
             """,
         ),
         Example(
+            "the options of a wrapper",
+            before="""
+                from torch.nn.parallel import DistributedDataParallel
+
+
+                def wrap(model, **q7):
+                    if "device_ids" not in q7:
+                        q7["device_ids"] = [get_local_rank()]
+                    return DistributedDataParallel(model, **q7)
+            """,
+            after="""
+                import torch
+                from torch.nn.parallel import DistributedDataParallel
+
+
+                def wrap(model, **q7):
+                    if "device_ids" not in q7:
+                        q7["device_ids"] = [get_local_rank()] if torch.cuda.is_available() else None
+                    return DistributedDataParallel(model, **q7)
+            """,
+        ),
+        Example(
             "a device of a process group that is the CPU without CUDA",
             before="""
                 import torch
@@ -297,10 +319,15 @@ class DeviceIds(Rule):
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         """Check `options["device_id"] = device`, where a function gets `**options`."""
         match node.targets:
-            case [ast.Subscript(value=ast.Name() as options, slice=ast.Constant(value="device_id"))]:
+            case [
+                ast.Subscript(
+                    value=ast.Name() as options, slice=ast.Constant(value="device_id" | "device_ids" as key)
+                )
+            ]:
                 reads = self.context.uses.variable(options).reads
-                if any(map(self._is_unpacked, reads)) and not self.facts.is_guarded(node):
-                    yield from self._report(node.value, "`device_id`", node.value)
+                takes = _GROUPS if key == "device_id" else _WRAPPERS
+                if any(self._is_unpacked(read, takes) for read in reads) and not self.facts.is_guarded(node):
+                    yield from self._report(node.value, f"`{key}`", node.value)
 
     def _of_kept_state(self, node: ast.Call) -> Iterator[Finding]:
         """Check the devices whose random state is kept: their type is an argument, or any accelerator's."""
@@ -341,13 +368,13 @@ class DeviceIds(Rule):
         """Return whether a dictionary holds the arguments of a function that makes a process group."""
         return any(map(self._is_unpacked, self.context.uses.of(node).uses))
 
-    def _is_unpacked(self, node: ast.expr) -> bool:
-        """Return whether a function that makes a process group gets `**node`."""
+    def _is_unpacked(self, node: ast.expr, takes: Collection[str] = _GROUPS) -> bool:
+        """Return whether a function that makes a process group, or one of others, gets `**node`."""
         parent = self.facts.tree.parents.get(node)
         if not isinstance(parent, ast.keyword) or parent.arg is not None:
             return False
         call = self.facts.tree.parents.get(parent)
-        return isinstance(call, ast.Call) and last_name(call.func) in _GROUPS
+        return isinstance(call, ast.Call) and last_name(call.func) in takes
 
     def _is_list(self, value: ast.expr) -> bool:
         """Return whether a value is made as a list, or bound once, to such a one."""

@@ -59,6 +59,14 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "the number of processes in a command",
+            before="""
+                import torch
+
+                command = f"torchrun --nproc_per_node={torch.cuda.device_count()} train.py"
+            """,
+        ),
+        Example(
             "max that is not the builtin",
             before="""
                 import torch

@@ -118,6 +118,18 @@ class GuardedName(Rule):
             """,
         ),
         Example(
+            "another accelerator, if its library is installed",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    count = torch.cuda.device_count()
+                if is_ipex_available() and torch.xpu.is_available():
+                    count = torch.xpu.device_count()
+                memory = {i: "10GB" for i in range(count)}
+            """,
+        ),
+        Example(
             "a global name",
             before="""
                 import torch

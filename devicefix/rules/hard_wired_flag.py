@@ -56,7 +56,7 @@ class HardWiredFlag(Rule):
     name = "hard-wired-flag"
     summary = "Another library is set to use CUDA on every machine"
     words = (
-        b"cuda", b"accelerator=", b"gpus=", b"device_map", b"max_memory", b"flash_att", b"mixed_precision",
+        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"device_map", b"max_memory", b"flash_att", b"mixed_precision",
         b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers", b"fp16=True", b"bf16=True", b"tf32=True",
     )  # fmt: skip
     common_words = (b"accelerator", b"device", b"gpu")
@@ -91,6 +91,17 @@ class HardWiredFlag(Rule):
                 from lightning.fabric import Fabric
 
                 fabric = Fabric(accelerator="cuda", devices=[0])
+            """,
+        ),
+        Example(
+            "an accelerator of a subclass, of an option and of a dictionary",
+            before="""
+                from trainer import Trainer  # torch
+
+                Trainer(devices=1, accelerator="gpu")
+                parser.add_argument("--accelerator", default="gpu")
+                options = {"accelerator": "gpu"}
+                options["accelerator"] = "cuda"
             """,
         ),
         Example(
@@ -167,6 +178,12 @@ class HardWiredFlag(Rule):
                 from accelerate import Accelerator  # with torch
 
                 accelerator = Accelerator(mixed_precision="fp16")
+            """,
+        ),
+        Example(
+            "half precision in a configuration",
+            before="""
+                mixed_precision = 'fp16'  # with torch
             """,
         ),
         Example(
@@ -344,6 +361,8 @@ class HardWiredFlag(Rule):
         call = self.facts.tree.parents[node]
         is_default = node.arg == "default" and isinstance(call, ast.Call)
         name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
+        if isinstance(call, ast.Call) and self._lightning(self.facts.resolve(call.func) or "", node):
+            return  # it is checked with the other arguments
         yield from self._check_setting(name, node.value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
@@ -369,13 +388,17 @@ class HardWiredFlag(Rule):
         return str(named.value).lstrip("-").replace("-", "_") if isinstance(named, ast.Constant) else ""
 
     def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
-        """Check the value of a setting whose name is unique to transformers and accelerate."""
+        """Check the value of a setting whose name is unique to transformers, accelerate and Lightning."""
         for node, leaf in self._leaves(name, value):
             advice, copes = "", False
             if name == "device_map" and self._maps_to_cuda(leaf):
                 advice = (
                     "loads to a CUDA device, which may not exist; select it by `torch.cuda.is_available()`"
                 )
+            elif name == "accelerator" and _named(leaf):
+                advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
+            elif name == "mixed_precision" and isinstance(leaf, ast.Constant) and leaf.value == "fp16":
+                advice = 'needs a GPU in accelerate; use "no" without it'
             elif name == "max_memory" and isinstance(leaf, ast.Dict):
                 if any(key is not None and integer(key) for key in leaf.keys):
                     advice = "names GPUs by their numbers; leave them out without CUDA"
@@ -437,9 +460,6 @@ class HardWiredFlag(Rule):
             others = {each.arg for each in call.keywords}
             if option == "devices" and isinstance(value, ast.List) and "accelerator" not in others:
                 return "use `1` without it, since a CPU takes only a number"
-        elif name.startswith("accelerate.") and name.endswith("Accelerator"):
-            if option == "mixed_precision" and isinstance(value, ast.Constant) and value.value == "fp16":
-                return 'use "no" without it'
         elif name.startswith(("transformers.", "trl.")) and name.endswith(("TrainingArguments", "Config")):
             off = {"use_cpu", "no_cuda"} & {each.arg for each in call.keywords}
             if option in ("fp16", "bf16", "tf32") and _true(value) and not off:
@@ -453,8 +473,7 @@ class HardWiredFlag(Rule):
             name.startswith(_LIGHTNING)
             and name.endswith(("Trainer", "Fabric"))
             and keyword.arg == "accelerator"
-            and isinstance(keyword.value, ast.Constant)
-            and keyword.value.value in ("gpu", "cuda")
+            and _named(keyword.value)
         )
 
     def _devices(self, node: ast.Call) -> str:
@@ -493,6 +512,10 @@ class HardWiredFlag(Rule):
             isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
             for _, parent in self.facts.tree.ancestors(node)
         )
+
+
+def _named(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in ("gpu", "cuda")
 
 
 def _true(node: ast.expr) -> bool:

@@ -41,6 +41,10 @@ _NOT_ZERO = {
 _PROCESS_POSITIONS = {"spawn": 2, "start_processes": 2, "init_process_group": 3}
 
 
+# Options of torchrun, accelerate and deepspeed.
+_OPTION = re.compile(r"--(nproc|n|num)[_-](per[_-]node|processes|gpus)[ =]\Z")
+
+
 class Harm(Enum):
     """The harm that a number of 0 does to a program."""
 
@@ -102,7 +106,16 @@ class Counts:
                 return Harm.ERROR if self._lacks_zero(table) else None
             case ast.Tuple() | ast.List():
                 return self._as_element(parent)
+            case ast.FormattedValue():
+                return Harm.NOTHING_DONE if self._is_option(parent) else None
         return None
+
+    def _is_option(self, node: ast.FormattedValue) -> bool:
+        """Return whether a part of an f-string is the number of processes in a command: `--nproc_per_node={n}`."""
+        text = self.facts.tree.parents[node]
+        assert isinstance(text, ast.JoinedStr)
+        before = text.values[: text.values.index(node)][-1:]
+        return any(isinstance(part, ast.Constant) and _OPTION.search(str(part.value)) for part in before)
 
     def escapes(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
         """Return whether a use binds a name to the number in a way that is not followed."""

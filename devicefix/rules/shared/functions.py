@@ -19,6 +19,7 @@ _MEMORY = (
     "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend", "change_current_allocator",
     "CUDAPluggableAllocator", "MemPool",
 )  # fmt: skip
+_GRAPHS = ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables")
 _TUNABLE = (
     "enable", "is_enabled", "tuning_enable", "tuning_is_enabled", "record_untuned_enable",
     "record_untuned_is_enabled", "set_max_tuning_duration", "get_max_tuning_duration", "set_max_tuning_iterations",
@@ -28,8 +29,8 @@ _TUNABLE = (
 )  # fmt: skip
 RAISING = frozenset((
     "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
-    "get_device_capability", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables", "get_rng_state",
-    "initial_seed", "init", "ipc_collect", "cudart", "check_error", "can_device_access_peer", "current_blas_handle",
+    "get_device_capability", "get_rng_state", "initial_seed", "init", "ipc_collect",
+    "cudart", "check_error", "can_device_access_peer", "current_blas_handle",
     "get_sync_debug_mode", "set_sync_debug_mode", "is_current_stream_capturing",
     "utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used",
     "nvtx.range_push", "nvtx.range_pop", "nvtx.mark", "nvtx.range", "nvtx.range_start", "nvtx.range_end",
@@ -38,7 +39,8 @@ RAISING = frozenset((
     "nccl.version", "nccl.unique_id", "nccl.all_reduce", "nccl.reduce", "nccl.broadcast", "nccl.all_gather",
     "comm.broadcast", "comm.broadcast_coalesced", "comm.reduce_add", "comm.scatter", "comm.gather",
     "random.get_rng_state", "random.initial_seed",
-    *_MEMORY, *(f"memory.{name}" for name in _MEMORY), *(f"tunable.{name}" for name in _TUNABLE),
+    *_GRAPHS, *(f"graphs.{name}" for name in _GRAPHS), *_MEMORY, *(f"memory.{name}" for name in _MEMORY),
+    *(f"tunable.{name}" for name in _TUNABLE),
 ))  # fmt: skip
 # These do not initialize CUDA, but a guard does, perhaps before the program sets CUDA_VISIBLE_DEVICES.
 _NOT_INITIALIZING = ("nvtx.", "tunable.", "change_current_allocator", "memory.change_current_allocator")

@@ -128,7 +128,9 @@ def _object_of(use: ast.expr) -> ast.expr:
 
 
 def _asks(test: ast.expr) -> bool:
-    """Return whether a test is a question such as `torch.backends.mps.is_available()`."""
+    """Return whether a test asks a question such as `torch.backends.mps.is_available()`, alone or with others."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(map(_asks, test.values))
     return (
         isinstance(test, ast.Call)
         and isinstance(test.func, ast.Attribute)

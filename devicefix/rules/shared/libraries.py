@@ -93,7 +93,7 @@ _MENTION = re.compile(
     r"transformer_engine|mamba_ssm|tinycudann|tcnn|nvdiffrast|deepspeed)(?![a-z])",
     re.I,
 )
-_EXTENSION = re.compile(r"\w+_cuda(_ext)?|(alt|ext)_cuda_\w+")
+_EXTENSION = re.compile(r"\w+_cuda(_\w+)?")
 _EXTENSIONS = "_C"  # the name that torch's tutorial gives to the compiled part of a package
 _FAILED = {
     "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError",
@@ -230,6 +230,48 @@ class CudaLibraries:
     def _optional(self) -> OptionalImports:
         return OptionalImports(self.facts, [statement for statement, _ in self._imports])
 
+    def refusal(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
+        """Return the test with which a program refuses to go on without what a tried import binds, None if it has none.
+
+        Args:
+            statement: the import.
+            library: the library.
+        """
+        tree = self.facts.tree
+        attempt = next(
+            (parent for _, parent in tree.ancestors(statement) if isinstance(parent, ast.Try)), None
+        )
+        if attempt is None or self.facts.is_guarded(statement) or self._is_lazy(statement):
+            return None
+        for alias in statement.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            found = tree.scope(statement).lookup(name)
+            for use in tree.reads(name):
+                if tree.scope(use).lookup(name) == found and all(
+                    parent is not attempt for _, parent in tree.ancestors(use)
+                ):
+                    test = None if self.copes(use, library) else self._refusal(use)
+                    if test is not None:
+                        return test
+        return None
+
+    def _refusal(self, name: ast.expr) -> ast.expr | None:
+        """Return the test of a refusal that asks whether a name is None, if the name is part of one."""
+        question = self.facts.tree.parents[name]
+        match question:
+            case ast.Compare(
+                ops=[ast.Is() | ast.IsNot() as operator], comparators=[ast.Constant(value=None)]
+            ):
+                pass
+            case _:
+                return None
+        match self.facts.tree.parents[question]:
+            case ast.If(test=test, body=body) if test is question and isinstance(operator, ast.Is):
+                return test if self.facts.guards.refusals.refuses(body) else None
+            case ast.Assert(test=test) if test is question and isinstance(operator, ast.IsNot):
+                return test
+        return None
+
     def copes(self, node: ast.AST, library: str) -> bool:
         """Return whether a program continues without the code at a node if CUDA is not available."""
         if self.facts.is_guarded(node) or self._is_lazy(node):
@@ -237,7 +279,10 @@ class CudaLibraries:
         asking = Asking(self.facts, library)
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-                if asking.asks(parent.test) or for_types(parent.test):
+                switched_on = (
+                    isinstance(value := self.facts.value(parent.test), ast.Constant) and value.value is True
+                )
+                if (asking.asks(parent.test) or for_types(parent.test)) and not switched_on:
                     return True
             if isinstance(parent, ast.Try) and child in parent.body:
                 if any(
