@@ -414,19 +414,17 @@ class HardWiredFlag(Rule):
 
     def _leaves(self, name: str, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the expressions that may be the value of a setting: each, and what a variable is bound to."""
-        match value:
-            case ast.IfExp(body=body, orelse=orelse):
-                values = [body, orelse]
-            case ast.BoolOp(values=values):
-                pass
-            case ast.Name(id=variable) if variable != name and (bound := self.facts.value(value)):
-                yield value, bound
-                return
-            case _:
-                yield value, value
-                return
-        for each in values:
-            yield from self._leaves(name, each)
+        todo = [value]
+        while todo:
+            match part := todo.pop():
+                case ast.IfExp(body=body, orelse=orelse):
+                    todo += (orelse, body)
+                case ast.BoolOp(values=values):
+                    todo += reversed(values)
+                case ast.Name(id=variable) if variable != name and (bound := self.facts.value(part)):
+                    yield part, bound
+                case _:
+                    yield part, part
 
     def _maps_to_cuda(self, value: ast.expr) -> bool:
         """Return whether a device map, or a device for everything, is of CUDA."""

@@ -270,6 +270,7 @@ _READERS: dict[str, Any] = {
     "backend_receivers": _pairs,
     "compared_backends": _pairs,
     "tried": frozenset,
+    "numbers": frozenset,
     "patched": frozenset,
     "cuda_extensions": frozenset,
 }
