@@ -72,6 +72,11 @@ def test_other_imports(code: str) -> None:
     assert reported(code) == []
 
 
+def test_extension_that_is_built_on_a_condition_only_with_cuda() -> None:
+    setup = CHOICE.replace('ext = CppExtension("fast_ops", ["fast.cpp"])', "ext = None")
+    assert reported("import fast_ops", setup=setup) == ["DF902"]
+
+
 def test_extension_with_a_version_for_the_cpu() -> None:
     assert reported("import fast_ops", setup=CHOICE) == []
 

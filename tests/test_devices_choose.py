@@ -47,6 +47,13 @@ def test_a_site_that_nothing_can_be_defined_for_gets_the_expression() -> None:
     assert definitions(context) == []
 
 
+def test_a_function_that_may_run_on_another_machine_asks_there() -> None:
+    known = f"device = {CPU_OR_CUDA}\n"
+    for code in ("", known):
+        context = context_of(f"import ray\nimport torch\n\n{code}\n\n@ray.remote\ndef f(x):\n    x.cuda()\n")
+        assert current(context) == '"cuda" if torch.cuda.is_available() else "cpu"'
+
+
 def test_a_function_in_which_the_name_is_taken_gets_the_expression() -> None:
     context = context_of(f"import torch\n\n\ndef f(x):\n    x.cuda()\n    device = {CPU_OR_CUDA}\n")
     assert current(context) == '"cuda" if torch.cuda.is_available() else "cpu"'

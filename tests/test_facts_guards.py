@@ -337,6 +337,8 @@ GUARDED = [
     f"x = y and {AVAILABLE} and run()\n",
     f"x = [run() for y in z if {AVAILABLE}]\n",
     f"def f():\n    if not {AVAILABLE}:\n        return\n    run()\n",
+    f"def f():\n    if not {AVAILABLE}:\n        return\n    else:\n        x()\n    run()\n",
+    f"def f(x):\n    if not {AVAILABLE}:\n        return\n    elif x:\n        return\n    run()\n",
     f"for x in y:\n    if not {AVAILABLE}:\n        continue\n    run()\n",
     "@pytest.mark.skipif(not torch.cuda.is_available(), reason='no')\ndef f():\n    run()\n",
     "@unittest.skipUnless(torch.cuda.is_available(), 'no')\ndef f():\n    run()\n",
@@ -359,7 +361,6 @@ OPEN = [
     f"if not {AVAILABLE}:\n    raise OSError\nelse:\n    run()\n",  # the guard goes, with the refusal
     f"def f():\n    run()\n    if not {AVAILABLE}:\n        return\n",
     f"def f():\n    if {AVAILABLE}:\n        return\n    run()\n",
-    f"def f():\n    if not {AVAILABLE}:\n        return\n    else:\n        x()\n    run()\n",
     f"def f():\n    if not {AVAILABLE}:\n        x()\n    run()\n",
     "@pytest.mark.skipif(torch.cuda.is_available(), reason='no')\ndef f():\n    run()\n",
     "@unittest.skipUnless(x, 'no')\ndef f():\n    run()\n",

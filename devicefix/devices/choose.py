@@ -18,6 +18,9 @@ from devicefix.facts.project import Project
 from devicefix.model import Definition, Edit, Import, Need, Refused, Safety
 from devicefix.rewrite.placement import Layout
 
+# They pickle functions by value: https://github.com/cloudpipe/cloudpickle
+_SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceExpr:
@@ -66,7 +69,7 @@ class Devices:
         This is the name of such a device if the module has one, such as `device`; else the name of a new
         one that the fix defines; else, where nothing can be defined, `"cuda" if … else "cpu"`.
         """
-        known = self._known.current(site)
+        known = None if self._sends_functions else self._known.current(site)
         return DeviceExpr(known) if known else self._new(site)
 
     def indexed(self, site: ast.AST, index: int) -> DeviceExpr:
@@ -223,7 +226,7 @@ class Devices:
 
     def _new(self, site: ast.AST, index: int | None = None) -> DeviceExpr:
         """Return the name of a device that the fix defines, or the device itself where it can't."""
-        place = self._place(site)
+        place = None if self._sends_functions else self._place(site)
         name = self._name(site, place, "" if index is None else str(index)) if place else None
         if place is None or name is None:
             return self._in_place(site, index)
@@ -231,6 +234,16 @@ class Devices:
         value = self._value(torch.text, index)
         new = self._definitions.add(Definition(name, value, place.after, place.function))
         return DeviceExpr(name, torch.needs | {new})
+
+    @cached_property
+    def _sends_functions(self) -> bool:
+        """Whether functions of the module may run on other machines, with this one's values of variables."""
+        return any(
+            (binding.imported or "").partition(".")[0] in _SENDING
+            for scope in self.facts.tree.scopes.values()
+            for bindings in scope.bindings.values()
+            for binding in bindings
+        )
 
     def _place(self, site: ast.AST) -> InsertionPoint | None:
         """Return where to define a device, in front of a site and below what binds torch; None if nowhere."""

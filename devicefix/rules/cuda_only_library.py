@@ -31,8 +31,9 @@ class CudaOnlyLibrary(Rule):
     An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
     continues without the library, is left alone; a use of it that does not depend on whether the import succeeded is
     reported, and so is a refusal to go on without it. There is one finding for each library and file. The compiled
-    extensions of a project are those that its `setup.py` builds as `CUDAExtension` under no condition. Calls of the
-    program `nvidia-smi` are reported where its absence raises an error, or its output is used.
+    extensions of a project are those that its `setup.py` builds as `CUDAExtension`, with no choice of
+    `CppExtension`. Calls of the program `nvidia-smi` are reported where its absence raises an error, or its output
+    is used.
 
     ## Why it matters
     Without CUDA the import fails, or the first call does.

@@ -21,6 +21,8 @@ _PROCESS = ("process_index", "local_process_index")  # ints of accelerate's Acce
 # https://huggingface.co/docs/diffusers/optimization/memory
 _OFFLOADS = ("enable_model_cpu_offload", "enable_sequential_cpu_offload")
 _XFORMERS = "enable_xformers_memory_efficient_attention"
+# https://opennmt.net/CTranslate2/quantization.html: a CPU refuses `float16` and `int8_float16`.
+_CTRANSLATE2 = {"ctranslate2", "faster_whisper", "whisperx"}
 _FLASH = ("flash_attention_2", "flash_attention_3")
 
 
@@ -56,8 +58,8 @@ class HardWiredFlag(Rule):
     name = "hard-wired-flag"
     summary = "Another library is set to use CUDA on every machine"
     words = (
-        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"device_map", b"max_memory", b"flash_att", b"mixed_precision",
-        b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers", b"fp16=True", b"bf16=True", b"tf32=True",
+        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"device_map", b"max_memory",
+        b"flash_att", b"mixed_precision", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers", b"fp16=True", b"bf16=True", b"tf32=True",
     )  # fmt: skip
     common_words = (b"accelerator", b"device", b"gpu")
     INVALID = (
@@ -178,6 +180,14 @@ class HardWiredFlag(Rule):
                 from accelerate import Accelerator  # with torch
 
                 accelerator = Accelerator(mixed_precision="fp16")
+            """,
+        ),
+        Example(
+            "half precision in CTranslate2",
+            before="""
+                from faster_whisper import WhisperModel  # with torch
+
+                model = WhisperModel(size, device=place, compute_type="float16")
             """,
         ),
         Example(
@@ -363,7 +373,17 @@ class HardWiredFlag(Rule):
         name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
         if isinstance(call, ast.Call) and self._lightning(self.facts.resolve(call.func) or "", node):
             return  # it is checked with the other arguments
+        if node.arg == "compute_type" and isinstance(call, ast.Call):
+            yield from self._check_compute_type(call, node.value)
         yield from self._check_setting(name, node.value)
+
+    def _check_compute_type(self, call: ast.Call, value: ast.expr) -> Iterator[Finding]:
+        library = (self.facts.resolve(call.func) or "").partition(".")[0]
+        half = isinstance(value, ast.Constant) and "float16" in str(value.value)
+        if half and library in _CTRANSLATE2 and not self.facts.is_guarded(call):
+            code = self.context.source.code(value)
+            message = f'`compute_type={code}` needs a GPU in CTranslate2; use "default" without it'
+            yield self.finding(value, message)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
         if node.value is not None:

@@ -99,10 +99,11 @@ def summary_of(facts: Facts, path: str) -> Summary:
 
 
 def _cuda_extensions(facts: Facts) -> Iterator[str]:
-    """Yield the names of the extensions that a module builds with CUDA, and under no condition.
+    """Yield the names of the extensions that a module builds with CUDA, and in no other way.
 
     https://docs.pytorch.org/docs/stable/cpp_extension.html
     """
+    for_cpu = any(True for _ in facts.tree.nodes_with("CppExtension("))
     for node in facts.tree.nodes_with("CUDAExtension("):
         if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
             assert isinstance(node, ast.Call)
@@ -110,7 +111,8 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
             name = next(iter(node.args), None) or next(keyword, None)
             around = (parent for _, parent in facts.tree.ancestors(node))
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                if not any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around):
+                chosen = any(isinstance(parent, (ast.If, ast.IfExp, ast.Try)) for parent in around)
+                if not (chosen and for_cpu):
                     yield name.value
 
 

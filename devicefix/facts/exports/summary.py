@@ -41,7 +41,7 @@ class Summary:
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
         tried: modules that are imported, and functions that are called, where an error is caught.
         patched: functions of `torch.cuda`, and methods of tensors and modules, that it replaces, by name.
-        cuda_extensions: the compiled modules that it builds with CUDA on every machine.
+        cuda_extensions: the compiled modules that it builds with CUDA, and in no other way.
     """
 
     path: str

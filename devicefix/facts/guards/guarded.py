@@ -181,7 +181,7 @@ class Guards(Decided):
         match statement:
             case ast.Assert(test=test):
                 return self.implies(test) and self.refusals.is_handled(statement, AssertionError.__name__)
-            case ast.If(test=test, body=body, orelse=[]) if self.implies(test, False):
+            case ast.If(test=test, body=body) if self.implies(test, False):
                 last = self.refusals.last(body)
                 return returns(body) or (
                     last is not None and self.refusals.is_handled(last, self.refusals.error_of(last))

@@ -46,6 +46,8 @@ LIBRARIES = {
     "simple_knn": "add a CPU path that searches for neighbors with torch operators",
     "dcn_v2": "use `torchvision.ops.deform_conv2d`, which works on any device",
     "DCNv2": "use `torchvision.ops.deform_conv2d`, which works on any device",
+    "DCNv3": "use `torchvision.ops.deform_conv2d`, or add a CPU path with torch operators",
+    "DCNv4": "use `torchvision.ops.deform_conv2d`, or add a CPU path with torch operators",
     "lightseq": "use the layers of `torch.nn` without CUDA",
     "flash_attn_interface": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
     "flashinfer": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
