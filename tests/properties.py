@@ -132,7 +132,11 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
             first, last = source.span(node.values[0] if isinstance(node, ast.BoolOp) else node.test)
             if any(first <= start and end <= last for start, end in spans):
                 spans.append(source.span(node))
-    lines = {source.position(edit.start)[0] for edit in _edits(rewritten)}
+    lines = {
+        line
+        for edit in _edits(rewritten)
+        for line in range(source.position(edit.start)[0], source.position(edit.end)[0] + 1)
+    }
 
     def touched(finding: Finding) -> bool:
         start = source.line_starts[finding.line - 1] + finding.column - 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -84,10 +86,17 @@ class Program(click.Group):
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # click ends the program quietly
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                _discard_output()
                 raise CommandError(str(error.strerror)) from None
             from devicefix.runner.errors import internal_error
 
             raise CommandError(internal_error(error)) from None
+
+
+def _discard_output() -> None:
+    """Drop what is still to be written to the standard output: at exit, Python would fail to write it again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

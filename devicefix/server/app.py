@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import TextIOWrapper
 from typing import Any, TypeVar
 from urllib.parse import unquote
 from weakref import WeakSet
@@ -368,6 +369,8 @@ def serve() -> None:
     # Only the protocol may use the standard output: everything else that is printed goes to the log.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     collect_less()
     gc.set_threshold(GC_THRESHOLD, 50, 1000)
     Server().start_io(sys.stdin.buffer, output)
