@@ -94,7 +94,7 @@ class Program(click.Group):
 
 
 def _discard_output() -> None:
-    """Drop what is still to be written to the standard output: at exit, Python would fail to write it again."""
+    """Drop what the standard output still holds: at exit, Python would fail to write it again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
