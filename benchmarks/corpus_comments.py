@@ -192,6 +192,9 @@ def removed_statements(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[ast
             continue
         candidates = list(range(new_start, new_end))
         for index in range(start, end):
+            if isinstance(old[index], ast.Import):  # no fix edits one: `import torch` is new, if it is alike
+                yield old[index]
+                continue
             alike = [each for each in candidates if type(new[each]) is type(old[index])]
             similar = max(alike, key=lambda each: likeness(before[index], after[each]), default=None)
             if similar is not None and likeness(before[index], after[similar]) >= SIMILAR:
