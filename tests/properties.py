@@ -153,7 +153,8 @@ def _changed(source: Source, node: ast.Assign, spans: list[tuple[int, int]]) -> 
     """Yield the names that an assignment binds, if a fix changes its value."""
     first, last = source.span(node.value)
     if any(first <= start and end <= last for start, end in spans):
-        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        parts = (part for target in node.targets for part in ast.walk(target))
+        yield from (part.id for part in parts if isinstance(part, ast.Name))
 
 
 def _edits(result: Result) -> list[Edit]:

@@ -1,7 +1,7 @@
 """Random programs, and those that failed once: the properties that hold for every file.
 
 The programs are the same each time, so that a failure belongs to the change under test.
-`DEVICEFIX_FUZZ=20000 pytest -m slow tests/test_fuzz.py` tries that many programs a test, new ones each time.
+`DEVICEFIX_FUZZ=20000 pytest tests/test_fuzz.py` tries that many programs a test, new ones each time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from devicefix.config.settings import Settings
 
 MANY = int(os.environ.get("DEVICEFIX_FUZZ", "0"))
+NEW = pytest.mark.skipif(not MANY, reason="DEVICEFIX_FUZZ is not set: new programs may show old faults")
 PROFILE = settings(
     max_examples=MANY or 200,
     deadline=None,
@@ -86,6 +87,8 @@ FAILED = {
     "if c:\n    device = torch.device('cuda')\ny = y.cuda()\n",
     "a comment inside a test": "import torch\ny = x \\\n  .cuda()"
     " if torch.cuda.is_available(  # why (\n) else x\n",
+    "a comment at the start of its line": "import torch\ndef f():\n    if torch.cuda.is_available():\n# why\n"
+    "        net.to(d)\n    else:\n        raise a\n",
     "a comment that is less deep than the block": "import torch\nif not torch.cuda.is_available():\n"
     "    raise RuntimeError\n  # comment 0\n",
     "a handler that becomes a choice": "import torch\nx = torch.randn(3).cuda(1)\ntry:\n"
@@ -109,13 +112,23 @@ def test_no_device_is_defined_behind_its_use() -> None:
 
 
 @pytest.mark.parametrize("options", properties.SETTINGS, ids=IDS)
-@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 100), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 300), marks=pytest.mark.slow)])
 def test_the_same_programs_each_time(seeds: range, options: Settings) -> None:
     for seed in seeds:
-        properties.hold(patterns.program(Random(seed)), options)
+        properties.hold(patterns.program(Random(seed), size=1 + seed % 4), options)
 
 
 @pytest.mark.slow
+def test_the_same_bytes_each_time() -> None:
+    """Insert bytes into programs: mostly they no longer parse, which is a finding."""
+    for seed in range(300):
+        random = Random(seed)
+        program = patterns.program(random)
+        at = random.randint(0, len(program))
+        properties.hold(program[:at] + random.randbytes(random.randint(0, 20)) + program[at:])
+
+
+@NEW
 @pytest.mark.parametrize("options", properties.SETTINGS, ids=IDS)
 @PROFILE
 @given(random=st.randoms(use_true_random=False), size=st.integers(1, 4))
@@ -125,7 +138,7 @@ def test_random_programs(random: Random, size: int, options: Settings) -> None:
     properties.hold(program, options)
 
 
-@pytest.mark.slow
+@NEW
 @PROFILE
 @given(data=st.binary(max_size=200), at=st.integers(0, 10**6), seed=st.integers(0, 10**6))
 def test_random_bytes(data: bytes, at: int, seed: int) -> None:

@@ -207,6 +207,8 @@ def _on_their_own(suite: cst.BaseSuite, comments: list[cst.Comment], silent: boo
     lines = [*first.leading_lines]  # type: ignore[attr-defined]
     while lines and lines[0].comment is None:
         del lines[0]
+    if lines:  # the block may begin with a comment at the beginning of its line
+        lines[0] = lines[0].with_changes(indent=True, whitespace=cst.SimpleWhitespace(""))
     body[0] = first.with_changes(leading_lines=[*above, *lines])
     if silent and isinstance(body[-1], cst.SimpleStatementLine):
         *before, last = body[-1].body

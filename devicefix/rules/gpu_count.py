@@ -635,7 +635,7 @@ class GpuCount(Rule):
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
                 yield self._found(use, Safety.SAFE if known(use) else Safety.UNSAFE)
-        if not harmed and any(map(self._counts.escapes, found.uses)):
+        if any(self._counts.escapes(use) for use in found.uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code which gets it needs none"
             yield self.finding(count, message)
 
