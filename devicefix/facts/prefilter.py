@@ -19,6 +19,7 @@ _IN_FILES = (
     b".accelerator.",
 )  # fmt: skip
 _WITHOUT_TORCH = (b"import triton", b"from triton", b"import apex", b"from apex")
+# A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _LOAD = re.compile(rb"load\s*\(")
 _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
-from devicefix.devices.methods import CustomCuda, custom_cuda, shows_class
+from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
 from devicefix.facts.kinds import Kind
 from devicefix.facts.values import last_name, text_of
@@ -161,6 +161,14 @@ class UncalledCuda(Rule):
             """,
         ),
         Example(
+            "a storage",
+            before="""
+                import torch
+
+                q7 = getattr(torch.ones(2).untyped_storage(), "cuda")()
+            """,
+        ),
+        Example(
             "an object that may have no cuda method, but one that is called to",
             before="""
                 import operator
@@ -234,6 +242,9 @@ class UncalledCuda(Rule):
         elif getattr_called:
             assert isinstance(node.func, ast.Call)
             (receiver, *_) = node.func.args
+            if may_be_storage(self.context, receiver):
+                yield self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU")
+                return
             own = (
                 shows_class(self.context, node) or custom_cuda(self.context, receiver) is not CustomCuda.NEVER
             )

@@ -24,6 +24,7 @@ _TRIED = re.compile(
 )
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
+# A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _OWN_ATTRIBUTE = re.compile(rb"self(?<=\bself)(\.[A-Za-z_]\w*)\b(?!\s*\()")
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
