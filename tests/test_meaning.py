@@ -202,6 +202,11 @@ def test_reduction(judge: Judge) -> None:
 
 
 WERE_WRONG = {
+    "the method of a storage by its name": """
+        import torch
+        q7 = torch.ones(2).untyped_storage()
+        print(len(getattr(q7, "cuda")()))
+    """,
     "a name with a number that is taken": """
         import torch
         device1 = 5

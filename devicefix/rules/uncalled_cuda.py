@@ -161,14 +161,6 @@ class UncalledCuda(Rule):
             """,
         ),
         Example(
-            "a storage",
-            before="""
-                import torch
-
-                q7 = getattr(torch.ones(2).untyped_storage(), "cuda")()
-            """,
-        ),
-        Example(
             "an object that may have no cuda method, but one that is called to",
             before="""
                 import operator
