@@ -66,9 +66,9 @@ class Conditions(ABC):
             ):
                 return truth and text.startswith("cuda") and self._may_be_device(value, depth)
             case ast.Call():
-                return truth and (self._telling(test, depth - 1) or self._lists_gpus(test, depth - 1))
+                return truth and (self._telling(test, depth - 1) or self.lists_gpus(test, depth - 1))
             case ast.ListComp():
-                return truth and self._lists_gpus(test, depth - 1)
+                return truth and self.lists_gpus(test, depth - 1)
             case ast.Attribute(attr="is_cuda") if not self.facts.bindings(test):
                 return truth
             case ast.Attribute(attr="is_cpu") if not self.facts.bindings(test):
@@ -204,7 +204,7 @@ class Conditions(ABC):
             return False
         match node:
             case ast.Call(func=ast.Name(id="len"), args=[listed]):
-                return self._lists_gpus(listed, depth - 1, least)
+                return self.lists_gpus(listed, depth - 1, least)
             case ast.Call(
                 func=ast.Name(id="max"),
                 args=[number, ast.Constant(value=1)] | [ast.Constant(value=1), number],
@@ -217,15 +217,15 @@ class Conditions(ABC):
         bindings = self.facts.bindings(node)
         return bool(bindings) and self.facts.once(_all_count_gpus, bindings, self, depth - 1, least)
 
-    def _lists_gpus(self, node: ast.expr, depth: int, least: int = 0) -> bool:
+    def lists_gpus(self, node: ast.expr, depth: int = DEPTH, least: int = 0) -> bool:
         """Return whether the length of a list is such a number: `[i for i in range(device_count())]`."""
         if depth <= 0:
             return False
         match node:
             case ast.ListComp(generators=[ast.comprehension(iter=iterated), *_]):
-                return self._lists_gpus(iterated, depth - 1, least)
+                return self.lists_gpus(iterated, depth - 1, least)
             case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted"), args=[listed]):
-                return self._lists_gpus(listed, depth - 1, least)
+                return self.lists_gpus(listed, depth - 1, least)
             case ast.Call(func=ast.Name(id="range"), args=[count]):
                 return self.counts_gpus(count, depth - 1, least)
             case ast.Name() | ast.Attribute():
@@ -282,7 +282,7 @@ def _all_list_gpus(
 ) -> bool:
     """Return whether a name is bound to lists whose length is the number of GPUs."""
     return all(
-        binding.value is not None and guards._lists_gpus(binding.value, depth, least) for binding in bindings
+        binding.value is not None and guards.lists_gpus(binding.value, depth, least) for binding in bindings
     )
 
 
