@@ -90,6 +90,126 @@ PROGRAMS = {
             print(sizes[i])
         print(min(sizes))
     """,
+    "a loaded tensor that becomes an array": """
+        import torch
+
+        a = torch.load("a.pt").float().numpy()
+        b = torch.load("b.pt").cpu().numpy()  # DF501
+        c = torch.load("c.pt")["c"].numpy()  # DF501
+        d = torch.load("d.pt", map_location="cuda").numpy()  # DF501
+    """,
+    "a flag that is set where the function has returned without CUDA": """
+        import os
+        import torch
+
+        initialized = False
+
+
+        def initialize():
+            if not torch.cuda.is_available():
+                print("no CUDA")
+                return
+            elif "RANK" not in os.environ:
+                return
+            global initialized
+            initialized = True
+
+
+        def reduce(x):
+            return x.cuda() if initialized else x
+
+
+        def gather(x):
+            if initialized:
+                x = x.cuda()
+            else:
+                x = x.cuda()  # DF101
+            return x
+    """,
+    "a flag that is also set without CUDA": """
+        import torch
+
+        initialized = False
+
+
+        def initialize():
+            global initialized
+            if torch.cuda.is_available():
+                initialized = True
+            initialized = True
+
+
+        def reduce(x):
+            return x.cuda() if initialized else x  # DF101
+    """,
+    "a flag that another function sets": """
+        import torch
+
+        initialized = False
+
+
+        def initialize():
+            global initialized
+            if torch.cuda.is_available():
+                initialized = True
+
+
+        def force():
+            global initialized
+            initialized = True
+
+
+        def reduce(x):
+            return x.cuda() if initialized else x  # DF101
+    """,
+    "a flag of an object that is set with CUDA": """
+        import torch
+
+
+        class Mesh:
+            ready = False
+
+            def __init__(self):
+                self.fast = False
+
+            def start(self):
+                if not torch.cuda.is_available():
+                    return
+                self.ready = self.fast = True
+
+            def reduce(self, x, y):
+                return (x.cuda() if self.ready else x), (y.cuda() if self.fast else y)
+    """,
+    "what the user asks for in the environment": """
+        import os
+        import sys
+        import torch
+
+        if os.environ["RUN"] == "cuda":
+            x = torch.ones(1, device="cuda")
+        else:
+            x = torch.ones(1, device="cuda")  # DF202
+        kernels = os.getenv("KERNELS", "none")
+        if kernels == "cuda":
+            x = x.cuda()
+        if "cuda" in sys.argv[1]:
+            x = x.cuda()
+    """,
+    "what a program asks for in the environment": """
+        import os
+        import torch
+
+        os.environ["RUN"] = "cuda"  # DF203
+        os.environ.setdefault("MODE", "cuda")  # DF203
+        if os.environ["RUN"] == "cuda":
+            x = torch.ones(1, device="cuda")
+        if os.environ["MODE"] == "cuda":
+            x = torch.ones(1, device="cuda")
+        if os.getenv("KERNELS", "cuda") == "cuda":  # DF203
+            x = x.cuda()  # DF101
+        if os.getenv("KERNELS", default) == "cuda":
+            x = x.cuda()  # DF101
+    """,
 }
 
 

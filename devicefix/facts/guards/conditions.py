@@ -164,7 +164,23 @@ class Conditions(ABC):
 
         A name says so as well: where it is wrong, what other fixes make of its value is what is found.
         """
-        return self._type_of_device(node, depth) or _device_like(node)
+        return self._type_of_device(node, depth) or _device_like(node) or self._chosen_outside(node, depth)
+
+    def _chosen_outside(self, node: ast.expr, depth: int) -> bool:
+        """Return whether only a user says that a node is "cuda": in the environment, or as an argument."""
+        match node:
+            case ast.Subscript(value=items):
+                return self.facts.resolve(items) in ("os.environ", "sys.argv")
+            case ast.Call(args=[_, *default]) if self.facts.call(node, "os.getenv", "os.environ.get"):
+                return all(
+                    isinstance(each, ast.Constant) and "cuda" not in str(each.value) for each in default
+                )
+        values = [binding.value for binding in self.facts.bindings(node)]
+        return (
+            depth > 0
+            and bool(values)
+            and all(value is not None and self._chosen_outside(value, depth - 1) for value in values)
+        )
 
     def _type_of_device(self, node: ast.expr, depth: int) -> bool:
         """Return whether a node is "cpu" wherever CUDA is not available: `x.device.type`, or a choice.

@@ -132,12 +132,12 @@ class Counts:
         """Yield the calls that count GPUs, and each 0, that a number of GPUs may be."""
         for node in {*ast.walk(number)} - seen:
             seen.add(node)
-            if (isinstance(node, ast.Call) and self.facts.call(node, *COUNTS)) or is_zero(node):
-                yield node
-            elif isinstance(node, (ast.Name, ast.Attribute)):
-                values = (binding.value for binding in self.facts.bindings(node))
-                for value in values:
-                    yield from self._origins(value, seen) if value is not None else ()
+            match node:
+                case ast.Call() | ast.Constant() if is_zero(node) or self.facts.call(node, *COUNTS):
+                    yield node
+                case ast.Name() | ast.Attribute():
+                    for value in filter(None, (binding.value for binding in self.facts.bindings(node))):
+                        yield from self._origins(value, seen)
 
     def harm(self, node: ast.expr) -> Harm | None:
         """Return what a number that is 0 does where it is used, None if nothing is known to be wrong."""
