@@ -338,6 +338,24 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "an argument of a call that another rule guards, too",
+            before="""
+                import torch
+
+                n = torch.cuda.device_count()
+                torch.cuda.set_device(rank % n)
+                share = batch // n
+            """,
+            after="""
+                import torch
+
+                n = max(torch.cuda.device_count(), 1)
+                if torch.cuda.is_available():
+                    torch.cuda.set_device(rank % n)
+                share = batch // n
+            """,
+        ),
+        Example(
             "an argument of a library, for which 1 is a GPU",
             before="""
                 import torch
@@ -599,6 +617,14 @@ class GpuCount(Rule):
 
                 if torch.cuda.is_available():
                     batch = size // torch.cuda.device_count()
+            """,
+        ),
+        Example(
+            "an argument of a call that another rule guards",
+            """
+                import torch
+
+                torch.cuda.set_device(rank % torch.cuda.device_count())
             """,
         ),
     )

@@ -27,6 +27,13 @@ class Files(Questions):
         return os.path.normpath(path) in self._late
 
     @remembered
+    def late_functions(self, path: str) -> list[str]:
+        """Return the functions of other files of the program that set a variable of the driver."""
+        path = os.path.normpath(path)
+        late = (self.files[file].late for file in self._late if file != path and file in self.files)
+        return sorted({name for names in late for name in names if name}) if path in self._late else []
+
+    @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
         return os.path.normpath(path) in self._forking

@@ -12,7 +12,9 @@ from devicefix.facts import COUNTS, Facts, of_any_count
 from devicefix.facts.scopes import captures
 from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
+from devicefix.rules.shared.functions import RAISING
 
+_RAISING = frozenset(f"torch.cuda.{name}" for name in RAISING)
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node|num_replicas)\Z"
 )
@@ -96,11 +98,19 @@ class Counts:
         Otherwise only the uses that it harms need at least 1, since others ask whether it is 0.
         """
         found = self.follow(count)
-        harmed = {use: harm for use in found.uses if (harm := self.harm(use)) is not None}
+        uses = (use for use in found.uses if not self._is_for_cuda(use))
+        harmed = {use: harm for use in uses if (harm := self.harm(use)) is not None}
         differs = any(map(self.differs, found.uses))
         needed = harmed or _counts_processes(found)
         whole = not isinstance(count, ast.Constant) and bool(needed) and not differs
         return harmed, count in harmed or whole
+
+    def _is_for_cuda(self, use: ast.expr) -> bool:
+        """Return whether a use is in the arguments of a function that the program calls only with CUDA, once mended."""
+        calls = (parent for _, parent in self.facts.tree.ancestors(use) if isinstance(parent, ast.Call))
+        return any(
+            (self.facts.resolve(call.func) or "").removeprefix("torch.cuda.") in RAISING for call in calls
+        )
 
     def is_idle(self, node: ast.AST) -> bool:
         """Return whether code is part of a loop over all GPUs, which does nothing without CUDA, also after fixes."""
