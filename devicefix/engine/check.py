@@ -171,7 +171,7 @@ def _bypassed(context: Context, fix: Fix | None) -> str | None:
     for edit in fix.edits if fix is not None else ():
         old = context.source.text[edit.start : edit.end]
         read: set[str] = set(_ATTRIBUTE.findall(old))
-        found = [name for name in sorted(read) if context.project.is_patched(name)]
+        found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
         if found:
             new = edit.new if isinstance(edit.new, str) else edit.new(old)
             asks = new.count("is_available") > old.count("is_available")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
@@ -29,7 +30,11 @@ _OF_CUDA = {
     "cuda", "elapsed_time", "pin_memory", "query", "record", "record_event", "record_stream", "synchronize", "to",
     "wait", "wait_event", "wait_stream",
 }  # fmt: skip
-_DRAWING = ("torch.rand", "torch.multinomial", "torch.bernoulli", "torch.normal", "numpy.random.")
+# Of those, functions that draw random numbers, write, or set something.
+_EFFECTS = re.compile(
+    r"torch\.(?:rand|multinomial|bernoulli|normal|poisson|manual_seed|seed|save|set_|use_|nn\.init\.|autograd\.|hub\.)"
+    r"|torch\.(?:random|multiprocessing|backends|jit|distributed\.(?!get_|is_))|torch\.(?!cuda\.).*_\Z|numpy\.random\.|numpy\.save"
+)
 _STATEMENTS = (
     ast.Return, ast.If, ast.Expr, ast.Pass, ast.Raise, ast.Assert, ast.Import, ast.ImportFrom,
 )  # fmt: skip
@@ -53,7 +58,7 @@ def has_effects(facts: Facts, node: ast.AST, calls: int = _CALLS) -> bool:
 def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:
     name = facts.resolve(node.func)
     if name is not None and name.startswith(_MODULES):
-        return name.startswith(_DRAWING)
+        return _EFFECTS.match(name) is not None
     own = facts.guards.refusals.own_function(node.func)
     if own is None:
         method = last_name(node.func)
