@@ -10,24 +10,18 @@ from devicefix.facts.values import last_name
 _CALLS = 3  # how many functions of the module to follow
 # Functions and methods that only return a value.
 _MODULES = (
-    "torch.",
-    "os.environ.",
-    "os.getenv",
-    "os.path.",
-    "math.",
-    "numpy.",
-    "deepspeed.comm.get_",
+    "torch.", "os.environ.", "os.getenv", "os.path.", "math.", "numpy.", "deepspeed.comm.get_",
     "horovod.torch.",
-)
+)  # fmt: skip
 _VALUES = {
-    "abs", "bool", "cpu", "divmod", "dim", "float", "format", "get", "get_device", "getattr", "hash", "int", "isinstance",
-    "item", "items", "join", "keys", "len", "list", "lower", "max", "min", "range", "replace", "round", "size", "split", "startswith", "str",
-    "strip", "sum", "tuple", "values",
+    "abs", "bool", "cpu", "dim", "divmod", "float", "format", "get", "get_device", "getattr", "hash", "int",
+    "isinstance", "item", "items", "join", "keys", "len", "list", "lower", "max", "min", "range", "replace",
+    "round", "size", "split", "startswith", "str", "strip", "sum", "tuple", "values",
 }  # fmt: skip
 # Methods of tensors, streams and events that have no effect without CUDA.
 _OF_CUDA = {
-    "cuda", "elapsed_time", "pin_memory", "query", "record", "record_event", "record_stream", "synchronize", "to",
-    "wait", "wait_event", "wait_stream",
+    "cuda", "elapsed_time", "pin_memory", "query", "record", "record_event", "record_stream", "synchronize",
+    "to", "wait", "wait_event", "wait_stream",
 }  # fmt: skip
 _DRAWING = ("torch.rand", "torch.multinomial", "torch.bernoulli", "torch.normal", "numpy.random.")
 _STATEMENTS = (
@@ -54,6 +48,8 @@ def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:
     name = facts.resolve(node.func)
     if name is not None and name.startswith(_MODULES):
         return name.startswith(_DRAWING)
+    if name is not None and facts.is_number(f"{name}()"):
+        return False  # a function of another file that returns a number
     own = facts.guards.refusals.own_function(node.func)
     if own is None:
         method = last_name(node.func)
