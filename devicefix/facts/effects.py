@@ -16,7 +16,7 @@ _MODULES = (
 _VALUES = {
     "abs", "bool", "cpu", "dim", "divmod", "float", "format", "get", "get_device", "getattr", "hash", "int",
     "isinstance", "item", "items", "join", "keys", "len", "list", "lower", "max", "min", "range", "replace",
-    "round", "size", "split", "startswith", "str", "strip", "sum", "tuple", "values",
+    "round", "size", "split", "startswith", "str", "strip", "sum", "super", "tuple", "values",
 }  # fmt: skip
 # Methods of tensors, streams and events that have no effect without CUDA.
 _OF_CUDA = {
