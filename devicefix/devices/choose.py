@@ -53,7 +53,10 @@ class Devices:
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
         self._known = KnownDevices(
-            facts, self._bound, project.star_names(path), partial(project.is_set_elsewhere, path)
+            facts,
+            self._bound,
+            partial(project.star_names, path),
+            partial(project.is_set_elsewhere, path),
         )
         self._definitions = Definitions(facts, project, path, self._layout, self._known)
 

@@ -23,7 +23,7 @@ class KnownDevices:
     Args:
         facts: The module's facts.
         bound: What is bound where.
-        star_names: The names that star imports bind, each with whether it is such a device.
+        star_names: Returns the names that star imports bind, each with whether it is such a device.
         is_set_elsewhere: Whether another file sets a name of the module.
     """
 
@@ -31,10 +31,10 @@ class KnownDevices:
         self,
         facts: Facts,
         bound: Bound,
-        star_names: Mapping[str, bool],
+        star_names: Callable[[], Mapping[str, bool]],
         is_set_elsewhere: Callable[[str], bool] = unknown,
     ) -> None:
-        self.star_names = star_names
+        self._star_names = star_names
         self._facts = facts
         self._bound = bound
         self._is_set_elsewhere = is_set_elsewhere
@@ -42,6 +42,11 @@ class KnownDevices:
         self._named: dict[Scope, list[str]] = {}
         self._preferred: dict[Scope, list[str]] = {}
         self._of_one_value: dict[ast.expr, bool] = {}
+
+    @cached_property
+    def star_names(self) -> Mapping[str, bool]:
+        """The names that star imports bind, each with whether it is such a device."""
+        return self._star_names()
 
     def current(self, site: ast.AST) -> str | None:
         """Return the name of such a device that a site can use, `device` before any other.

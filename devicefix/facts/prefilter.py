@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -101,7 +101,7 @@ def _loads(data: bytes) -> bool:
 
 
 def imported_words(
-    imports: Iterable[ast.Import | ast.ImportFrom], words: Collection[bytes]
+    imports: Iterable[ast.Import | ast.ImportFrom], words: tuple[bytes, ...]
 ) -> Iterator[bytes]:
     """Yield the names that a module gives to imports whose full name contains a word.
 
@@ -109,15 +109,15 @@ def imported_words(
 
     Args:
         imports: the import statements.
-        words: the words, in any case.
+        words: the words, in any case, which are the same for all modules.
     """
-    wanted = [word.decode().lower() for word in words]
+    wanted = _to_line_ends(words)
     for statement in imports:
         module = f"{statement.module or ''}." if isinstance(statement, ast.ImportFrom) else ""
         for alias in statement.names:
             full = f"{module}{alias.name}".lower()
             used = alias.asname or (alias.name if module else "*")
-            if used != "*" and any(word in full for word in wanted):
+            if used != "*" and wanted.search(full):
                 yield used.encode()
 
 
