@@ -214,17 +214,17 @@ def _reference_visitor(rule: Rule) -> Visit:
     references = frozenset(rule.references)
     endings = {name.rpartition(".")[2] for name in references}
     facts = rule.facts
+    nothing: Iterator[Finding] = iter(())
 
     def visit(node: ast.AST) -> Iterator[Finding]:
         assert isinstance(node, (ast.Attribute, ast.Name))
         if isinstance(node, ast.Attribute):
             if node.attr not in endings:
-                return
+                return nothing
         elif not isinstance(node.ctx, ast.Load) or any(binding.value for binding in facts.bindings(node)):
-            return  # a variable: the reference is where it gets its value
+            return nothing  # a variable: the reference is where it gets its value
         name = facts.resolve(node)
-        if name in references:
-            yield from rule.visit_reference(node, name)
+        return rule.visit_reference(node, name) if name in references else nothing
 
     return visit
 

@@ -20,16 +20,12 @@ class Files(Questions):
     def __init__(self, summaries: Iterable[Summary]) -> None:
         super().__init__()
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
+        self._found: dict[tuple[str, str], Summary | None] = {}
 
     @remembered
     def is_late(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: a variable of the driver is set later."""
         return os.path.normpath(path) in self._late
-
-    @remembered
-    def is_forked(self, path: str) -> bool:
-        """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return os.path.normpath(path) in self._forking
 
     @remembered
     def is_circular(self, path: str) -> bool:
@@ -104,6 +100,13 @@ class Files(Questions):
         named = self._named.get(name, [])
         if name and not named:  # most imports are of other projects
             return None
+        key = os.path.dirname(path), module
+        if key not in self._found:
+            self._found[key] = self._find(path, module, named)
+        return self._found[key]
+
+    def _find(self, path: str, module: str, named: list[str]) -> Summary | None:
+        """Return the file that an import reads, of those whose names end as the module's."""
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
         # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
