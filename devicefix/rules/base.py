@@ -209,10 +209,16 @@ def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:
     )
 
 
+@cache
+def _endings(references: tuple[str, ...]) -> frozenset[str]:
+    """Return the last parts of some names."""
+    return frozenset(name.rpartition(".")[2] for name in references)
+
+
 def _reference_visitor(rule: Rule) -> Visit:
     """Return a method for names and attributes that calls `visit_reference` for those of `references`."""
-    references = frozenset(rule.references)
-    endings = {name.rpartition(".")[2] for name in references}
+    references = tuple(rule.references)
+    endings = _endings(references)
     facts = rule.facts
     nothing: Iterator[Finding] = iter(())
 

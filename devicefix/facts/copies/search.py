@@ -26,8 +26,10 @@ from devicefix.facts.flow import Body, Flow, Point
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 
-_COPYING = (".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor")
-_NAMED = re.compile(r"(?:getattr|methodcaller|partial)\s*\(")
+_COPYING = (
+    ".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor",
+    "getattr", "methodcaller", "partial",
+)  # fmt: skip
 _OF_MODULES = {
     "parameters",
     "named_parameters",
@@ -82,8 +84,7 @@ def _copying(text: str) -> Iterator[int]:
             if _CALLED.match(text, at + len(word)):
                 yield at
             at = text.find(word, at + 1)
-    for pattern in (_SPACED, _NAMED):
-        yield from (match.start() for match in pattern.finditer(text))
+    yield from (match.start() for match in _SPACED.finditer(text))
 
 
 _At = tuple[Point, ast.AST]  # a change, and where it happens
