@@ -56,6 +56,7 @@ class Devices:
             facts,
             self._bound,
             partial(project.star_names, path),
+            self._may_ask,
             partial(project.is_set_elsewhere, path),
         )
         self._definitions = Definitions(facts, project, path, self._layout, self._known)
@@ -142,6 +143,11 @@ class Devices:
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site."""
         return self._places.safety(site)
+
+    def _may_ask(self, site: ast.AST) -> bool:
+        """Return whether a fix that asks for CUDA at a site is made, and safe."""
+        refused = any(isinstance(need, Refused) for need in self.available(site).needs)
+        return self.safety(site) is Safety.SAFE and not refused
 
     def _target_available(self, site: ast.AST) -> DeviceExpr:
         return self._is_available(site, self._target)

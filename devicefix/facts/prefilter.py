@@ -18,7 +18,10 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".accelerator.",
 )  # fmt: skip
-_WITHOUT_TORCH = (b"import triton", b"from triton", b"import apex", b"from apex")
+# A file of Triton's kernels, or a hook of apex, may leave torch to its callers; the others need no torch.
+_WITHOUT_TORCH = re.compile(
+    rb"(?:import|from)[ \t]+(?:triton|apex|cupyx?|cudf|cuml|tensorrt|py3?nvml|nvidia_smi|nvidia\.dali)\b"
+)
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _LOAD = re.compile(rb"load\s*\(")
 _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
@@ -27,8 +30,8 @@ _LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.\[\"']*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
-_MOVED_TO = re.compile(rb"\.to\(\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
-_AS_DEVICE = re.compile(rb"device\s*=\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
+_MOVED_TO = re.compile(rb"\.to\(\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
+_AS_DEVICE = re.compile(rb"device\s*=\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 # A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")
 _STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
@@ -41,6 +44,9 @@ _INTEGER = (
 )
 
 
+_IMPORTED = rb"import\b(?:[^\n]*[\s,]|\s*\([^)]*[\s,(])%b\b"
+
+
 @lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
 def may_matter(data: bytes) -> bool:
     """Return whether a file's bytes hold a word that every run looks for."""
@@ -49,8 +55,7 @@ def may_matter(data: bytes) -> bool:
     if b".cpu()" in data and _keeps_copies(data):
         return True
     if b"torch" not in data:
-        # A file of Triton's kernels, or a hook of apex, may leave torch to its callers.
-        return any(word in data for word in _WITHOUT_TORCH)
+        return _WITHOUT_TORCH.search(data) is not None
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
         any(word in data for word in _IN_FILES)
@@ -79,9 +84,12 @@ def _keeps_copies(data: bytes) -> bool:
 
 
 def _moves_to_number(data: bytes) -> bool:
-    """Return whether something may be moved to a variable that holds the number of a GPU."""
-    names = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
-    return any(re.search(_INTEGER % name, data) for name in names)
+    """Return whether something may be moved to the number of a GPU, here or in another file."""
+    found = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
+    owners = {(before or name).partition(b".")[0] for before, name in found} - {b"torch"}
+    return any(re.search(_INTEGER % name, data) for _, name in found) or any(
+        re.search(_IMPORTED % owner, data) for owner in owners
+    )
 
 
 def _loads(data: bytes) -> bool:

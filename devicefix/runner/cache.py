@@ -257,7 +257,7 @@ _READERS: dict[str, Any] = {
     "adds_cuda": bool,
     "cuda_effects": bool,
     "get_device": bool,
-    "late": bool,
+    "late": frozenset,
     "forks": bool,
     "options": _pairs,
     "flags": dict,

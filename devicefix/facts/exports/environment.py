@@ -43,6 +43,47 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
     return found
 
 
+def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[str] = ()) -> list[ast.stmt]:
+    """Return the statements in functions that call one that sets such a variable, itself or by its calls.
+
+    Args:
+        facts: the module's facts.
+        settings: the statements of the module that set one.
+        elsewhere: the names of the functions of other files that set one.
+    """
+    names = [*elsewhere, *_functions_of(facts, settings)]
+    found: list[ast.stmt] = []
+    for name in names:
+        for node in facts.tree.nodes_with(f"{name}("):
+            if isinstance(node, ast.Call) and last_name(node.func) == name:
+                statement = facts.tree.statement(node)
+                callers = _functions_of(facts, [statement])
+                found += [statement] if callers else []
+                names += (caller for caller in callers if caller not in names)
+    return found
+
+
+def late_functions(facts: Facts) -> frozenset[str]:
+    """Return the functions that set such a variable, or call one that does; "" for the module's own code."""
+    settings = late_settings(facts)
+    at_top = {""} if any(facts.tree.scope(each).function is None for each in settings) else set()
+    return frozenset({*at_top, *_functions_of(facts, [*settings, *late_calls(facts, settings)])})
+
+
+def _functions_of(facts: Facts, statements: Iterable[ast.stmt]) -> list[str]:
+    """Return the names of the functions that hold statements; that of the class for `__init__`."""
+    found: list[str] = []
+    for statement in statements:
+        function = facts.tree.scope(statement).function
+        node = function and function.node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            owner = facts.tree.parents.get(node)
+            found.append(
+                owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
+            )
+    return found
+
+
 def _set_in_environment(facts: Facts, statement: ast.stmt) -> Iterable[ast.expr]:
     """Return the names of the environment variables that a statement sets, or a mapping of them."""
     match statement:

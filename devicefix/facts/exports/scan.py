@@ -22,6 +22,9 @@ _TRIED = re.compile(
     rb"\n[ \t]*try:[^\n]*\n((?:[ \t]+(?:from|import)[ \t][^\n]*\n)+)"
     rb"[ \t]*except\b(?![^\n]*(?:Import|ModuleNotFound)Error)"
 )
+_NUMBER = re.compile(
+    rb"\n([A-Za-z_]\w*)[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*(?:\d+|int\([^\n]*\))[ \t\r]*(?=[#\n]|\Z)"
+)
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
@@ -30,7 +33,9 @@ _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
 _OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
-_SETATTR = re.compile(rb"setattr(?<=\bsetattr)\([ \t]*([A-Za-z_]\w*)[\w.]*,[ \t]*[\"'](\w+)")
+_SETATTR = re.compile(
+    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)[\w.]*~,~[\"'](\w+)".replace(b"~", rb"(?:\s|#[^\n]*\n|\\)*")
+)
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
 _PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
 _CUDA = rb"\(\s*[\"']cuda"
@@ -57,7 +62,7 @@ _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(s
 
 
 def passed_through(data: bytes, path: str) -> Summary | None:
-    """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
+    """Return the imports, classes and numbers of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
     imports: set[str] = set()
     stars: list[str] = []
@@ -83,7 +88,8 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     low_precision = has_low_precision(data)
     attributes = attributes_read(data)
     tried = {name.decode() for lines in _TRIED.findall(data) for name in re.findall(rb"\w+", lines)}
-    if not imports and not classes and not places and not low_precision and not attributes:
+    numbers = frozenset(name.decode() for name in _NUMBER.findall(data))
+    if not any((imports, classes, places, low_precision, attributes, numbers)):
         return None
     return Summary(
         path,
@@ -103,6 +109,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         receivers=taking,
         passed=frozenset(passed_kinds(data)),
         tried=frozenset(tried),
+        numbers=numbers,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
-from devicefix.facts.exports.environment import late_settings
+from devicefix.facts.exports.environment import late_functions
 from devicefix.facts.exports.imports import imported_modules, tried_names
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
@@ -79,7 +79,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         adds_cuda=adds_cuda_method(facts),
         cuda_effects=any(has_effect(facts, node) for node in classes),
         get_device="def get_device(" in facts.source.text,
-        late=bool(late_settings(facts)),
+        late=late_functions(facts),
         forks=forks_processes(data),
         options=facts.options,
         flags=_flags(facts),

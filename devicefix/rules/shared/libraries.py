@@ -25,6 +25,7 @@ LIBRARIES = {
     "apex_C": "this is a compiled part of apex; import it only if CUDA is available",
     "pycuda": "use torch operators, or add a CPU path",
     "cupy": "use NumPy or torch operators, or import it only if CUDA is available",
+    "cupyx": "use SciPy or torch operators, or import it only if CUDA is available",
     "cudf": "use pandas without CUDA",
     "cuml": "use scikit-learn without CUDA",
     "tensorrt": "add a path that runs the torch or ONNX model without CUDA",
