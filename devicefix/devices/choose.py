@@ -55,7 +55,7 @@ class Devices:
         self._known = KnownDevices(
             facts,
             self._bound,
-            project.star_names(path),
+            partial(project.star_names, path),
             self._may_ask,
             partial(project.is_set_elsewhere, path),
         )

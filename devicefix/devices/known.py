@@ -24,7 +24,7 @@ class KnownDevices:
     Args:
         facts: The module's facts.
         bound: What is bound where.
-        star_names: The names that star imports bind, each with whether it is such a device.
+        star_names: Returns the names that star imports bind, each with whether it is such a device.
         may_ask: Whether a fix that asks for CUDA at a node is made, and safe.
         is_set_elsewhere: Whether another file sets a name of the module.
     """
@@ -33,11 +33,11 @@ class KnownDevices:
         self,
         facts: Facts,
         bound: Bound,
-        star_names: Mapping[str, bool],
+        star_names: Callable[[], Mapping[str, bool]],
         may_ask: Callable[[ast.AST], bool],
         is_set_elsewhere: Callable[[str], bool] = unknown,
     ) -> None:
-        self.star_names = star_names
+        self._star_names = star_names
         self._facts = facts
         self._bound = bound
         self._is_set_elsewhere = is_set_elsewhere
@@ -46,6 +46,11 @@ class KnownDevices:
         self._named: dict[Scope, list[str]] = {}
         self._preferred: dict[Scope, list[str]] = {}
         self._of_one_value: dict[ast.expr, bool] = {}
+
+    @cached_property
+    def star_names(self) -> Mapping[str, bool]:
+        """The names that star imports bind, each with whether it is such a device."""
+        return self._star_names()
 
     def current(self, site: ast.AST) -> str | None:
         """Return the name of such a device that a site can use, `device` before any other.

@@ -8,6 +8,7 @@ from devicefix.devices.arguments import device_argument, runtime_device, target_
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
+from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import moved, receiver_of
@@ -474,7 +475,7 @@ class CudaCall(Rule):
             isinstance(part, ast.expr)
             and _super(part)
             and not isinstance(self.facts.tree.parents.get(part), ast.Attribute)
-            for part in ast.walk(owner)
+            for part in walk(owner)
         )
 
     def _is_value(self, name: str) -> bool:

@@ -16,6 +16,7 @@ _OF_DRIVER = re.compile(
     r"CUDA_(?!HOME|PATH|ROOT|DIR|BIN|INC|LIB|VERSION|TOOLKIT|ARCH|NVCC)\w+"
     r"|PYTORCH_NVML_BASED_CUDA_CHECK|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES"
 )
+_WORDS = ("CUDA_", "_VISIBLE_DEVICES")  # each of these names holds one
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
@@ -23,7 +24,8 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
 
     They are below the import of torch, or in a function.
     """
-    if not _OF_DRIVER.search(facts.source.text):
+    text = facts.source.text
+    if not any(word in text for word in _WORDS) or not _OF_DRIVER.search(text):
         return []
     first = min(
         (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
@@ -31,7 +33,7 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
         default=None,
     )  # fmt: skip
     found: list[ast.stmt] = []
-    for node in facts.tree.nodes:
+    for node in facts.tree.statements:
         if isinstance(node, ast.stmt) and any(
             _may_be_of_driver(facts, names) for names in _set_in_environment(facts, node)
         ):

@@ -105,6 +105,8 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
 
     https://docs.pytorch.org/docs/stable/cpp_extension.html
     """
+    if "CUDAExtension(" not in facts.tree.text:
+        return
     for_cpu = any(True for _ in facts.tree.nodes_with("CppExtension("))
     for node in facts.tree.nodes_with("CUDAExtension("):
         if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
@@ -120,16 +122,17 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
 
 def _numbers(facts: Facts) -> Iterator[str]:
     """Yield the variables of the module that are ints, and its functions that return one, as `f()`."""
+    functions: dict[ast.FunctionDef, None] = {}  # in order, each once
     for node in facts.tree.nodes_with(*_NUMBERS):
         if isinstance(node, (ast.Assign, ast.Return)):
             function = facts.tree.scope(node).node
             if isinstance(function, ast.FunctionDef) and facts.tree.parents[function] is facts.tree.module:
-                if facts.kinds.returned(function).are({Kind.INDEX}):
-                    yield f"{function.name}()"
+                functions[function] = None
             elif isinstance(node, ast.Assign) and function is facts.tree.module:
                 for target in node.targets:
                     if isinstance(target, ast.Name) and facts.kinds.of(target).are({Kind.INDEX}):
                         yield target.id
+    yield from (f"{each.name}()" for each in functions if facts.kinds.returned(each).are({Kind.INDEX}))
 
 
 def _pure(facts: Facts, numbers: frozenset[str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ class Files(Questions):
     def __init__(self, summaries: Iterable[Summary]) -> None:
         super().__init__()
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
+        self._found: dict[tuple[str, str], Summary | None] = {}
 
     @remembered
     def is_late(self, path: str) -> bool:
@@ -32,11 +33,6 @@ class Files(Questions):
         path = os.path.normpath(path)
         late = (self.files[file].late for file in self._late if file != path and file in self.files)
         return sorted({name for names in late for name in names if name}) if path in self._late else []
-
-    @remembered
-    def is_forked(self, path: str) -> bool:
-        """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return os.path.normpath(path) in self._forking
 
     @remembered
     def is_patched(self, path: str, name: str) -> bool:
@@ -116,6 +112,13 @@ class Files(Questions):
         named = self._named.get(name, [])
         if name and not named:  # most imports are of other projects
             return None
+        key = os.path.dirname(path), module
+        if key not in self._found:
+            self._found[key] = self._find(path, module, named)
+        return self._found[key]
+
+    def _find(self, path: str, module: str, named: list[str]) -> Summary | None:
+        """Return the file that an import reads, of those whose names end as the module's."""
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
         # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.

@@ -114,7 +114,12 @@ class Counts:
 
     def is_idle(self, node: ast.AST) -> bool:
         """Return whether code is part of a loop over all GPUs, which does nothing without CUDA, also after fixes."""
-        return any(map(self._stays_empty, self._iterated(node)))
+        return self._counts_gpus and any(map(self._stays_empty, self._iterated(node)))
+
+    @cached_property
+    def _counts_gpus(self) -> bool:
+        """Whether the module may count GPUs."""
+        return "device_count" in self.facts.tree.text  # the last part of each of COUNTS
 
     def _iterated(self, node: ast.AST) -> Iterator[ast.expr]:
         """Yield what the loops around a node iterate over, in statements and comprehensions."""

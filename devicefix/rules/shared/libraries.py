@@ -9,6 +9,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
@@ -161,8 +162,8 @@ class CudaLibraries:
 
     def _is_optional(self, node: ast.If, site: ast.AST) -> bool:
         """Return whether an `if` asks for a library, and is not around a site."""
-        asked = any(self._named_by(part) for part in ast.walk(node.test))
-        return asked and all(part is not site for part in ast.walk(node))
+        asked = any(self._named_by(part) for part in walk(node.test))
+        return asked and all(part is not site for part in walk(node))
 
     @cached_property
     def _imports(self) -> list[tuple[ast.Import | ast.ImportFrom, str]]:

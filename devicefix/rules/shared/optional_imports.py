@@ -9,6 +9,7 @@ from functools import cached_property
 
 from devicefix.facts import Binding, Facts, returns
 from devicefix.facts.refusals import TRIES
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 _CALLS = 3  # how many functions to follow to their callers
@@ -44,9 +45,9 @@ class OptionalImports:
             return
         flags = _bound_in(place)
         if isinstance(place, _TESTING):
-            flags |= {node.id for node in ast.walk(place.test) if isinstance(node, ast.Name)} - {"torch"}
+            flags |= {node.id for node in walk(place.test) if isinstance(node, ast.Name)} - {"torch"}
         asking = Asking(self.facts, library, flags)
-        inside = set(ast.walk(place))
+        inside = set(walk(place))
         for alias in statement.names:
             name = alias.asname or alias.name.partition(".")[0]
             scope = self.tree.scope(statement)
@@ -186,7 +187,7 @@ class Asking:
         if definition not in self.known:
             self.known[definition] = False  # also for what calls itself
             name = definition.name  # type: ignore[attr-defined]
-            inside = set(ast.walk(definition))
+            inside = set(walk(definition))
             uses = [
                 node
                 for node in self.tree.nodes_with(name)
@@ -199,7 +200,7 @@ class Asking:
 
     def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
         """Return whether a test depends on a flag, or on a value that names the library."""
-        for node in ast.walk(test):
+        for node in walk(test):
             match node:
                 case ast.Name(id=name) | ast.Attribute(attr=name):
                     if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
@@ -254,7 +255,7 @@ def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
 def _bound_in(place: ast.stmt) -> set[str]:
     """Return the names that a statement and those in it bind."""
     bound = set()
-    for node in ast.walk(place):
+    for node in walk(place):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 bound.add(name)
