@@ -204,6 +204,37 @@ REPORTED = {
         """,
         "DF203",
     ),
+    "the last character of a device's name": (
+        """
+        device = torch.device("cuda:0")
+        n = int(str(device)[-1])
+        m = int(f"{device}"[5:])
+        """,
+        "DF201",
+    ),
+    "a number out of a device in a loop": (
+        """
+        for device in [torch.device("cuda:0")]:
+            n = device.index + 1
+        """,
+        "DF201",
+    ),
+    "a number out of a device that a pattern captures": (
+        """
+        match torch.device("cuda:0"):
+            case device:
+                n = device.index + 1
+        """,
+        "DF201",
+    ),
+    "the state of a scaler that a pattern captures": (
+        """
+        match torch.cuda.amp.GradScaler():
+            case q7:
+                print(q7.state_dict()["growth_factor"])
+        """,
+        "DF410",
+    ),
     "a number out of an attribute": (
         """
         class Net:

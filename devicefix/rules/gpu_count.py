@@ -432,13 +432,27 @@ class GpuCount(Rule):
             """,
         ),
         Example(
-            "a number that a pattern or a lambda gets",
+            "a number that a pattern gets",
             before="""
                 import torch
 
                 match torch.cuda.device_count():
                     case n:
                         share = batch // n
+            """,
+            after="""
+                import torch
+
+                match max(torch.cuda.device_count(), 1):
+                    case n:
+                        share = batch // n
+            """,
+        ),
+        Example(
+            "a number in a dictionary, and one that a call follows",
+            before="""
+                import torch
+
                 n = {"gpus": torch.cuda.device_count()}["gpus"]
                 model = torch.cuda.device_count() and make_parallel(model)
             """,
