@@ -235,6 +235,13 @@ REPORTED = {
         """,
         "DF410",
     ),
+    "the type of an accelerator in a loop": (
+        """
+        for i, device in enumerate([torch.accelerator.current_accelerator()]):
+            print(i, device.type)
+        """,
+        "DF411",
+    ),
     "a number out of an attribute": (
         """
         class Net:

@@ -124,15 +124,6 @@ class CudaOnlySetting(Rule):
                 kind = torch.accelerator.current_accelerator().type
             """,
         ),
-        Example(
-            "the type of an accelerator in a loop",
-            before="""
-                import torch
-
-                for i, device in enumerate([torch.accelerator.current_accelerator()]):
-                    print(i, device.type)
-            """,
-        ),
     )
     VALID = (
         Example(

@@ -432,13 +432,15 @@ class GpuCount(Rule):
             """,
         ),
         Example(
-            "a number that a pattern gets",
+            "a number that a pattern gets, one in a dictionary, and one that a call follows",
             before="""
                 import torch
 
                 match torch.cuda.device_count():
                     case n:
                         share = batch // n
+                n = {"gpus": torch.cuda.device_count()}["gpus"]
+                model = torch.cuda.device_count() and make_parallel(model)
             """,
             after="""
                 import torch
@@ -446,13 +448,6 @@ class GpuCount(Rule):
                 match max(torch.cuda.device_count(), 1):
                     case n:
                         share = batch // n
-            """,
-        ),
-        Example(
-            "a number in a dictionary, and one that a call follows",
-            before="""
-                import torch
-
                 n = {"gpus": torch.cuda.device_count()}["gpus"]
                 model = torch.cuda.device_count() and make_parallel(model)
             """,
