@@ -321,7 +321,7 @@ class Cover:
 
     def _has_finding(self, module: str, statement: _Statement) -> bool:
         lines = (line for name, line in self._found if name == module)
-        return any(statement.first <= line <= statement.last or line in statement.test for line in lines)
+        return any(statement.first <= line <= statement.last or line in statement.tests for line in lines)
 
     def _spread(self) -> frozenset[str]:
         """Return the names that get their values from statements with findings."""
@@ -342,18 +342,21 @@ class _Statement:
     last: int
     reads: frozenset[str]
     binds: frozenset[str]
-    test: range = range(0)  # the lines of the `if` that it is in a branch of
+    tests: frozenset[int] = frozenset()  # the lines of the `if` statements that it is in branches of
 
 
 def _statements(
-    tree: ast.AST, function: str = "", test: range = range(0), asked: frozenset[str] = frozenset()
+    tree: ast.AST,
+    function: str = "",
+    tests: frozenset[int] = frozenset(),
+    asked: frozenset[str] = frozenset(),
 ) -> Iterator[_Statement]:
     for node in ast.iter_child_nodes(tree):
         inside = function
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             inside = node.name
         if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            found = _statement(node, function, test)
+            found = _statement(node, function, tests)
             if isinstance(tree, ast.ClassDef):
                 found = replace(found, binds=found.binds | {f".{name}" for name in found.binds})
             if isinstance(node, ast.Raise):  # the test decides that it runs
@@ -362,12 +365,14 @@ def _statements(
             if inside != function:
                 yield from _statements(node, inside)
             elif isinstance(node, (ast.If, ast.Match)):
-                yield from _statements(node, inside, range(found.first, found.last + 1), found.reads)
+                yield from _statements(
+                    node, inside, tests.union(range(found.first, found.last + 1)), found.reads
+                )
             else:
-                yield from _statements(node, inside, test, asked)
+                yield from _statements(node, inside, tests, asked)
 
 
-def _statement(node: ast.AST, function: str, test: range) -> _Statement:
+def _statement(node: ast.AST, function: str, tests: frozenset[int]) -> _Statement:
     parts = list(_header(node))
     reads, binds = set[str](), set[str]()
     for part in parts:
@@ -388,7 +393,7 @@ def _statement(node: ast.AST, function: str, test: range) -> _Statement:
     binds.difference_update(_MODULES)
     lines = [line for part in parts for line in (getattr(part, "lineno", 0), getattr(part, "end_lineno", 0))]
     known = [line for line in lines if line]
-    return _Statement(min(known, default=0), max(known, default=0), frozenset(reads), frozenset(binds), test)
+    return _Statement(min(known, default=0), max(known, default=0), frozenset(reads), frozenset(binds), tests)
 
 
 def _header(node: ast.AST) -> Iterator[ast.AST]:

@@ -207,6 +207,13 @@ WERE_WRONG = {
         q7 = torch.ones(2).untyped_storage()
         print(len(getattr(q7, "cuda")()))
     """,
+    "a storage that is bound on the line where it moves": """
+        import torch
+        def f():
+            q7 = None
+            q7 = torch.ones(2).untyped_storage(); print(len(q7.cuda()))
+        f()
+    """,
     "a name with a number that is taken": """
         import torch
         device1 = 5
@@ -320,6 +327,16 @@ WERE_WRONG_TOGETHER = {
     },
     "a device that another file sets by its name": {
         "main": "import first, torch\nsetattr(first, 'device', torch.device('cpu'))\nprint(first.g())\n",
+        "first": MOVES.format(""),
+    },
+    "a device that another file sets by its name, on several lines": {
+        "main": """
+            import first, torch
+            setattr(  # why
+                first,
+                'device', torch.device('cpu'))
+            print(first.g())
+        """,
         "first": MOVES.format(""),
     },
 }

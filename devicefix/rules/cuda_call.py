@@ -486,7 +486,10 @@ class CudaCall(Rule):
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
         if _is_storage(self.context, node):
-            return self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU", fix)
+            message = (
+                "`.cuda()` needs CUDA, and a storage has no `.to(device)`; call it only if CUDA is available"
+            )
+            return self.finding(node, message, fix)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; make it a `torch.device`, and use `.to(device)`")

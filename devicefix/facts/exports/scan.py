@@ -33,7 +33,9 @@ _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
 _OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
-_SETATTR = re.compile(rb"setattr(?<=\bsetattr)\([ \t]*([A-Za-z_]\w*)[\w.]*,[ \t]*[\"'](\w+)")
+_SETATTR = re.compile(
+    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)[\w.]*~,~[\"'](\w+)".replace(b"~", rb"(?:\s|#[^\n]*\n|\\)*")
+)
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
 _PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
 _CUDA = rb"\(\s*[\"']cuda"

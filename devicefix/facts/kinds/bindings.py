@@ -146,21 +146,24 @@ class Bindings(Parameters):
         for binding in bindings:
             node = binding.node
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and binding.value is not None:
-                if node.lineno < statement.lineno and id(tree.block(node)) in around:
+                if _position(node) < _position(statement) and id(tree.block(node)) in around:
                     last = binding
         if last is None:
             return bindings
-        line = last.node.lineno  # type: ignore[attr-defined]
+        start = _position(last.node)
         looped = any(
-            isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and parent.lineno > line
+            isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and _position(parent) > start
             for _, parent in tree.ancestors(statement)
         )
-        end = None if looped else statement.lineno
+
+        def may_follow(binding: Binding) -> bool:
+            end = statement if isinstance(binding.node, ast.stmt) else site
+            return start < _position(binding.node) and (looped or _position(binding.node) < _position(end))
+
         return [
             binding
             for binding in bindings
-            if binding is last
-            or (not binding.parameter and _line(binding) > line and (end is None or _line(binding) < end))
+            if binding is last or (not binding.parameter and may_follow(binding))
         ]
 
     def _blocks(self, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -254,8 +257,9 @@ def _carries(value: ast.expr | None, path: str) -> bool:
     return node is not value
 
 
-def _line(binding: Binding) -> int:
-    return getattr(binding.node, "lineno", 0)
+def _position(node: ast.AST) -> tuple[int, int]:
+    """Return the line and column where a node begins; statements can share a line."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _counterpart(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:

@@ -82,11 +82,6 @@ class Values(Files):
         )
 
     @remembered
-    def is_patched(self, name: str) -> bool:
-        """Return whether a file replaces a function of `torch.cuda`, or method of tensors and modules."""
-        return name in self._patched
-
-    @remembered
     def allows_gloo(self, path: str, name: str) -> bool:
         """Return whether nothing of this name is compared with "nccl", or something is with "gloo".
 
@@ -100,10 +95,6 @@ class Values(Files):
             if texts:
                 return texts != {"nccl"}
         return True
-
-    @cached_property
-    def _patched(self) -> frozenset[str]:
-        return frozenset().union(*(summary.patched for summary in self.files.values()))
 
     @cached_property
     def _device_places(self) -> frozenset[str]:
