@@ -48,6 +48,17 @@ RUN = {
         """,
         "nan ['a', 'c']",
     ),
+    "a time where float is no builtin": (
+        """
+        from torch import *
+
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        end.record()
+        print(start.elapsed_time(end))
+        """,
+        "nan",
+    ),
     "a stream that waits, is entered, asked and kept": (
         """
         class Prefetcher:
