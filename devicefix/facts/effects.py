@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
@@ -23,7 +24,12 @@ _OF_CUDA = {
     "cuda", "elapsed_time", "pin_memory", "query", "record", "record_event", "record_stream", "synchronize",
     "to", "wait", "wait_event", "wait_stream",
 }  # fmt: skip
-_DRAWING = ("torch.rand", "torch.multinomial", "torch.bernoulli", "torch.normal", "numpy.random.")
+# Of those, functions that draw random numbers, write, or set something.
+_EFFECTS = re.compile(
+    r"torch\.(?:rand|multinomial|bernoulli|normal|poisson|manual_seed|seed|save|set_|use_)"
+    r"|torch\.(?:autograd|backends|hub|jit|multiprocessing|nn\.init|random)\.|torch\.distributed\.(?!get_|is_)"
+    r"|torch\.(?!cuda\.).*_\Z|numpy\.(?:random\.|save)"
+)
 _STATEMENTS = (
     ast.Return, ast.If, ast.Expr, ast.Pass, ast.Raise, ast.Assert, ast.Import, ast.ImportFrom,
 )  # fmt: skip
@@ -47,16 +53,21 @@ def has_effects(facts: Facts, node: ast.AST, calls: int = _CALLS) -> bool:
 def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:
     name = facts.resolve(node.func)
     if name is not None and name.startswith(_MODULES):
-        return name.startswith(_DRAWING)
-    if name is not None and facts.is_number(f"{name}()"):
-        return False  # a function of another file that returns a number
+        return _EFFECTS.match(name) is not None
+    if name is not None and facts.is_pure(name):
+        return False
     own = facts.guards.refusals.own_function(node.func)
     if own is None:
         method = last_name(node.func)
         return method not in _VALUES | _OF_CUDA or (method == "get" and not node.args)  # of a queue
-    inside = (part for statement in own.body for part in ast.walk(statement))
+    return not calls or not only_returns(facts, own, calls - 1)
+
+
+def only_returns(facts: Facts, function: ast.FunctionDef, calls: int = _CALLS) -> bool:
+    """Return whether a function of the module does nothing but return a value, or raise an error."""
+    inside = (part for statement in function.body for part in ast.walk(statement))
     changes = any(isinstance(part, ast.stmt) and not _is_local(part) for part in inside)
-    return not calls or changes or any(has_effects(facts, statement, calls - 1) for statement in own.body)
+    return not changes and not any(has_effects(facts, statement, calls) for statement in function.body)
 
 
 def _is_local(statement: ast.stmt) -> bool:

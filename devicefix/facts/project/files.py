@@ -39,6 +39,11 @@ class Files(Questions):
         return os.path.normpath(path) in self._forking
 
     @remembered
+    def is_patched(self, path: str, name: str) -> bool:
+        """Return whether a file runs with one that replaces a function or method of torch."""
+        return os.path.normpath(path) in self._patched.get(name, ())
+
+    @remembered
     def is_circular(self, path: str) -> bool:
         """Return whether a file is in a circle of imports: others may call it while it is imported."""
         return os.path.normpath(path) in self._circular
@@ -163,6 +168,21 @@ class Files(Questions):
     @cached_property
     def _forking(self) -> frozenset[str]:
         return self._together({path for path, summary in self.files.items() if summary.forks})
+
+    @cached_property
+    def _patched(self) -> dict[str, frozenset[str]]:
+        start: dict[str, set[str]] = {}
+        for path, summary in self.files.items():
+            for name in summary.patched:
+                start.setdefault(name, set()).update(self._run_by(path))
+        return {name: self._together(paths) for name, paths in start.items()}
+
+    def _run_by(self, path: str) -> Iterable[str]:
+        """Return a file, or all of its folder: pytest runs `conftest.py` before them."""
+        folder, name = os.path.split(path)
+        if name != "conftest.py":
+            return (path,)
+        return [file for file in self.files if file.startswith(os.path.join(folder, ""))]
 
     @cached_property
     def _imported(self) -> dict[str, set[str]]:
