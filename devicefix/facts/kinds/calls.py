@@ -10,6 +10,7 @@ from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, SAME, STORAGES, 
 from devicefix.facts.kinds.objects import Objects
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Scope
+from devicefix.facts.tree import children
 from devicefix.facts.values import cpu, last_name, text_of
 
 
@@ -118,5 +119,5 @@ def results(_: Names, function: Scope) -> tuple[list[ast.expr], bool]:
         generates |= isinstance(node, (ast.Yield, ast.YieldFrom))
         if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
             values.append(node.value)
-        todo += ast.iter_child_nodes(node)
+        todo += children(node)
     return values, generates
