@@ -202,6 +202,16 @@ def test_reduction(judge: Judge) -> None:
 
 
 WERE_WRONG = {
+    "numbers in a file that says nothing of CUDA": """
+        import torch
+        q7 = _ = 0
+        print(torch.ones(1, device=q7), torch.ones(1).to([0, 1][0]))
+    """,
+    "a number for a parameter whose default is -1": """
+        import torch
+        def f(x, q7=-1): return x.to(q7) if q7 != -1 else x
+        print(f(torch.ones(1), 0))
+    """,
     "a number in a named tuple": """
         import torch, collections
         q7 = collections.namedtuple("A", "i j")(1, 0)
