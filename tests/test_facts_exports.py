@@ -144,6 +144,7 @@ def test_functions_that_only_return_a_number() -> None:
         b"def d(): return a() % torch.cuda.device_count()\n",
         "x.py",
     )
+    assert summary is not None
     assert summary.numbers == {"a()", "b()", "c()", "d()"}
     assert summary.pure == {"a", "d"}
 
