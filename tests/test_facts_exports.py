@@ -135,6 +135,19 @@ def test_numbers_are_passed_through() -> None:
     assert summary.numbers == {"a", "b", "c"}
 
 
+def test_functions_that_only_return_a_number() -> None:
+    summary = summarize(
+        b"import os, torch\nimport torch.distributed as dist\n"
+        b"def a(): return int(os.environ['LOCAL_RANK'])\n"
+        b"def b():\n    dist.init_process_group('gloo')\n    return dist.get_rank()\n"
+        b"def c():\n    global x\n    x = 1\n    return a()\n"
+        b"def d(): return a() % torch.cuda.device_count()\n",
+        "x.py",
+    )
+    assert summary.numbers == {"a()", "b()", "c()", "d()"}
+    assert summary.pure == {"a", "d"}
+
+
 def test_passed_through_nothing() -> None:
     assert passed_through(b"x = 1.5\n", "x.py") is None
 

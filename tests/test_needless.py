@@ -210,6 +210,34 @@ PROGRAMS = {
         if os.getenv("KERNELS", default) == "cuda":
             x = x.cuda()  # DF101
     """,
+    "a library that the user asks for by the name of what it holds": """
+        import torch
+
+        try:
+            from apex.optimizers import FusedAdam
+        except ImportError:
+            FusedAdam = None
+
+
+        def make(name, parameters):
+            if name == "fused_adam":
+                return FusedAdam(parameters)
+            return torch.optim.SGD(parameters)
+    """,
+    "a library that the default asks for": """
+        import torch
+
+        try:
+            from apex.optimizers import FusedAdam
+        except ImportError:
+            FusedAdam = None
+
+
+        def make(parameters, name="fused_adam"):
+            if name == "fused_adam":
+                return FusedAdam(parameters)  # DF902
+            return torch.optim.SGD(parameters)
+    """,
 }
 
 

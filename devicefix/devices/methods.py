@@ -64,8 +64,8 @@ def shows_class(context: Context, site: ast.AST) -> bool:
 def may_be_storage(context: Context, receiver: ast.expr) -> bool:
     """Return whether a receiver may be a storage, which has no `.to(device)`.
 
-    Where its kind is not known, the first parameter of a `map_location` is one, and in a module that makes storages,
-    any value may be.
+    Where its kind is not known, the first parameter of a `map_location` is one, and in a module that makes
+    storages, any value may be.
     """
     text = context.source.text
     if "torage" in text:

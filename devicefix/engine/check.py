@@ -92,8 +92,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    is_number = partial(project.is_number, path)
-    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, is_number)
+    imported = partial(project.is_number, path), partial(project.is_pure, path)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, *imported)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)

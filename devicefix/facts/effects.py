@@ -11,29 +11,24 @@ from devicefix.facts.values import last_name
 _CALLS = 3  # how many functions of the module to follow
 # Functions and methods that only return a value.
 _MODULES = (
-    "torch.",
-    "os.environ.",
-    "os.getenv",
-    "os.path.",
-    "math.",
-    "numpy.",
-    "deepspeed.comm.get_",
+    "torch.", "os.environ.", "os.getenv", "os.path.", "math.", "numpy.", "deepspeed.comm.get_",
     "horovod.torch.",
-)
+)  # fmt: skip
 _VALUES = {
-    "abs", "bool", "cpu", "divmod", "dim", "float", "format", "get", "get_device", "getattr", "hash", "int", "isinstance",
-    "item", "items", "join", "keys", "len", "list", "lower", "max", "min", "range", "replace", "round", "size", "split", "startswith", "str",
-    "strip", "sum", "tuple", "values",
+    "abs", "bool", "cpu", "dim", "divmod", "float", "format", "get", "get_device", "getattr", "hash", "int",
+    "isinstance", "item", "items", "join", "keys", "len", "list", "lower", "max", "min", "range", "replace",
+    "round", "size", "split", "startswith", "str", "strip", "sum", "super", "tuple", "values",
 }  # fmt: skip
 # Methods of tensors, streams and events that have no effect without CUDA.
 _OF_CUDA = {
-    "cuda", "elapsed_time", "pin_memory", "query", "record", "record_event", "record_stream", "synchronize", "to",
-    "wait", "wait_event", "wait_stream",
+    "cuda", "elapsed_time", "pin_memory", "query", "record", "record_event", "record_stream", "synchronize",
+    "to", "wait", "wait_event", "wait_stream",
 }  # fmt: skip
 # Of those, functions that draw random numbers, write, or set something.
 _EFFECTS = re.compile(
-    r"torch\.(?:rand|multinomial|bernoulli|normal|poisson|manual_seed|seed|save|set_|use_|nn\.init\.|autograd\.|hub\.)"
-    r"|torch\.(?:random|multiprocessing|backends|jit|distributed\.(?!get_|is_))|torch\.(?!cuda\.).*_\Z|numpy\.random\.|numpy\.save"
+    r"torch\.(?:rand|multinomial|bernoulli|normal|poisson|manual_seed|seed|save|set_|use_)"
+    r"|torch\.(?:autograd|backends|hub|jit|multiprocessing|nn\.init|random)\.|torch\.distributed\.(?!get_|is_)"
+    r"|torch\.(?!cuda\.).*_\Z|numpy\.(?:random\.|save)"
 )
 _STATEMENTS = (
     ast.Return, ast.If, ast.Expr, ast.Pass, ast.Raise, ast.Assert, ast.Import, ast.ImportFrom,
@@ -59,13 +54,20 @@ def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:
     name = facts.resolve(node.func)
     if name is not None and name.startswith(_MODULES):
         return _EFFECTS.match(name) is not None
+    if name is not None and facts.is_pure(name):
+        return False
     own = facts.guards.refusals.own_function(node.func)
     if own is None:
         method = last_name(node.func)
         return method not in _VALUES | _OF_CUDA or (method == "get" and not node.args)  # of a queue
-    inside = (part for statement in own.body for part in ast.walk(statement))
+    return not calls or not only_returns(facts, own, calls - 1)
+
+
+def only_returns(facts: Facts, function: ast.FunctionDef, calls: int = _CALLS) -> bool:
+    """Return whether a function of the module does nothing but return a value, or raise an error."""
+    inside = (part for statement in function.body for part in ast.walk(statement))
     changes = any(isinstance(part, ast.stmt) and not _is_local(part) for part in inside)
-    return not calls or changes or any(has_effects(facts, statement, calls - 1) for statement in own.body)
+    return not changes and not any(has_effects(facts, statement, calls) for statement in function.body)
 
 
 def _is_local(statement: ast.stmt) -> bool:

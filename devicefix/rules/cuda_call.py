@@ -9,7 +9,7 @@ from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
 from devicefix.facts.tree import walk
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
@@ -500,6 +500,8 @@ class CudaCall(Rule):
 def move(context: Context, node: ast.Call) -> Fix | None:
     """Return the fix that replaces `.cuda()` by `.to(device)`, or None if there is none."""
     target = device_argument(node)
+    if is_negative(target):
+        return None
     storage = _is_storage(context, node)
     use = None if storage else target_device(context, node, target)
     if use is None:

@@ -271,6 +271,7 @@ _READERS: dict[str, Any] = {
     "compared_backends": _pairs,
     "tried": frozenset,
     "numbers": frozenset,
+    "pure": frozenset,
     "patched": frozenset,
     "cuda_extensions": frozenset,
 }

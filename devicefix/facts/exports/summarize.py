@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
+from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
 from devicefix.facts.exports.environment import late_functions
 from devicefix.facts.exports.imports import imported_modules, tried_names
@@ -88,7 +89,8 @@ def summary_of(facts: Facts, path: str) -> Summary:
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
         passed=frozenset(passed_kinds(data)),
-        numbers=frozenset(_numbers(facts)),
+        numbers=(numbers := frozenset(_numbers(facts))),
+        pure=frozenset(_pure(facts, numbers)),
         backends=device_names(facts, backends),
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
@@ -131,6 +133,13 @@ def _numbers(facts: Facts) -> Iterator[str]:
                     if isinstance(target, ast.Name) and facts.kinds.of(target).are({Kind.INDEX}):
                         yield target.id
     yield from (f"{each.name}()" for each in functions if facts.kinds.returned(each).are({Kind.INDEX}))
+
+
+def _pure(facts: Facts, numbers: frozenset[str]) -> Iterator[str]:
+    """Yield those of the functions that return an int which do nothing else."""
+    for node in facts.tree.module.body if numbers else ():
+        if isinstance(node, ast.FunctionDef) and f"{node.name}()" in numbers and only_returns(facts, node):
+            yield node.name
 
 
 def _flags(facts: Facts) -> dict[str, bool]:

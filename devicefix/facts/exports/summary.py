@@ -37,6 +37,7 @@ class Summary:
         receivers: functions, each with a parameter that it passes on as a device, and its position.
         passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
         numbers: the variables of the module that are ints, and its functions that return one, as `f()`.
+        pure: those of the functions that do nothing else.
         backends: attributes, keys and imported names whose values become backends of process groups.
         backend_receivers: functions, each with a parameter that becomes one, and its position.
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
@@ -71,6 +72,7 @@ class Summary:
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
     numbers: frozenset[str] = frozenset()
+    pure: frozenset[str] = frozenset()
     backends: frozenset[str] = frozenset()
     backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     compared_backends: frozenset[tuple[str, str]] = frozenset()

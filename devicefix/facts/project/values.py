@@ -68,6 +68,13 @@ class Values(Files):
         return target is not None and last in target.numbers
 
     @remembered
+    def is_pure(self, path: str, name: str) -> bool:
+        """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
+        module, _, last = name.rpartition(".")
+        target = self.find(path, module) if module else None
+        return target is not None and last in target.pure
+
+    @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(name in summary.backends for summary in self.files.values())

@@ -206,12 +206,25 @@ class Asking:
                     if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
                         return True
                 case ast.Constant(value=str(name)):
-                    pass
+                    if self._chooses(name):
+                        return True
                 case _:
                     continue
             if self.library.search(name):
                 return True
         return False
+
+    def _chooses(self, text: str) -> bool:
+        """Return whether a text is the name of an import, as `fused_adam` of `FusedAdam`, and not the default."""
+        if re.sub(r"[-_ ]", "", text).lower() not in map(str.lower, self.flags):
+            return False
+        parents = (self.tree.parents.get(node) for node in self.tree.nodes_with(text) if _is_text(node, text))
+        return not any(
+            isinstance(parent, ast.arguments)
+            or (isinstance(parent, ast.keyword) and parent.arg == "default")
+            or isinstance(parent, (ast.Assign, ast.AnnAssign, ast.Dict))
+            for parent in parents
+        )
 
     def _is_set_by_question(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
         """Return whether the value of a flag, or whether it is set, depends on the library."""
@@ -223,6 +236,10 @@ class Asking:
             if any(self.asks(value, depth) for value in (*values, *tests)):
                 return True
         return False
+
+
+def _is_text(node: ast.AST, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
 
 
 def for_types(test: ast.expr) -> bool:
