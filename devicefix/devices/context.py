@@ -78,6 +78,17 @@ class Context:
         elsewhere = variable.elsewhere
         return bool(elsewhere) and self.project.is_read_elsewhere(self.devices.path, elsewhere)
 
+    def has_builtin(self, site: ast.AST, name: str) -> bool:
+        """Return whether a name is a builtin at a site: `from torch import *` also brings `max`."""
+        project, path = self.project, self.devices.path
+        stars = self.facts.tree.star_imports
+        known = all(project.has_module(path, module) for module in stars)
+        return (
+            known
+            and self.facts.tree.scope(site).lookup(name) is None
+            and name not in project.star_names(path)
+        )
+
     def mark_handled(self, *nodes: ast.AST) -> None:
         """Hide nodes, and the expressions inside them, from other rules."""
         for node in nodes:

@@ -16,7 +16,7 @@ from itertools import groupby
 
 _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
-    b".accelerator.",
+    b".accelerator.", b".device.index",
 )  # fmt: skip
 # A file of Triton's kernels, or a hook of apex, may leave torch to its callers; the others need no torch.
 _WITHOUT_TORCH = [  # one by one: each begins with a word, which is found fast

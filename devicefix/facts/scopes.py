@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -225,15 +225,25 @@ class Bindings:
             name = alias.asname or alias.name
             self._add(scope, name, Binding(node, imported=f"{module}{joint}{alias.name}"))
 
-    def _case(self, node: ast.match_case, scope: Scope) -> None:
-        for pattern in ast.walk(node.pattern):
-            name = None
-            if isinstance(pattern, (ast.MatchAs, ast.MatchStar)):
-                name = pattern.name
-            elif isinstance(pattern, ast.MatchMapping):
-                name = pattern.rest
-            if name:
-                self._add(scope, name, Binding(pattern))
+    def _match(self, node: ast.Match, scope: Scope) -> None:
+        for case in node.cases:
+            self._pattern(case.pattern, node.subject, scope)
+
+    def _pattern(self, pattern: ast.pattern, value: ast.expr | None, scope: Scope) -> None:
+        parts: Sequence[ast.pattern] = [
+            each for each in ast.iter_child_nodes(pattern) if isinstance(each, ast.pattern)
+        ]
+        values: Sequence[ast.expr | None] = [None] * len(parts)
+        if isinstance(pattern, ast.MatchAs):
+            values = [value] * len(parts)
+        elif isinstance(pattern, ast.MatchSequence) and isinstance(value, (ast.Tuple, ast.List)):
+            if not any(isinstance(each, (ast.MatchStar, ast.Starred)) for each in (*parts, *value.elts)):
+                values = value.elts if len(value.elts) == len(parts) else values
+        name = pattern.rest if isinstance(pattern, ast.MatchMapping) else getattr(pattern, "name", None)
+        if name:
+            self._add(scope, name, Binding(pattern, value if isinstance(pattern, ast.MatchAs) else None))
+        for part, its_value in zip(parts, values, strict=True):
+            self._pattern(part, its_value, scope)
 
     def _delete(self, node: ast.Delete, scope: Scope) -> None:
         for target in node.targets:
@@ -266,6 +276,6 @@ _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {
     ast.Nonlocal: Bindings._declaration,
     ast.Import: Bindings._import,
     ast.ImportFrom: Bindings._import_from,
-    ast.match_case: Bindings._case,
+    ast.Match: Bindings._match,
     ast.Delete: Bindings._delete,
 }

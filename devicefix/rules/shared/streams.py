@@ -28,7 +28,8 @@ _MAKERS = {
 _ORDERING = {"wait_stream", "wait_event", "record_stream", "record", "wait", "synchronize"}
 _RECORDS = "record_event"  # returns an event
 # What the other methods return where no work is waiting.
-_ANSWERS = {"elapsed_time": 'float("nan")', "query": "True"}
+_NAN = 'float("nan")'
+_ANSWERS = {"elapsed_time": _NAN, "query": "True"}
 # They accept None.
 _ENTERED = ("torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.set_stream")
 # They raise an error for `nan`, with one argument.
@@ -75,7 +76,10 @@ class Streams:
             return None
         method = last_name(node.func)
         if method in _ANSWERS:
-            return self.context.when_cuda(node, _ANSWERS[method])
+            answer = _ANSWERS[method]
+            if answer == _NAN and not self.context.has_builtin(node, "float"):
+                answer = f"{self.context.devices.torch(node).text}.nan"
+            return self.context.when_cuda(node, answer)
         if self._is_statement(node):
             statement = self.facts.tree.statement(node)
             assert isinstance(statement, ast.Expr)
