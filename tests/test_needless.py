@@ -238,6 +238,25 @@ PROGRAMS = {
                 return FusedAdam(parameters)  # DF902
             return torch.optim.SGD(parameters)
     """,
+    "checks in a function that is only called for CUDA tensors": """
+        import torch
+
+
+        def fast(x):
+            assert x.is_cuda
+            if not x.is_cuda:
+                raise ValueError("no CUDA")
+            return x * 2
+
+
+        def slow(x):
+            assert x.is_cuda  # DF701
+            return x * 2
+
+
+        def run(x):
+            return fast(x) if x.is_cuda else slow(x)
+    """,
 }
 
 
@@ -253,3 +272,9 @@ def test_findings(program: str) -> None:
     for finding in analyze(source).findings:
         found.setdefault(finding.line, set()).add(finding.code)
     assert found == expected
+
+
+def test_a_check_in_a_function_that_another_file_calls() -> None:
+    source = dedent(PROGRAMS["checks in a function that is only called for CUDA tensors"])
+    other = "from module import fast\n\nfast(x)\n"
+    assert len(analyze(source, others={"other.py": other}).findings) == 3
