@@ -359,15 +359,14 @@ def _statements(
             found = _statement(node, function, tests)
             if isinstance(tree, ast.ClassDef):
                 found = replace(found, binds=found.binds | {f".{name}" for name in found.binds})
-            if isinstance(node, ast.Raise):  # the test decides that it runs
+            if isinstance(node, ast.Raise):  # the tests decide that it runs
                 found = replace(found, reads=found.reads | asked)
             yield found
             if inside != function:
                 yield from _statements(node, inside)
             elif isinstance(node, (ast.If, ast.Match)):
-                yield from _statements(
-                    node, inside, tests.union(range(found.first, found.last + 1)), found.reads
-                )
+                around = tests.union(range(found.first, found.last + 1))
+                yield from _statements(node, inside, around, asked | found.reads)
             else:
                 yield from _statements(node, inside, tests, asked)
 

@@ -214,6 +214,81 @@ WERE_WRONG = {
             q7 = torch.ones(2).untyped_storage(); print(len(q7.cuda()))
         f()
     """,
+    "a module of torch whose name is bound again": """
+        from torch import cuda as q7
+        q7.synchronize()
+        def q7():
+            pass
+    """,
+    "a module of torch whose name is bound again, in a function": """
+        from torch import cuda
+        def f():
+            cuda.synchronize()
+        f()
+        cuda = 5
+    """,
+    "a module of torch behind getattr, in a choice": """
+        import torch
+        q7 = getattr(torch, "cuda") if True else None
+        q7.synchronize()
+    """,
+    "a class of torch that a pattern binds": """
+        import torch
+        match torch.cuda.Event:
+            case q7:
+                event = q7(enable_timing=True)
+    """,
+    "a scaler that a pattern binds": """
+        import torch
+        match torch.cuda.amp.GradScaler():
+            case q7:
+                pass
+        print(q7.state_dict()["scale"] > 0)
+    """,
+    "the module of a wrapper, under a condition that says nothing about it": """
+        import torch
+        if __name__ == "__main__":
+            net = torch.nn.Linear(2, 2)
+            if torch.cuda.device_count() > 1:
+                net = torch.nn.DataParallel(net)
+            print(net.module.weight.shape)
+    """,
+    "a refusal under an annotated flag": """
+        import torch
+        q7: object = torch.cuda.is_available()
+        assert q7
+    """,
+    "a refusal under a flag that a lambda returns": """
+        import torch
+        q7 = (lambda w: w)(torch.cuda.device_count() > 0)
+        if not q7:
+            raise SystemExit("no GPU")
+    """,
+    "a refusal under a flag in a namespace": """
+        import torch, types
+        q7 = types.SimpleNamespace(x=torch.cuda.is_available())
+        if not q7.x:
+            raise SystemExit("no GPU")
+    """,
+    "a refusal under a flag in a loop": """
+        import torch
+        for q7 in [torch.cuda.is_available()]:
+            if not q7:
+                raise ValueError("stop")
+    """,
+    "a refusal of a device that is set in the program": """
+        import torch
+        q7 = "cuda"
+        if q7 == "cuda" and not torch.cuda.is_available():
+            raise ValueError("no GPU")
+    """,
+    "a refusal of a default device, in two steps": """
+        import argparse, os, torch
+        q7 = argparse.Namespace(x=os.environ.get("NO_SUCH", "cuda"))
+        if q7.x == "cuda":
+            if not torch.cuda.is_available():
+                raise ValueError("no GPU")
+    """,
     "a name with a number that is taken": """
         import torch
         device1 = 5

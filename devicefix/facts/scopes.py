@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,7 +167,7 @@ class Bindings:
         elif isinstance(target, ast.Starred):
             self._target(target.value, node, None, scope)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for element, its_value in zip(target.elts, _unpacked(target, value), strict=True):
+            for element, its_value in zip(target.elts, _unpacked(target.elts, value), strict=True):
                 self._target(element, node, its_value, scope)
 
     def _assign(self, node: ast.Assign, scope: Scope) -> None:
@@ -225,27 +225,37 @@ class Bindings:
             name = alias.asname or alias.name
             self._add(scope, name, Binding(node, imported=f"{module}{joint}{alias.name}"))
 
-    def _case(self, node: ast.match_case, scope: Scope) -> None:
-        for pattern in ast.walk(node.pattern):
-            name = None
-            if isinstance(pattern, (ast.MatchAs, ast.MatchStar)):
-                name = pattern.name
-            elif isinstance(pattern, ast.MatchMapping):
-                name = pattern.rest
-            if name:
+    def _match(self, node: ast.Match, scope: Scope) -> None:
+        for case in node.cases:
+            self._capture(case.pattern, node.subject, scope)
+
+    def _capture(self, pattern: ast.pattern, value: ast.expr | None, scope: Scope) -> None:
+        """Record the names that a pattern binds; `value` is what it is matched with, where that is known."""
+        match pattern:
+            case ast.MatchAs(name=str(name)):
+                self._add(scope, name, Binding(pattern, value))
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
                 self._add(scope, name, Binding(pattern))
+        parts = [each for each in ast.iter_child_nodes(pattern) if isinstance(each, ast.pattern)]
+        values: list[ast.expr | None] = [None] * len(parts)
+        if isinstance(pattern, (ast.MatchAs, ast.MatchOr)):
+            values = [value] * len(parts)
+        elif isinstance(pattern, ast.MatchSequence):
+            values = _unpacked(parts, value)
+        for part, its_value in zip(parts, values, strict=True):
+            self._capture(part, its_value, scope)
 
     def _delete(self, node: ast.Delete, scope: Scope) -> None:
         for target in node.targets:
             self._target(target, node, None, scope)
 
 
-def _unpacked(target: ast.Tuple | ast.List, value: ast.expr | None) -> list[ast.expr | None]:
-    """Return the value of each element of a target, None for those that are not known."""
-    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-        if not any(isinstance(element, ast.Starred) for element in (*target.elts, *value.elts)):
+def _unpacked(targets: Sequence[ast.AST], value: ast.expr | None) -> list[ast.expr | None]:
+    """Return the value of each element of a target or pattern, None for those that are not known."""
+    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(targets):
+        if not any(isinstance(element, (ast.Starred, ast.MatchStar)) for element in (*targets, *value.elts)):
             return list(value.elts)
-    return [None] * len(target.elts)
+    return [None] * len(targets)
 
 
 _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {
@@ -266,6 +276,6 @@ _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {
     ast.Nonlocal: Bindings._declaration,
     ast.Import: Bindings._import,
     ast.ImportFrom: Bindings._import_from,
-    ast.match_case: Bindings._case,
+    ast.Match: Bindings._match,
     ast.Delete: Bindings._delete,
 }
