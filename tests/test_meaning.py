@@ -253,6 +253,41 @@ WERE_WRONG = {
                 net = torch.nn.DataParallel(net)
             print(net.module.weight.shape)
     """,
+    "a class whose name another class with its own cuda has": """
+        import torch
+        def f():
+            class Net:
+                def cuda(self):
+                    pass
+        def g():
+            class Net(torch.nn.Linear):
+                def move(self):
+                    self.cuda()
+                    return self
+            print(Net(2, 2).cuda().weight.shape, Net(2, 2).move().weight.shape)
+        g()
+    """,
+    "a method whose name is the default of an option": """
+        import operator, os, torch
+        getattr(torch.ones(1), os.environ.get("NO_SUCH", "cuda"))()
+    """,
+    "a method whose name is the default of an option, with methodcaller": """
+        import operator, os, torch
+        print(operator.methodcaller(os.environ.get("NO_SUCH", "cuda"))(torch.ones(1)))
+    """,
+    "a time, where a star import brings another float": """
+        from torch import *
+        import torch
+        q7, q8 = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        q7.record()
+        q8.record()
+        print(q7.elapsed_time(q8).__class__.__name__)
+    """,
+    "the number of the device of what may be None": """
+        import torch, types
+        q7 = types.SimpleNamespace(x=(torch.ones(1) if True else None).cuda().get_device())
+        print(torch.ones(2).to(q7.x))
+    """,
     "a refusal under an annotated flag": """
         import torch
         q7: object = torch.cuda.is_available()

@@ -120,6 +120,18 @@ class Context:
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
         return self.unless_others(node, fix) if to_cpu and not accelerated else fix
 
+    def has_builtin(self, site: ast.AST, name: str) -> bool:
+        """Return whether a name is a builtin at a site: `from torch import *` also brings `max` and `float`.
+
+        Args:
+            site: Where the name is to be used.
+            name: The name.
+        """
+        path = self.devices.path
+        known = all(self.project.has_module(path, module) for module in self.facts.tree.star_imports)
+        bound = self.facts.tree.scope(site).lookup(name) is not None
+        return known and not bound and name not in self.project.star_names(path)
+
     def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
         """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.
 

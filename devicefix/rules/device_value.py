@@ -906,7 +906,8 @@ class DeviceValue(Rule):
             name = last_name(call.func)
             if name == "methodcaller":
                 return node is not call.args[0]
-            return name not in _OF_NAMES and not turns_off(self.facts, call.func)
+            is_default = name in _WITH_DEFAULT and node in call.args[2 if name.endswith("attr") else 1 :]
+            return (is_default or name not in _OF_NAMES) and not turns_off(self.facts, call.func)
         return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
 
 

@@ -646,19 +646,8 @@ class GpuCount(Rule):
                 if not is_only_device(self.context.uses, parent):
                     safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
-        fix = Fix((edit,), safety) if self._has_builtin(node, "max") else None
+        fix = Fix((edit,), safety) if self.context.has_builtin(node, "max") else None
         return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)
-
-    def _has_builtin(self, site: ast.AST, name: str) -> bool:
-        """Return whether a name is a builtin at a site: `from torch import *` also brings `max`."""
-        project, path = self.context.project, self.devices.path
-        stars = self.facts.tree.star_imports
-        known = all(project.has_module(path, module) for module in stars)
-        return (
-            known
-            and self.facts.tree.scope(site).lookup(name) is None
-            and name not in project.star_names(path)
-        )
 
     def _zeros(self, node: ast.Call) -> Iterator[ast.expr]:
         """Yield what is 0 without CUDA, where a call is evaluated only with it.

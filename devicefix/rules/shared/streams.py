@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.context import Context
@@ -75,6 +76,9 @@ class Streams:
             return None
         method = last_name(node.func)
         if method in _ANSWERS:
+            if method == "elapsed_time" and not self.context.has_builtin(node, "float"):
+                fix = self.context.when_cuda(node, "math.nan")
+                return replace(fix, needs=fix.needs | self.context.devices.imports("math", node))
             return self.context.when_cuda(node, _ANSWERS[method])
         if self._is_statement(node):
             statement = self.facts.tree.statement(node)
