@@ -14,9 +14,8 @@ DEFINED = f"import torch\n\ndevice = {DEVICE}\n"
 
 def current(code: str, star_names: dict[str, bool] | None = None) -> str | None:
     context = context_of(code)
-    return KnownDevices(context.facts, Bound(context.facts), star_names or {}).current(
-        expression(context, "x.cuda()")
-    )
+    known = KnownDevices(context.facts, Bound(context.facts), star_names or {}, lambda _: True)
+    return known.current(expression(context, "x.cuda()"))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +40,15 @@ def test_another_value_is_not_the_current_device(value: str) -> None:
 def test_a_string_counts_only_under_the_name_of_a_device() -> None:
     assert current('import torch\n\nkind = "cuda"\nx.cuda()\n') is None
     assert current('import torch\n\nkind = torch.device("cuda")\nx.cuda()\n') == "kind"
+
+
+@pytest.mark.parametrize("code", ['device = "cuda"\n', 'kind = "cuda"\n    device = kind\n'])
+def test_a_string_that_may_not_be_fixed_is_not_used(code: str) -> None:
+    setter = "import os, torch\n\ndef choose():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n\n"
+    function = f"{setter}def f(x):\n    {code}    {{}}\n    y = x.cuda()\n"
+    for call, name in (("choose()", "default_device"), ("print()", "device")):
+        context = context_of(function.format(call))
+        assert context.devices.current(expression(context, "x.cuda()")).text == name
 
 
 def test_a_name_that_is_bound_twice_is_not_known() -> None:
@@ -96,7 +104,7 @@ def test_a_star_import_brings_a_device() -> None:
 def test_a_devices_flag_is_known() -> None:
     code = 'import torch\n\ndevice = torch.device("cuda" if use_gpu else "cpu")\nother = "cuda"\nx.cuda()\n'
     context = context_of(code)
-    known = KnownDevices(context.facts, Bound(context.facts), {})
+    known = KnownDevices(context.facts, Bound(context.facts), {}, lambda _: True)
     site, flag = expression(context, "x.cuda()"), expression(context, "use_gpu")
     assert list(known.chosen_by_flag(site, flag)) == ["device"]
     assert list(known.chosen_by_flag(flag, flag)) == []

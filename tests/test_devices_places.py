@@ -71,15 +71,25 @@ def test_a_function_among_the_imports_can_use_the_modules_device() -> None:
         (f"    if y:\n        {SET}\n    x.cuda()\n", 5),
         (f"    {SET}\n    {SET}\n    x.cuda()\n", 6),
         (f"    x.cuda()\n    {SET}\n", "no place"),
+        ("    g()\n    x.cuda()\n", 5),
+        ("    x.cuda()\n    g()\n", "no place"),
+        ("    h()\n    x.cuda()\n", 5),
     ],
 )
 def test_a_function_defines_it_where_devices_are_set_in_functions(body: str, line: int | str | None) -> None:
-    found = place(f"{IMPORTS}def f(x):\n{body}\ndef g():\n    {SET}\n")
+    found = place(f"{IMPORTS}def f(x):\n{body}\ndef g():\n    {SET}\n\ndef h():\n    g()\n")
     if line == "no place":
         assert found is None
     else:
         assert line_of(found) == line
         assert found is not None and found.function is not None and found.function.name == "f"
+
+
+@pytest.mark.parametrize("call", ["choose()", "gpu.choose()", "gpu.Gpus()"])
+def test_a_function_defines_it_below_the_call_of_another_file_that_sets_devices(call: str) -> None:
+    other = f"def choose():\n    {SET}\n\nclass Gpus:\n    def __init__(self):\n        {SET}\n"
+    code = f"{IMPORTS}import gpu\nfrom gpu import choose\n\ndef f(x):\n    {call}\n    x.cuda()\n"
+    assert line_of(place(code, {"gpu.py": f"{IMPORTS}{other}"})) == 8
 
 
 def test_a_function_defines_it_where_devices_are_set_only_in_a_script() -> None:

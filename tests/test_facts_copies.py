@@ -216,7 +216,7 @@ def test_contents(code: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [("x.T", "x"), ("x.view(1)", "x"), ("Variable(x)", "x"), ("np.asarray(x)", "x"), ("x[0]", "x"),
-     ("x['k']", None), ("x.y", None), ("x.clone()", None), ("x", None)],
+     ("x['k']", None), ("[][0]", "[]"), ("x.y", None), ("x.clone()", None), ("x", None)],
 )  # fmt: skip
 def test_viewed(code: str, expected: str | None) -> None:
     inner = viewed(parsed(code)[1])

@@ -56,8 +56,9 @@ def exported(code: str, name: str) -> Any:
         ("class A:\n    def move(self): ...\n    def __init__(self):\n        self.cuda = self.move",
          "adds_cuda", True),
         ("self.cuda = args.cuda\nf(cuda=x)\nd = {'cuda': 1}", "adds_cuda", False),
-        ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late", True),
-        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late", False),
+        ("import torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'", "late", frozenset({""})),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", "late", frozenset()),
+        ("def f():\n    os.environ['CUDA_X'] = y\ndef g():\n    f()", "late", frozenset({"f", "g"})),
         ("p.add_argument('--x', type=int)", "options", {("x", "int")}),
         ("class A:\n    def f(self):\n        self.use_cuda = torch.cuda.is_available()", "flags",
          {"use_cuda": True}),
@@ -126,8 +127,29 @@ def test_passed_through() -> None:
     assert not summary.bound
 
 
+def test_numbers_are_passed_through() -> None:
+    summary = passed_through(
+        b"a = 1\nb: int = 2  # b\nc = int(f())\nd = 1.5\ne = 1 + x\nf = '1'\ng == 1\n", "x.py"
+    )
+    assert summary is not None
+    assert summary.numbers == {"a", "b", "c"}
+
+
+def test_functions_that_only_return_a_number() -> None:
+    summary = summarize(
+        b"import os, torch\nimport torch.distributed as dist\n"
+        b"def a(): return int(os.environ['LOCAL_RANK'])\n"
+        b"def b():\n    dist.init_process_group('gloo')\n    return dist.get_rank()\n"
+        b"def c():\n    global x\n    x = 1\n    return a()\n"
+        b"def d(): return a() % torch.cuda.device_count()\n",
+        "x.py",
+    )
+    assert summary.numbers == {"a()", "b()", "c()", "d()"}
+    assert summary.pure == {"a", "d"}
+
+
 def test_passed_through_nothing() -> None:
-    assert passed_through(b"x = 1\n", "x.py") is None
+    assert passed_through(b"x = 1.5\n", "x.py") is None
 
 
 def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:
@@ -137,7 +159,7 @@ def test_an_import_in_parentheses_with_bytes_of_another_encoding() -> None:
 
 
 def test_summarize() -> None:
-    assert summarize(b"x = 1\n", "x.py") is None
+    assert summarize(b"x = 1.5\n", "x.py") is None
     assert summarize(b"cuda = (\n", "x.py") is None
     light, whole = summarize(b"import a\nx = 1\n", "x.py"), summarize(b"import a\nx = cuda\n", "x.py")
     assert light is not None

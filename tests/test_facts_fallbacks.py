@@ -87,3 +87,22 @@ def test_a_function_that_is_also_called_elsewhere_is_reported(also: str, expecte
         f"try:\n    probe()\n    q7 = 'gpu'\nexcept Exception:\n    q7 = 'cpu'\n{also}"
     )
     assert len(analyze(code).findings) == expected
+
+
+def test_a_variable_that_is_also_read_outside_of_the_handled_code_is_reported() -> None:
+    text = """\
+import torch
+y = x.cuda()
+try:
+    y = y + 1
+except (RuntimeError, AssertionError):
+    y = x.cpu()
+print(y + 2)
+
+
+def other(x):
+    y = x.cuda()
+    return y
+"""
+    found = [finding for finding in analyze(text).findings if finding.code == "DF101"]
+    assert [(finding.line, finding.fix is None) for finding in found] == [(2, True), (11, False)]

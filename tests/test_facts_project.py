@@ -101,6 +101,12 @@ def test_flags() -> None:
     assert not project(a=right).is_flag("gpu")
 
 
+def test_a_number_of_a_file_without_cuda_is_known() -> None:
+    light = passed_through(b"WHERE = 0\n", "/p/config.py")
+    assert light is not None
+    assert Project.of([light]).is_number("/p/main.py", "config.WHERE")
+
+
 @pytest.mark.parametrize(
     ("path", "late"), [("main", True), ("model", True), ("layer", True), ("alone", False)]
 )

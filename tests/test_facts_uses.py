@@ -16,6 +16,11 @@ PROGRAMS = {
     "two names and a walrus": ("a = b = value()\nif (c := a):\n    c.x, b.x", [2, 3, 3]),
     "a tuple": ("a, (b) = value(), 1\na.x\nb.y", [2]),
     "a list": ("a = [value()]\na[0].x", [1]),
+    "a loop over a display": ("for a in [value(), 1]:\n    a.x\nb = [c.x for c in (value(),)]", [2]),
+    "a comprehension": ("b = [c.x for c in (value(),)]", [1]),
+    "a counted loop": ("for i, a in enumerate([value()]):\n    a.x\n    i.x", [2]),
+    "a capture": ("def f():\n    match value():\n        case a:\n            a.x\na.y", [4]),
+    "a capture of a part": ("match [1, value()]:\n    case [b, a]:\n        a.x\n        b.x", [3]),
     "a conditional expression": ("a = value() if t else None\na.x", [2]),
     "another scope": ("a = value()\ndef f(a):\n    a.x\ndef g():\n    a.y", [5]),
     "a loop variable of another function": (

@@ -24,7 +24,7 @@ PATCHES = (
 
 
 def output(name: str, test: str, *, unsafe: bool = False) -> bytes | None:
-    others = {"test_module.py": f"import torch\nfrom unittest import mock\n\n{test}\n"}
+    others = {"test_module.py": f"import module, torch\nfrom unittest import mock\n\n{test}\n"}
     return analyze(f"import torch\n\n{CODE[name]}\n", others=others, fix=True, unsafe_fixes=unsafe).output
 
 
@@ -47,6 +47,23 @@ def test_a_fix_that_still_calls_a_replaced_function_is_safe() -> None:
 
 
 def test_the_reason_is_given() -> None:
-    others = {"test_module.py": 'import torch\n\nmonkeypatch.setattr(torch.cuda, "synchronize", fake)\n'}
+    others = {"test_module.py": 'import module\n\nmonkeypatch.setattr(torch.cuda, "synchronize", fake)\n'}
     (finding,) = analyze("import torch\n\ntorch.cuda.synchronize()\n", others=others).findings
     assert "replaces `synchronize`" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("others", "is_safe"),
+    [
+        ({"test_other.py": "import other\n{}"}, True),
+        ({"test_module.py": "import helpers, module", "helpers.py": "{}"}, False),
+        ({"tests/conftest.py": "{}", "tests/test_module.py": "import module"}, False),
+        ({"tests/conftest.py": "{}", "other/test_module.py": "import module"}, True),
+        ({"conftest.py": "{}", "tests/test_module.py": "import module"}, False),
+    ],
+)
+def test_only_what_runs_with_the_replacement_is_unsafe(others: dict[str, str], is_safe: bool) -> None:
+    patch = 'import torch\nfrom unittest import mock\nmock.patch("torch.cuda.synchronize")\n'
+    files = {path: text.format(patch) for path, text in others.items()}
+    found = analyze("import torch\n\ntorch.cuda.synchronize()\n", others=files, fix=True)
+    assert (found.output is not None) is is_safe

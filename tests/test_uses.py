@@ -48,6 +48,17 @@ RUN = {
         """,
         "nan ['a', 'c']",
     ),
+    "a time where float is no builtin": (
+        """
+        from torch import *
+
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        end.record()
+        print(start.elapsed_time(end))
+        """,
+        "nan",
+    ),
     "a stream that waits, is entered, asked and kept": (
         """
         class Prefetcher:
@@ -203,6 +214,44 @@ REPORTED = {
         n = int(parser.parse_args().device.split(":")[1])
         """,
         "DF203",
+    ),
+    "the last character of a device's name": (
+        """
+        device = torch.device("cuda:0")
+        n = int(str(device)[-1])
+        m = int(f"{device}"[5:])
+        """,
+        "DF201",
+    ),
+    "a number out of a device in a loop": (
+        """
+        for device in [torch.device("cuda:0")]:
+            n = device.index + 1
+        """,
+        "DF201",
+    ),
+    "a number out of a device that a pattern captures": (
+        """
+        match torch.device("cuda:0"):
+            case device:
+                n = device.index + 1
+        """,
+        "DF201",
+    ),
+    "the state of a scaler that a pattern captures": (
+        """
+        match torch.cuda.amp.GradScaler():
+            case q7:
+                print(q7.state_dict()["growth_factor"])
+        """,
+        "DF410",
+    ),
+    "the type of an accelerator in a loop": (
+        """
+        for i, device in enumerate([torch.accelerator.current_accelerator()]):
+            print(i, device.type)
+        """,
+        "DF411",
     ),
     "a number out of an attribute": (
         """

@@ -52,7 +52,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
     if (device := device_of_tensor(context, target)) is not None:
         return device
     code = context.source.code(target)
-    if _may_ask_tensor(context, target):
+    if may_ask_tensor(context, target):
         return devices.either(target, code)
     if isinstance(target, ast.Name) and current_device(facts, target):
         return DeviceExpr(code)
@@ -112,15 +112,16 @@ def gpu_number(context: Context, target: ast.expr) -> Safety | None:
     """
     if context.facts.call(target, "torch.cuda.current_device"):
         return None  # which has a rule of its own
-    if asks_for_index(target):
-        return Safety.SAFE if _may_ask_tensor(context, target) else None
+    value = context.facts.value(target) or target
+    if asks_for_index(value):
+        return Safety.SAFE if may_ask_tensor(context, value) else None
     kinds = context.facts.kinds.of(target)
     if NUMBERS.isdisjoint(kinds.seen):
         return Safety.UNSAFE if _is_called_gpu(target) and not kinds.shown(set(Kind)) else None
     return Safety.SAFE if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}) else Safety.UNSAFE
 
 
-def _may_ask_tensor(context: Context, target: ast.expr) -> bool:
+def may_ask_tensor(context: Context, target: ast.expr) -> bool:
     """Return whether an expression is `y.get_device()` of what is shown to be a tensor, or may be one.
 
     The latter only if the project defines no method of this name.

@@ -53,7 +53,11 @@ class Devices:
         self._bound = Bound(facts, is_circular=partial(project.is_circular, path))
         self._places = Places(facts, self._bound, project, path, self._layout)
         self._known = KnownDevices(
-            facts, self._bound, project.star_names(path), partial(project.is_set_elsewhere, path)
+            facts,
+            self._bound,
+            partial(project.star_names, path),
+            self._may_ask,
+            partial(project.is_set_elsewhere, path),
         )
         self._definitions = Definitions(facts, project, path, self._layout, self._known)
 
@@ -139,6 +143,11 @@ class Devices:
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site."""
         return self._places.safety(site)
+
+    def _may_ask(self, site: ast.AST) -> bool:
+        """Return whether a fix that asks for CUDA at a site is made, and safe."""
+        refused = any(isinstance(need, Refused) for need in self.available(site).needs)
+        return self.safety(site) is Safety.SAFE and not refused
 
     def _target_available(self, site: ast.AST) -> DeviceExpr:
         return self._is_available(site, self._target)

@@ -11,6 +11,7 @@ from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
+from devicefix.facts.effects import has_effects
 from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
 from devicefix.facts.uses import Uses, Variable
@@ -28,6 +29,7 @@ _NO_PARENTHESES = (
     ast.GeneratorExp, ast.Yield, ast.Lambda, ast.withitem,
 )  # fmt: skip
 
+SKIPS = "the calls inside are skipped without CUDA, and may do more than return a value"
 _OF_OTHERS = (
     "it may be the index of another accelerator, which the module also serves: use `--target accelerator`"
 )
@@ -76,6 +78,17 @@ class Context:
         elsewhere = variable.elsewhere
         return bool(elsewhere) and self.project.is_read_elsewhere(self.devices.path, elsewhere)
 
+    def has_builtin(self, site: ast.AST, name: str) -> bool:
+        """Return whether a name is a builtin at a site: `from torch import *` also brings `max`."""
+        project, path = self.project, self.devices.path
+        stars = self.facts.tree.star_imports
+        known = all(project.has_module(path, module) for module in stars)
+        return (
+            known
+            and self.facts.tree.scope(site).lookup(name) is None
+            and name not in project.star_names(path)
+        )
+
     def mark_handled(self, *nodes: ast.AST) -> None:
         """Hide nodes, and the expressions inside them, from other rules."""
         for node in nodes:
@@ -117,20 +130,10 @@ class Context:
             return text if accepts_conditional else f"({text})"
 
         fix = self.edit(node, new, question, safety)
+        if isinstance(otherwise, str) and safety is Safety.SAFE and has_effects(self.facts, node):
+            fix = replace(fix, safety=Safety.UNSAFE, why=SKIPS)
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
         return self.unless_others(node, fix) if to_cpu and not accelerated else fix
-
-    def has_builtin(self, site: ast.AST, name: str) -> bool:
-        """Return whether a name is a builtin at a site: `from torch import *` also brings `max` and `float`.
-
-        Args:
-            site: Where the name is to be used.
-            name: The name.
-        """
-        path = self.devices.path
-        known = all(self.project.has_module(path, module) for module in self.facts.tree.star_imports)
-        bound = self.facts.tree.scope(site).lookup(name) is not None
-        return known and not bound and name not in self.project.star_names(path)
 
     def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
         """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.

@@ -14,6 +14,7 @@ from devicefix.facts.names import unknown
 from devicefix.facts.values import cpu, cuda_string, current_device, device_name
 
 _WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefault|__setitem__)\b)")
+_STEPS = 4  # from name to name
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -23,7 +24,8 @@ class KnownDevices:
     Args:
         facts: The module's facts.
         bound: What is bound where.
-        star_names: The names that star imports bind, each with whether it is such a device.
+        star_names: Returns the names that star imports bind, each with whether it is such a device.
+        may_ask: Whether a fix that asks for CUDA at a node is made, and safe.
         is_set_elsewhere: Whether another file sets a name of the module.
     """
 
@@ -31,17 +33,24 @@ class KnownDevices:
         self,
         facts: Facts,
         bound: Bound,
-        star_names: Mapping[str, bool],
+        star_names: Callable[[], Mapping[str, bool]],
+        may_ask: Callable[[ast.AST], bool],
         is_set_elsewhere: Callable[[str], bool] = unknown,
     ) -> None:
-        self.star_names = star_names
+        self._star_names = star_names
         self._facts = facts
         self._bound = bound
         self._is_set_elsewhere = is_set_elsewhere
+        self._may_ask = may_ask
         self._certain: dict[Scope, list[str]] = {}
         self._named: dict[Scope, list[str]] = {}
         self._preferred: dict[Scope, list[str]] = {}
         self._of_one_value: dict[ast.expr, bool] = {}
+
+    @cached_property
+    def star_names(self) -> Mapping[str, bool]:
+        """The names that star imports bind, each with whether it is such a device."""
+        return self._star_names()
 
     def current(self, site: ast.AST) -> str | None:
         """Return the name of such a device that a site can use, `device` before any other.
@@ -177,8 +186,15 @@ class KnownDevices:
         if any(value and cuda_string(value) for value in values) and not device_name(name):
             return False  # a string that may never become a device
         if len(values) == 1:
-            return current_device(self._facts, values[0])
+            return current_device(self._facts, values[0]) and self._needs_no_cuda(values[0])
         return len(values) == 2 and self._if_statement(bindings) is not None
+
+    def _needs_no_cuda(self, value: ast.expr | None) -> bool:
+        """Return whether a device is the CPU without CUDA, or will be; nothing reports an unread `"cuda"`."""
+        for _ in range(_STEPS):
+            if isinstance(value, ast.Name):
+                value = self._facts.value(value)
+        return value is None or not cuda_string(value) or self._may_ask(value)
 
     def _if_statement(self, bindings: list[Binding]) -> ast.If | None:
         """Return the `if` statement whose two branches bind a name to the current device and to the CPU."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from enum import Enum
 
@@ -12,6 +13,10 @@ from devicefix.facts.kinds import Kind
 from devicefix.facts.names import Names
 from devicefix.facts.values import last_name
 
+# What makes a storage: `x.untyped_storage()`, its name for `getattr`, `torch.ByteStorage(…)`.
+_STORAGE = re.compile(
+    r"""[."'](untyped_|typed_)?storage\b|\b(Typed|Untyped|Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)Storage\b"""
+)
 _OWN = {Kind.MODULE, Kind.OBJECT}
 
 
@@ -59,13 +64,14 @@ def shows_class(context: Context, site: ast.AST) -> bool:
 def may_be_storage(context: Context, receiver: ast.expr) -> bool:
     """Return whether a receiver may be a storage, which has no `.to(device)`.
 
-    Where its kind is not known, the first parameter of a `map_location` is one, and what is called so may be.
+    Where its kind is not known, the first parameter of a `map_location` is one, and in a module that makes
+    storages, any value may be.
     """
     text = context.source.text
     if "torage" in text:
-        kinds = context.facts.kinds.of(receiver)
-        if kinds.can_be(Kind.STORAGE) is not None:
-            return Kind.STORAGE in kinds.seen
+        answer = context.facts.kinds.of(receiver).can_be(Kind.STORAGE)
+        if answer is not None or _STORAGE.search(text):
+            return answer is not False
     return "storage" in last_name(receiver) or ("load" in text and _is_located(context, receiver))
 
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from devicefix.facts import Facts, Scope
 from devicefix.facts.bound import Bound
-from devicefix.facts.exports import late_settings
+from devicefix.facts.exports import late_calls, late_settings
 from devicefix.facts.project import Project
 from devicefix.model import Safety
 from devicefix.rewrite.placement import Layout, docstring, imports_something
@@ -122,7 +122,7 @@ class Places:
             return Safety.SAFE
         function = self._facts.tree.scope(site).function
         if function is not None:
-            too_early = any(self._precedes(site, function, setting) for setting in self._settings)
+            too_early = any(self._precedes(site, function, setting) for setting in self._late)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return Safety.UNSAFE if too_early else Safety.SAFE
@@ -161,6 +161,14 @@ class Places:
         return late_settings(self._facts)
 
     @cached_property
+    def _late(self) -> list[ast.stmt]:
+        """The settings, and the calls of functions that set such a variable, here or in other files."""
+        if not self._sets_devices_late:
+            return []
+        calls = late_calls(self._facts, self._settings, self._project.late_functions(self._path))
+        return [*self._settings, *calls]
+
+    @cached_property
     def _set_at_top(self) -> bool:
         """Return whether the module itself sets the variables of the driver, at its top level alone."""
         scope = self._facts.tree.scope
@@ -183,8 +191,8 @@ class Places:
     def _around_settings(self) -> set[ast.AST]:
         """The settings of the driver, and the nodes around them."""
         tree = self._facts.tree
-        around: set[ast.AST] = set(self._settings)
-        for setting in self._settings:
+        around: set[ast.AST] = set(self._late)
+        for setting in self._late:
             around.update(parent for _, parent in tree.ancestors(setting))
         return around
 

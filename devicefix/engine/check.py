@@ -92,8 +92,8 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.rules.dispatch import tables
     from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
 
-    is_number = partial(project.is_number, path)
-    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, is_number)
+    imported = partial(project.is_number, path), partial(project.is_pure, path)
+    facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, *imported)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
     on = (RULES[code](context) for code in ORDER if code in options.enabled)
@@ -124,14 +124,18 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     from devicefix.facts.fallbacks import Fallbacks
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
+    from devicefix.rules.shared.counts import Counts
 
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, WORDS, imported)
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
+    counts = Counts(context.facts)
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
+        if counts.is_idle(node):
+            continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
         if sound.fix and context.compiled.compiles(node) and not _stays_compiled(context, node, sound.fix):
@@ -167,7 +171,7 @@ def _bypassed(context: Context, fix: Fix | None) -> str | None:
     for edit in fix.edits if fix is not None else ():
         old = context.source.text[edit.start : edit.end]
         read: set[str] = set(_ATTRIBUTE.findall(old))
-        found = [name for name in sorted(read) if context.project.is_patched(name)]
+        found = [name for name in sorted(read) if context.project.is_patched(context.devices.path, name)]
         if found:
             new = edit.new if isinstance(edit.new, str) else edit.new(old)
             asks = new.count("is_available") > old.count("is_available")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from devicefix.config.values import nearest
+from devicefix.facts.tree import walk
 from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Finding, Fix
 
@@ -103,7 +104,7 @@ def _long_strings(source: Source, module: ast.Module) -> list[tuple[int, int]]:
         return []
     lines = (
         (node.lineno, node.end_lineno, source.code(node))
-        for node in ast.walk(module)
+        for node in walk(module)
         if isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
     )
     return [(first, last) for first, last, code in lines if last and ('"""' in code or "'''" in code)]

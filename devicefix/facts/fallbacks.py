@@ -11,7 +11,7 @@ from weakref import proxy
 from devicefix.facts.names import Names
 from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.refusals import TRIES, Refusals, continues, may_catch, suppresses
-from devicefix.facts.scopes import FUNCTIONS, dotted
+from devicefix.facts.scopes import FUNCTIONS, Scope, dotted
 from devicefix.facts.values import last_name
 
 # What torch raises without CUDA, by `torch.cuda._lazy_init`: in builds without CUDA, and without a GPU.
@@ -50,7 +50,7 @@ class Fallbacks:
         )
         self._known: dict[tuple[ast.AST, str | None], Fallback | None] = {}
         self._callers: dict[ast.AST, Fallback | None] = {}
-        self._readers: dict[str, Fallback | None] = {}
+        self._readers: dict[tuple[Scope, str], Fallback | None] = {}
 
     def of(self, node: ast.AST) -> Fallback | None:
         """Return the path that the program takes if CUDA fails at a node, None if that error ends it."""
@@ -127,13 +127,26 @@ class Fallbacks:
         """Return the path that gives another value to the variable that gets the value of a node."""
         statement = self._facts.tree.statement(node)
         targets = statement.targets if isinstance(statement, ast.Assign) else []
-        for name in filter(None, map(dotted, targets)):
-            if name not in self._readers:
-                found = (self._around(read, also=name) for read in self._facts.tree.reads(name))
-                self._readers[name] = next(filter(None, found), None)
-            if self._readers[name] is not None:
-                return self._readers[name]
+        for target in targets:
+            name = dotted(target)
+            if name is None:
+                continue
+            scope = self._facts.tree.scope(target)
+            if (scope, name) not in self._readers:
+                reads = [read for read in self._facts.tree.reads(name) if self._is_of(read, scope, name)]
+                found = [self._around(read, also=name) for read in reads]
+                first = next(filter(None, found), None)
+                certain = all(fallback is not None and fallback.certain for fallback in found)
+                self._readers[scope, name] = first and replace(first, certain=certain)
+            if self._readers[scope, name] is not None:
+                return self._readers[scope, name]
         return None
+
+    def _is_of(self, read: ast.AST, scope: Scope, name: str) -> bool:
+        """Return whether a name at a place is the variable that it is in a scope."""
+        root = name.partition(".")[0]
+        here, there = self._facts.tree.scope(read).lookup(root), scope.lookup(root)
+        return here is None or there is None or here[0] is there[0]
 
 
 def _probes(block: Sequence[ast.stmt]) -> bool:

@@ -57,10 +57,12 @@ class Facts(Names):
         is_flag: Question,
         passed: Passed = nothing_passed,
         is_number: Question = unknown,
+        is_pure: Question = unknown,
     ) -> Facts:
         """Return these facts with answers from the other files; the tree is shared."""
         more = copy(self)
-        more._is_option, more.is_flag, more.passed, more.is_number = is_option, is_flag, passed, is_number
+        more._is_option, more.is_flag, more.passed = is_option, is_flag, passed
+        more.is_number, more.is_pure = is_number, is_pure
         more.guards = Guards(more)
         more._answers = {}
         more.built = Built(more)

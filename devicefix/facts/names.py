@@ -41,6 +41,7 @@ class Names:
 
     Attributes:
         is_number: whether an import by its full name is an int; with `()`, whether it returns one.
+        is_pure: whether an imported function returns an int, and does nothing else.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Names:
         self.is_flag = is_flag
         self.passed = passed
         self.is_number: Question = unknown
+        self.is_pure: Question = unknown
         self.source = source
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}

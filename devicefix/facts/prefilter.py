@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -16,9 +16,13 @@ from itertools import groupby
 
 _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
-    b".accelerator.",
+    b".accelerator.", b".device.index",
 )  # fmt: skip
-_WITHOUT_TORCH = (b"import triton", b"from triton", b"import apex", b"from apex")
+# A file of Triton's kernels, or a hook of apex, may leave torch to its callers; the others need no torch.
+_WITHOUT_TORCH = [  # one by one: each begins with a word, which is found fast
+    re.compile(word + rb"[ \t]+(?:triton|apex|cupyx?|cudf|cuml|tensorrt|py3?nvml|nvidia_smi|nvidia\.dali)\b")
+    for word in (b"import", b"from")
+]
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _LOAD = re.compile(rb"load\s*\(")
 _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
@@ -27,8 +31,8 @@ _LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.\[\"']*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
-_MOVED_TO = re.compile(rb"\.to\(\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
-_AS_DEVICE = re.compile(rb"device\s*=\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]")
+_MOVED_TO = re.compile(rb"\.to\(\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
+_AS_DEVICE = re.compile(rb"device\s*=\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 # A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")
 _STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
@@ -36,9 +40,11 @@ _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
 # A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `where = args.gpu`,
 # `for where in range(2)`, `for where, x in enumerate(xs)`.
 _INTEGER = (
-    rb"\b%b(?:\s*(?::\s*int\s*)?:?=\s*(?:\d|int\(|[\w.]*(?:rank|gpu))"
+    rb"%b(?<=\b%b)(?:\s*(?::\s*int\s*)?:?=\s*(?:\d|int\(|[\w.]*(?:rank|gpu))"
     rb"|\s+in\s*(?:[\[(]\s*\d|range\()|\s*,[^\n]*\b(?:enumerate\(|zip\(range))"
 )
+_IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
+_IN_IMPORT = re.compile(rb"[\s,(](\w+)")
 
 
 @lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
@@ -49,8 +55,7 @@ def may_matter(data: bytes) -> bool:
     if b".cpu()" in data and _keeps_copies(data):
         return True
     if b"torch" not in data:
-        # A file of Triton's kernels, or a hook of apex, may leave torch to its callers.
-        return any(word in data for word in _WITHOUT_TORCH)
+        return any(pattern.search(data) for pattern in _WITHOUT_TORCH)
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
         any(word in data for word in _IN_FILES)
@@ -79,9 +84,13 @@ def _keeps_copies(data: bytes) -> bool:
 
 
 def _moves_to_number(data: bytes) -> bool:
-    """Return whether something may be moved to a variable that holds the number of a GPU."""
-    names = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
-    return any(re.search(_INTEGER % name, data) for name in names)
+    """Return whether something may be moved to the number of a GPU, here or in another file."""
+    found = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
+    owners = {(before or name).partition(b".")[0] for before, name in found} - {b"torch"}
+    imported = _IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data))) if owners else []
+    return not owners.isdisjoint(imported) or any(
+        re.search(_INTEGER % (name, name), data) for _, name in found
+    )
 
 
 def _loads(data: bytes) -> bool:
@@ -101,7 +110,7 @@ def _loads(data: bytes) -> bool:
 
 
 def imported_words(
-    imports: Iterable[ast.Import | ast.ImportFrom], words: Collection[bytes]
+    imports: Iterable[ast.Import | ast.ImportFrom], words: tuple[bytes, ...]
 ) -> Iterator[bytes]:
     """Yield the names that a module gives to imports whose full name contains a word.
 
@@ -109,15 +118,15 @@ def imported_words(
 
     Args:
         imports: the import statements.
-        words: the words, in any case.
+        words: the words, in any case, which are the same for all modules.
     """
-    wanted = [word.decode().lower() for word in words]
+    wanted = _to_line_ends(words)
     for statement in imports:
         module = f"{statement.module or ''}." if isinstance(statement, ast.ImportFrom) else ""
         for alias in statement.names:
             full = f"{module}{alias.name}".lower()
             used = alias.asname or (alias.name if module else "*")
-            if used != "*" and any(word in full for word in wanted):
+            if used != "*" and wanted.search(full):
                 yield used.encode()
 
 

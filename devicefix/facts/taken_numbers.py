@@ -64,6 +64,14 @@ def is_only_device(uses: Uses, number: ast.expr) -> bool:
     return not any(_is_lost(uses, use) for use in uses.of(number).uses)
 
 
+def used_as_number(uses: Uses, number: ast.expr) -> ast.expr | None:
+    """Return a use of the number of a GPU that counts with it, or takes an item by it, if any."""
+    found = uses.of(number).uses
+    return next(
+        (use for use in found if _is_number(uses.facts, use) and not uses.facts.is_guarded(use)), None
+    )
+
+
 def _is_lost(uses: Uses, use: ast.expr) -> bool:
     """Return whether a value goes on from a use in a way that is not followed."""
     parent = uses.tree.parents.get(use)
@@ -152,10 +160,12 @@ def _takes_number(facts: Facts, node: ast.expr) -> bool:
         case ast.Subscript(value=text, slice=index):
             return text is node and not _is_start(index)
         case ast.Attribute(attr="index"):
-            return _is_number(facts, parent)
+            return _is_number(facts, parent) or _is_ordered(facts, parent)
         case ast.Attribute(attr=attr):
             call = facts.tree.parents.get(parent)
             return isinstance(call, ast.Call) and call.func is parent and _method_takes(facts, call, attr)
+        case ast.Call(func=ast.Name(id="str")) | ast.FormattedValue() | ast.JoinedStr(values=[_]):
+            return _takes_number(facts, parent)
         case ast.Call(func=func):
             return (facts.resolve(func) or "").startswith("re.") or dotted(func) == "int"
         case ast.Compare():
@@ -183,14 +193,18 @@ def _method_takes(facts: Facts, call: ast.Call, method: str) -> bool:
     return not first
 
 
-def _is_number(facts: Facts, node: ast.Attribute) -> bool:
-    """Return whether `device.index` is called, or used as a number, which None is not."""
+def _is_ordered(facts: Facts, node: ast.Attribute) -> bool:
+    """Return whether `device.index` is compared by its size, as None can't be."""
+    parent = facts.tree.parents.get(node)
+    return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], _ORDER)
+
+
+def _is_number(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a value such as `device.index` is called, or used as a number, which None is not."""
     parent = facts.tree.parents.get(node)
     match parent:
         case ast.Call(func=func):
             return func is node or dotted(func) in ("int", "range")
-        case ast.Compare(ops=[op, *_]):
-            return isinstance(op, _ORDER)
         case ast.BinOp(left=ast.Constant(value=str())):
             return False
         case ast.Subscript(slice=index):

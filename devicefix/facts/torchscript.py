@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Binding
+from devicefix.facts.tree import walk
 
 _SCRIPTS = ("torch.jit.script", "torch.jit.script_if_tracing")
 _COMPILES = {*_SCRIPTS, "torch.jit.script_method", "torch.jit.export"}
@@ -94,7 +95,7 @@ class TorchScript:
             made: whether it makes what is compiled, so that a call stands for its result.
         """
         for node in nodes:
-            nodes = list(ast.walk(node))
+            nodes = list(walk(node))
             called = {each.func for each in nodes if made and isinstance(each, ast.Call)}
             inner = {each.value for each in nodes if isinstance(each, ast.Attribute)}
             for each in nodes:
@@ -129,7 +130,7 @@ class TorchScript:
         self.imported.update(self._imports(node.body))
         for other in self._read(node.body):
             self._compile_class(other) if isinstance(other, ast.ClassDef) else self._compile(other)
-        read = {each.attr for part in node.body for each in ast.walk(part) if isinstance(each, ast.Attribute)}
+        read = {each.attr for part in node.body for each in walk(part) if isinstance(each, ast.Attribute)}
         self._attributes |= read
         for owner in tuple(self._classes):
             for method in _methods(owner):
@@ -148,7 +149,7 @@ class TorchScript:
     def _read(self, nodes: Iterable[ast.AST]) -> Iterator[Function | ast.ClassDef]:
         """Yield the functions and classes of the module whose names some nodes read."""
         for node in nodes:
-            for each in ast.walk(node):
+            for each in walk(node):
                 found = self._facts.tree.scope(each).lookup(each.id) if isinstance(each, ast.Name) else None
                 yield from _definitions(found[1] if found is not None else ())
 

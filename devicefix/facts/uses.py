@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from devicefix.facts.copies.binding import Pair, bound_by
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.prefilter import lines_with_name
@@ -133,11 +134,11 @@ class Uses:
             case ast.BoolOp(values=values):
                 return node is not values[-1]
             case ast.Assign(targets=targets):
-                return any(self._target(target) is None for target in targets)
+                return any(self._target(target, target) is None for target in targets)
             case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-                return self._target(target) is None
-            case ast.Tuple():
-                return self._unpacked(node, parent) is None
+                return self._target(target, target) is None
+            case ast.Tuple() | ast.List() | ast.Match():
+                return not any(self._bound_by(node))
             case ast.arguments():
                 return False
             case ast.Expr():
@@ -146,36 +147,35 @@ class Uses:
 
     def _bound_by(self, node: ast.expr) -> Iterator[Variable]:
         """Yield the names and attributes that are bound to the value of an expression."""
-        parent = self.tree.parents.get(node)
-        targets: Sequence[ast.expr] = ()
-        match parent:
-            case ast.Assign():
-                targets = parent.targets
-            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-                targets = (target,)
-            case ast.Tuple():
-                unpacked = self._unpacked(node, parent)
-                targets = (unpacked,) if unpacked is not None else ()
-        yield from filter(None, map(self._target, targets))
+        for target, value in self._bound_around(node):
+            # A capture of a pattern is no node of the tree.
+            at = target if target in self.tree.parents else node
+            variable = self._target(target, at) if value is node else None
+            if variable is not None:
+                yield variable
 
-    def _target(self, target: ast.expr) -> Variable | None:
+    def _bound_around(self, node: ast.expr) -> Iterator[Pair]:
+        """Yield what is bound by what is around a value: a walrus, a loop, a pattern, a statement."""
+        for _, parent in self.tree.ancestors(node):
+            match parent:
+                case ast.NamedExpr(target=target, value=value):
+                    yield target, value
+                case ast.Match(cases=cases):
+                    yield from (pair for case in cases for pair in bound_by(self.facts, case))
+                case ast.stmt() | ast.comprehension() | ast.withitem():
+                    yield from bound_by(self.facts, parent)
+                case _:
+                    continue
+            return
+
+    def _target(self, target: ast.expr, at: ast.expr) -> Variable | None:
         """Return the variable that a target of an assignment binds, None where it is another one."""
         if isinstance(target, ast.Name):
-            scope = self.tree.scope(target)
+            scope = self.tree.scope(at)
             while scope.parent is not None and target.id not in scope.bindings:
                 scope = scope.parent  # a comprehension's walrus, a global
             return self._name(scope, target.id)
         return self._attribute(target) if isinstance(target, ast.Attribute) else None
-
-    def _unpacked(self, node: ast.expr, parent: ast.Tuple) -> ast.expr | None:
-        """Return the target of an element in `a, b = x, y`."""
-        outer = self.tree.parents.get(parent)
-        if isinstance(outer, ast.Assign) and len(outer.targets) == 1:
-            target = outer.targets[0]
-            if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == len(parent.elts):
-                if not any(isinstance(each, ast.Starred) for each in (*target.elts, *parent.elts)):
-                    return target.elts[parent.elts.index(node)]
-        return None
 
     # -- variables -----------------------------------------------------------------------------------
 

@@ -138,6 +138,14 @@ def literal_index(node: ast.AST | None) -> int | None:
     return None
 
 
+def is_negative(node: ast.AST | None) -> bool:
+    """Return whether a literal number is negative: as the number of a GPU, an error everywhere."""
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int())):
+            return True
+    return False
+
+
 def choice(facts: Names, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] | None:
     """Return the test, the CUDA arm and the CPU arm of `a if test else b`, or of `b if test else a`."""
     if not isinstance(node, ast.IfExp):

@@ -75,7 +75,10 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """The offset of the start of each line, in characters."""
-        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+        if "\r" in self.text:
+            return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+        lengths = map(len, self.text.split("\n"))  # several times as fast
+        return [start + line for line, start in enumerate(accumulate(lengths, initial=0))][:-1]
 
     @cached_property
     def newline(self) -> str:

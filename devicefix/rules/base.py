@@ -209,22 +209,28 @@ def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:
     )
 
 
+@cache
+def _endings(references: tuple[str, ...]) -> frozenset[str]:
+    """Return the last parts of some names."""
+    return frozenset(name.rpartition(".")[2] for name in references)
+
+
 def _reference_visitor(rule: Rule) -> Visit:
     """Return a method for names and attributes that calls `visit_reference` for those of `references`."""
-    references = frozenset(rule.references)
-    endings = {name.rpartition(".")[2] for name in references}
+    references = tuple(rule.references)
+    endings = _endings(references)
     facts = rule.facts
+    nothing: Iterator[Finding] = iter(())
 
     def visit(node: ast.AST) -> Iterator[Finding]:
         assert isinstance(node, (ast.Attribute, ast.Name))
         if isinstance(node, ast.Attribute):
             if node.attr not in endings:
-                return
+                return nothing
         elif not isinstance(node.ctx, ast.Load) or any(binding.value for binding in facts.bindings(node)):
-            return  # a variable: the reference is where it gets its value
+            return nothing  # a variable: the reference is where it gets its value
         name = facts.resolve(node)
-        if name in references:
-            yield from rule.visit_reference(node, name)
+        return rule.visit_reference(node, name) if name in references else nothing
 
     return visit
 

@@ -9,6 +9,21 @@ from devicefix.model import Finding, Safety
 from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Example, Rule
 
+# Methods of a tensor whose result is on the same device.
+_SAME_DEVICE = {
+    "detach",
+    "float",
+    "double",
+    "half",
+    "int",
+    "long",
+    "squeeze",
+    "flatten",
+    "reshape",
+    "view",
+    "t",
+}
+
 
 class CheckpointLoad(Rule):
     """
@@ -108,6 +123,14 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
+            "a tensor that becomes an array at once, which needs one on the CPU with CUDA, too",
+            """
+                import torch
+
+                features = torch.load(path).detach().numpy()
+            """,
+        ),
+        Example(
             "load of numpy",
             """
                 import numpy as np
@@ -140,6 +163,8 @@ class CheckpointLoad(Rule):
         message = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
         if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
+        if self._is_on_cpu(node):
+            return
         if given is not None:
             yield self.finding(node, message, self.context.when_cuda(given, '"cpu"', of_cuda=True))
             return
@@ -147,6 +172,16 @@ class CheckpointLoad(Rule):
         yield self.finding(
             node, message, self.context.edit(node, with_keyword("map_location", where.text), where)
         )
+
+    def _is_on_cpu(self, node: ast.expr) -> bool:
+        """Return whether a loaded tensor becomes an array at once, which fails for one on a GPU."""
+        match self.facts.tree.parents.get(node):
+            case ast.Attribute(attr="numpy"):
+                return True
+            case ast.Attribute(attr=name) as method if name in _SAME_DEVICE:
+                call = self.facts.tree.parents.get(method)
+                return isinstance(call, ast.Call) and call.func is method and self._is_on_cpu(call)
+        return False
 
     def _safety(self, given: ast.expr) -> Safety | None:
         """Return how safe it is to take a location for a CUDA device, None for any other."""

@@ -8,7 +8,8 @@ from devicefix.devices.arguments import device_argument, runtime_device, target_
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
-from devicefix.facts.values import last_name
+from devicefix.facts.tree import walk
+from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
@@ -474,7 +475,7 @@ class CudaCall(Rule):
             isinstance(part, ast.expr)
             and _super(part)
             and not isinstance(self.facts.tree.parents.get(part), ast.Attribute)
-            for part in ast.walk(owner)
+            for part in walk(owner)
         )
 
     def _is_value(self, name: str) -> bool:
@@ -486,7 +487,10 @@ class CudaCall(Rule):
     def _move(self, node: ast.Call) -> Finding:
         fix = move(self.context, node)
         if _is_storage(self.context, node):
-            return self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU", fix)
+            message = (
+                "`.cuda()` needs CUDA, and a storage has no `.to(device)`; call it only if CUDA is available"
+            )
+            return self.finding(node, message, fix)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; make it a `torch.device`, and use `.to(device)`")
@@ -496,6 +500,8 @@ class CudaCall(Rule):
 def move(context: Context, node: ast.Call) -> Fix | None:
     """Return the fix that replaces `.cuda()` by `.to(device)`, or None if there is none."""
     target = device_argument(node)
+    if is_negative(target):
+        return None
     storage = _is_storage(context, node)
     use = None if storage else target_device(context, node, target)
     if use is None:

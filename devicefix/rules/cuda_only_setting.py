@@ -17,6 +17,7 @@ _OLD_KERNEL = "torch.backends.cuda.sdp_kernel"
 _SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
 _FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 _ACCELERATOR = "torch.accelerator.current_accelerator"
+_ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Assert)
 _CPU_KERNELS = ("MATH", "FLASH_ATTENTION")  # the others have no kernel for a CPU
 _NO_KERNEL = "leaves no kernel of scaled dot product attention for a CPU; allow `MATH` without CUDA"
 
@@ -170,6 +171,9 @@ class CudaOnlySetting(Rule):
             """
                 import torch
 
+                device = torch.accelerator.current_accelerator()
+                if device is not None:
+                    print(device.type)
                 if torch.accelerator.is_available():
                     kind = torch.accelerator.current_accelerator().type
                 if torch.cuda.is_available():
@@ -201,10 +205,17 @@ class CudaOnlySetting(Rule):
                     f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`",
                 )
         elif name == _ACCELERATOR:
-            if isinstance(self.facts.tree.parents[call], ast.Attribute):
+            if self._reads_attribute(call):
                 yield self.finding(call, f"`{name}()` is None on a CPU; use `cpu` where there is none")
         elif self._leaves_no_kernel(call, name, given):
             yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")
+
+    def _reads_attribute(self, call: ast.Call) -> bool:
+        """Return whether an attribute is read of what a call returns, which the program does not ask about."""
+        uses = self.context.uses.of(call).uses
+        around = [self.facts.tree.parents.get(use) for use in uses if not self.facts.is_guarded(use)]
+        asked = any(isinstance(each, _ASKING) for each in around)
+        return not asked and any(isinstance(each, ast.Attribute) for each in around)
 
     def _leaves_no_kernel(self, call: ast.Call, name: str, given: dict[str | None, ast.expr]) -> bool:
         """Return whether no kernel of attention for a CPU is left after a call."""

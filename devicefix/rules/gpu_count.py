@@ -8,7 +8,7 @@ from devicefix.facts import COUNTS
 from devicefix.facts.taken_numbers import is_only_device
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.counts import Counts, Harm, counts_processes
+from devicefix.rules.shared.counts import Counts, Harm, is_zero
 
 
 class GpuCount(Rule):
@@ -338,6 +338,24 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "an argument of a call that another rule guards, too",
+            before="""
+                import torch
+
+                n = torch.cuda.device_count()
+                torch.cuda.set_device(rank % n)
+                share = batch // n
+            """,
+            after="""
+                import torch
+
+                n = max(torch.cuda.device_count(), 1)
+                if torch.cuda.is_available():
+                    torch.cuda.set_device(rank % n)
+                share = batch // n
+            """,
+        ),
+        Example(
             "an argument of a library, for which 1 is a GPU",
             before="""
                 import torch
@@ -369,8 +387,7 @@ class GpuCount(Rule):
 
                 gpus = torch.cuda.device_count()
                 for i in range(gpus):
-                    if torch.cuda.is_available():
-                        print(torch.cuda.get_device_properties(i))
+                    print(torch.cuda.get_device_properties(i))
                 share = batch // max(gpus, 1)
             """,
         ),
@@ -432,11 +449,20 @@ class GpuCount(Rule):
             """,
         ),
         Example(
-            "a number that a pattern or a lambda gets",
+            "a number that a pattern gets, one in a dictionary, and one that a call follows",
             before="""
                 import torch
 
                 match torch.cuda.device_count():
+                    case n:
+                        share = batch // n
+                n = {"gpus": torch.cuda.device_count()}["gpus"]
+                model = torch.cuda.device_count() and make_parallel(model)
+            """,
+            after="""
+                import torch
+
+                match max(torch.cuda.device_count(), 1):
                     case n:
                         share = batch // n
                 n = {"gpus": torch.cuda.device_count()}["gpus"]
@@ -602,6 +628,14 @@ class GpuCount(Rule):
                     batch = size // torch.cuda.device_count()
             """,
         ),
+        Example(
+            "an argument of a call that another rule guards",
+            """
+                import torch
+
+                torch.cuda.set_device(rank % torch.cuda.device_count())
+            """,
+        ),
     )
 
     def __init__(self, context: Context) -> None:
@@ -616,10 +650,7 @@ class GpuCount(Rule):
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:
         """Check where a number goes that is 0 without CUDA."""
-        found = self._counts.follow(count)
-        harmed = {use: harm for use in found.uses if (harm := self._counts.harm(use)) is not None}
-        differs = any(map(self._counts.differs, found.uses))
-        named = counts_processes(found)
+        harmed, whole = self._counts.judge(count)
         if count in harmed and self._counts.is_checked(count):
             yield self.finding(
                 count,
@@ -627,7 +658,7 @@ class GpuCount(Rule):
                 "and also uses its elements",
             )
             return
-        if count in harmed or (not isinstance(count, ast.Constant) and (harmed or named) and not differs):
+        if whole:
             yield self._found(count)
             return
         for use, harm in harmed.items():
@@ -635,7 +666,7 @@ class GpuCount(Rule):
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
                 yield self._found(use, Safety.SAFE if known(use) else Safety.UNSAFE)
-        if any(self._counts.escapes(use) for use in found.uses if use not in harmed):
+        if any(self._counts.escapes(use) for use in self._counts.follow(count).uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code which gets it needs none"
             yield self.finding(count, message)
 
@@ -657,12 +688,8 @@ class GpuCount(Rule):
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.IfExp(body=body, orelse=orelse) if not self.facts.is_guarded(parent):
-                if _is_zero(orelse if node is body else body):
+                if is_zero(orelse if node is body else body):
                     yield parent
             case ast.Assign(targets=[target]):
                 values = [binding.value for binding in self.facts.bindings(target)]
-                yield from (value for value in values if value is not None and _is_zero(value))
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value == 0
+                yield from (value for value in values if value is not None and is_zero(value))

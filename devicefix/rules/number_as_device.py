@@ -109,6 +109,22 @@ class NumberAsDevice(Rule):
             """,
         ),
         Example(
+            "the number that a function returns which does more",
+            """
+                import torch
+                import torch.distributed as dist
+
+
+                def init():
+                    dist.init_process_group("gloo")
+                    return dist.get_rank()
+
+
+                device = init()
+                x = torch.zeros(3, device=device)
+            """,
+        ),
+        Example(
             "a choice by availability",
             """
                 import torch

@@ -203,7 +203,6 @@ class ToCuda(Rule):
                     case (place, *_):
                         y = y.to(place if torch.cuda.is_available() else "cpu")
             """,
-            unsafe=True,
         ),
     )
     VALID = (

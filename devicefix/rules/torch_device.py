@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.facts.values import cuda_literal, cuda_string
+from devicefix.facts.values import cuda_literal, cuda_string, is_negative
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_number
@@ -216,7 +216,7 @@ class TorchDevice(Rule):
                 return self.context.when_cuda(node, f'{self.devices.torch(node).text}.device("cpu")')
             safety = Safety.SAFE if cuda_string(only) else gpu_number(self.context, only)
             return self.context.when_cuda(only, '"cpu"', safety) if safety else None
-        if len(arguments) == 2 and cuda_string(arguments[0]):
+        if len(arguments) == 2 and cuda_string(arguments[0]) and not is_negative(arguments[1]):
             torch = self.devices.torch(node)
             return self.context.when_cuda(node, f'{torch.text}.device("cpu")')
         return None

@@ -235,7 +235,8 @@ class UncalledCuda(Rule):
             assert isinstance(node.func, ast.Call)
             (receiver, *_) = node.func.args
             if may_be_storage(self.context, receiver):
-                yield self.finding(node, "a storage cannot be moved without CUDA; leave it on the CPU")
+                message = '`getattr(..., "cuda")` needs CUDA, and a storage has no `.to(device)`'
+                yield self.finding(node, f"{message}; call it only if CUDA is available")
                 return
             own = (
                 shows_class(self.context, node) or custom_cuda(self.context, receiver) is not CustomCuda.NEVER

@@ -258,7 +258,7 @@ _READERS: dict[str, Any] = {
     "adds_cuda": bool,
     "cuda_effects": bool,
     "get_device": bool,
-    "late": bool,
+    "late": frozenset,
     "forks": bool,
     "options": _pairs,
     "flags": dict,
@@ -272,6 +272,7 @@ _READERS: dict[str, Any] = {
     "compared_backends": _pairs,
     "tried": frozenset,
     "numbers": frozenset,
+    "pure": frozenset,
     "patched": frozenset,
     "cuda_extensions": frozenset,
 }

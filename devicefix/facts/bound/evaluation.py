@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from devicefix.facts.scopes import COMPREHENSIONS
+from devicefix.facts.tree import walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -60,7 +61,7 @@ def names_read(nodes: Iterable[ast.AST]) -> set[str]:
     return {
         node.id
         for root in nodes
-        for node in ast.walk(root)
+        for node in walk(root)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
 
@@ -89,7 +90,7 @@ def reads(node: ast.stmt, name: str) -> Iterator[ast.Name]:
 
 def captured(pattern: ast.pattern) -> Iterator[str | None]:
     """Yield the names that a pattern binds if it matches."""
-    for node in ast.walk(pattern):
+    for node in walk(pattern):
         if isinstance(node, (ast.MatchAs, ast.MatchStar)):
             yield node.name
         elif isinstance(node, ast.MatchMapping):

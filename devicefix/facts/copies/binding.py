@@ -34,7 +34,7 @@ def bound_by(facts: Facts, node: ast.AST) -> Iterator[Pair]:
             yield from (pair for target in targets for pair in unpacked(target, value))
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield target, value
-        case ast.For() | ast.AsyncFor():
+        case ast.For() | ast.AsyncFor() | ast.comprehension():
             yield from _in_loop(node)
         case ast.withitem():
             yield from _entered(node)
@@ -54,7 +54,7 @@ def _called(function: ast.FunctionDef) -> Iterator[Pair]:
     )
 
 
-def _in_loop(loop: ast.For | ast.AsyncFor) -> Iterator[Pair]:
+def _in_loop(loop: ast.For | ast.AsyncFor | ast.comprehension) -> Iterator[Pair]:
     """Yield the variables of a loop over a display."""
     for target, collection in element_pairs(loop.target, loop.iter):
         for element in elements_of(collection) or ():

@@ -15,6 +15,7 @@ from devicefix.facts.copies.places import Place, place_of, places_of
 from devicefix.facts.copies.training import Training
 from devicefix.facts.flow import Flow, Point, without_index
 from devicefix.facts.module import Facts
+from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 
 # Methods that end in an underscore and change no number.
@@ -25,11 +26,16 @@ _HARMLESS = {
 }  # fmt: skip
 _NUMPY_CHANGES = {"fill", "sort", "itemset", "setfield", "byteswap"}
 _CHANGING = (ast.AugAssign, ast.Call, ast.Subscript)  # the nodes that may change something
+_OF_NUMPY = ("copyto", "put", "place", "putmask", "fill_diagonal")
+_OF_DISTRIBUTED = (
+    "all_reduce", "broadcast", "recv", "irecv", "reduce", "all_gather_into_tensor", "reduce_scatter_tensor",
+)  # fmt: skip
 _FIRST_ARGUMENT = re.compile(
-    r"numpy\.(copyto|put|place|putmask|fill_diagonal)|(numpy\.)?random\.shuffle"
-    r"|torch\.distributed\.(all_reduce|broadcast|recv|irecv|reduce|all_gather_into_tensor|reduce_scatter_tensor)"
+    rf"numpy\.({'|'.join(_OF_NUMPY)})|(numpy\.)?random\.shuffle"
+    rf"|torch\.distributed\.({'|'.join(_OF_DISTRIBUTED)})"
     r"|torch\.(?!nn\.utils\.clip_grad)(\w+\.)*[a-z]\w*_"
 )
+_CHANGERS = {*_OF_NUMPY, *_OF_DISTRIBUTED, "shuffle"}
 _TENSORS = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
@@ -352,13 +358,24 @@ def _arguments(facts: Facts, node: ast.Call) -> Iterator[Change]:
     if out is not None:
         for each in out.elts if isinstance(out, ast.Tuple) else (out,):
             yield from _whole(facts, each, False)
-    if node.args:
+    if node.args and _may_change_arguments(facts, node.func):
         name = facts.resolve(node.func) or ""
         if _FIRST_ARGUMENT.fullmatch(name) or (name.startswith("torch.") and _in_place(node)):
             received = name.startswith("torch.distributed.")
             yield from (change._replace(received=received) for change in _whole(facts, node.args[0], False))
         elif not name and _is_layer(facts, node.func):
             yield from _whole(facts, node.args[0], False)
+
+
+def _may_change_arguments(facts: Facts, function: ast.expr) -> bool:
+    """Return whether a function may be one of those, by the name of an attribute, which takes no time."""
+    if not isinstance(function, ast.Attribute) or facts.once(_names_inplace, facts.tree.root):
+        return True
+    return function.attr.endswith("_") or function.attr in _CHANGERS
+
+
+def _names_inplace(facts: Facts, _module: Scope) -> bool:
+    return "inplace" in facts.tree.text
 
 
 def _in_place(node: ast.Call) -> bool:

@@ -62,7 +62,7 @@ def _items(value: ast.expr, key: ast.expr) -> list[ast.expr] | None:
                     if isinstance(each, ast.Constant) and each.value == key.value
                 ]
                 return same[-1:] or None
-    return elements_of(value)
+    return elements_of(value) or None
 
 
 def elements_of(node: ast.expr) -> list[ast.expr] | None:

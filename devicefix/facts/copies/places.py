@@ -14,6 +14,7 @@ from devicefix.facts.copies.moves import is_tensor, moved, moves, shares_memory
 from devicefix.facts.flow import path_of
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 _IN_TORCH = re.compile(r"torch\.[a-z_]+")  # the functions of torch itself return tensors
@@ -161,7 +162,7 @@ def _binds_numbers(node: ast.AST) -> bool:
 
 def _loop(facts: Facts, node: ast.expr, name: str) -> ast.For | ast.comprehension | None:
     """Return the loop that binds the name that an expression is a view of."""
-    scope = next((facts.tree.scope(inner) for inner in ast.walk(node)
+    scope = next((facts.tree.scope(inner) for inner in walk(node)
                   if isinstance(inner, ast.Name) and inner.id == name), None)  # fmt: skip
     found = scope.lookup(name) if scope is not None else None
     if found is None or len(found[1]) != 1:

@@ -26,8 +26,10 @@ from devicefix.facts.flow import Body, Flow, Point
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import dotted
 
-_COPYING = (".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor")
-_NAMED = re.compile(r"(?:getattr|methodcaller|partial)\s*\(")
+_COPYING = (
+    ".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor",
+    "getattr", "methodcaller", "partial",
+)  # fmt: skip
 _OF_MODULES = {
     "parameters",
     "named_parameters",
@@ -68,10 +70,10 @@ class Held:
 def held_copies(facts: Facts) -> tuple[Held, ...]:
     """Return the copies of a module that are used after their source has changed."""
     text = facts.source.text
-    tied = any(word in text for word in ("cuda", "device", "pin_memory", ".cpu("))
-    if not tied or next(_copying(text), None) is None:
+    if not any(word in text for word in ("cuda", "device", "pin_memory", ".cpu(")):
         return ()
-    return tuple(_Search(facts).held())
+    places = list(_copying(text))
+    return tuple(_Search(facts, places).held()) if places else ()
 
 
 def _copying(text: str) -> Iterator[int]:
@@ -82,8 +84,7 @@ def _copying(text: str) -> Iterator[int]:
             if _CALLED.match(text, at + len(word)):
                 yield at
             at = text.find(word, at + 1)
-    for pattern in (_SPACED, _NAMED):
-        yield from (match.start() for match in pattern.finditer(text))
+    yield from (match.start() for match in _SPACED.finditer(text))
 
 
 _At = tuple[Point, ast.AST]  # a change, and where it happens
@@ -92,8 +93,16 @@ _Names = Callable[..., Iterable[Member]]  # the names of a tensor that are follo
 
 
 class _Search:
-    def __init__(self, facts: Facts) -> None:
+    """The search in one module.
+
+    Args:
+        facts: the facts of the module.
+        places: the places of calls that may copy.
+    """
+
+    def __init__(self, facts: Facts, places: Sequence[int]) -> None:
         self._facts = facts
+        self._places = places
         self._bodies = Bodies(facts)
         self._copies = Copies(self._bodies)
         self._changes = Changes(self._bodies)
@@ -138,7 +147,7 @@ class _Search:
     def _lines(self) -> list[int]:
         """Return the lines that hold what may be a copy, in order."""
         source = self._facts.source
-        found = list(_copying(source.text))
+        found = list(self._places)
         returning = self._copies.returning
         if returning:
             names = re.finditer("|".join(map(re.escape, returning)), source.text)
@@ -150,15 +159,23 @@ class _Search:
         for holder, value in stores(self._facts, point):
             for expression, contained in kept_in(self._facts, value):
                 copy = self._copies.of(expression)
-                if copy is None or self._is_there(flow, point, copy) or self._is_module(copy.source):
+                if copy is None:
                     continue
                 trained = is_parameter(expression)
                 place = Place(holder.path, indexed=holder.adds or contained, trained=trained)
+                if not self._may_clash(flow, (*copy.places, place)):  # most are not: the rest takes time
+                    continue
+                if self._is_there(flow, point, copy) or self._is_module(copy.source):
+                    continue
                 kept = Member(place, point, holder.adds)
                 held = self._clashing(flow, point, copy, kept, _only)
                 held = held or self._clashing(flow, point, copy, kept, self._aliases.after)
                 if held is not None:
                     yield held
+
+    def _may_clash(self, flow: Flow, places: Iterable[Place]) -> bool:
+        """Return whether a source or its copy may be changed: in its body, or as an attribute elsewhere."""
+        return any("." in place.path or self._clashes.may_clash(flow, place) for place in places)
 
     def _clashing(self, flow: Flow, point: Point, copy: Copy, kept: Member, names: _Names) -> Held | None:
         """Return a copy that is used after its source has changed, or changes before its source is used."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from devicefix.facts.copies.bodies import Bodies, Function
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 _SCHEDULERS = ("torch.optim.lr_scheduler.", "torch.profiler.", "transformers.get_")
@@ -112,12 +113,12 @@ class Training:
 
     def _takes_a_step(self, function: Function) -> bool:
         """Return whether a function takes an optimizer's step."""
-        return any(isinstance(node, ast.Call) and self.steps(node) for node in ast.walk(function))
+        return any(isinstance(node, ast.Call) and self.steps(node) for node in walk(function))
 
 
 def _called(function: Function) -> set[str]:
     """Return the names of the functions that a function calls."""
-    names = {last_name(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    names = {last_name(node.func) for node in walk(function) if isinstance(node, ast.Call)}
     return names - {"step"}
 
 

@@ -68,8 +68,10 @@ class Trail(Arguments):
                 self._default(parent, node, layers)
             case ast.Compare() if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                 self.use |= Use.SHOWN  # what another value is compared with
-            case ast.Compare() | ast.If() | ast.While() | ast.IfExp() | ast.UnaryOp() | ast.Assert():
+            case ast.Compare():
                 self._compared(node)
+            case ast.If() | ast.While() | ast.IfExp() | ast.UnaryOp() | ast.Assert():
+                self.use |= Use.SHOWN  # any name of a device is true
             case ast.Match():
                 self.use |= Use.UNKNOWN if captures(parent) else Use.SHOWN
             case ast.Expr():

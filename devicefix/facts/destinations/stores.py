@@ -13,7 +13,9 @@ from devicefix.facts.scopes import Scope
 
 STEPS = 400  # how many expressions to follow a value through, so that the time is linear
 _DEPTH = 3  # how many containers around it
-_NEEDS_CUDA = re.compile(r"\.cuda\s*\(|\btorch\.cuda\.(?!is_available|device_count)")
+_NEEDS_CUDA = re.compile(
+    r"""\.cuda\s*\(|\btorch\.cuda\.(?!is_available|device_count)|(\.to\(|\bdevice\s*=)\s*["']cuda"""
+)
 
 
 class Stores(ABC):

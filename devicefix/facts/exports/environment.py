@@ -16,6 +16,7 @@ _OF_DRIVER = re.compile(
     r"CUDA_(?!HOME|PATH|ROOT|DIR|BIN|INC|LIB|VERSION|TOOLKIT|ARCH|NVCC)\w+"
     r"|PYTORCH_NVML_BASED_CUDA_CHECK|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES"
 )
+_WORDS = ("CUDA_", "_VISIBLE_DEVICES")  # each of these names holds one
 
 
 def late_settings(facts: Facts) -> list[ast.stmt]:
@@ -23,7 +24,8 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
 
     They are below the import of torch, or in a function.
     """
-    if not _OF_DRIVER.search(facts.source.text):
+    text = facts.source.text
+    if not any(word in text for word in _WORDS) or not _OF_DRIVER.search(text):
         return []
     first = min(
         (node.lineno for node in facts.tree.module.body if isinstance(node, (ast.Import, ast.ImportFrom))
@@ -31,13 +33,54 @@ def late_settings(facts: Facts) -> list[ast.stmt]:
         default=None,
     )  # fmt: skip
     found: list[ast.stmt] = []
-    for node in facts.tree.nodes:
+    for node in facts.tree.statements:
         if isinstance(node, ast.stmt) and any(
             _may_be_of_driver(facts, names) for names in _set_in_environment(facts, node)
         ):
             in_function = facts.tree.scope(node).function is not None
             if in_function or (first is None or node.lineno > first):
                 found.append(node)
+    return found
+
+
+def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[str] = ()) -> list[ast.stmt]:
+    """Return the statements in functions that call one that sets such a variable, itself or by its calls.
+
+    Args:
+        facts: the module's facts.
+        settings: the statements of the module that set one.
+        elsewhere: the names of the functions of other files that set one.
+    """
+    names = [*elsewhere, *_functions_of(facts, settings)]
+    found: list[ast.stmt] = []
+    for name in names:
+        for node in facts.tree.nodes_with(f"{name}("):
+            if isinstance(node, ast.Call) and last_name(node.func) == name:
+                statement = facts.tree.statement(node)
+                callers = _functions_of(facts, [statement])
+                found += [statement] if callers else []
+                names += (caller for caller in callers if caller not in names)
+    return found
+
+
+def late_functions(facts: Facts) -> frozenset[str]:
+    """Return the functions that set such a variable, or call one that does; "" for the module's own code."""
+    settings = late_settings(facts)
+    at_top = {""} if any(facts.tree.scope(each).function is None for each in settings) else set()
+    return frozenset({*at_top, *_functions_of(facts, [*settings, *late_calls(facts, settings)])})
+
+
+def _functions_of(facts: Facts, statements: Iterable[ast.stmt]) -> list[str]:
+    """Return the names of the functions that hold statements; that of the class for `__init__`."""
+    found: list[str] = []
+    for statement in statements:
+        function = facts.tree.scope(statement).function
+        node = function and function.node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            owner = facts.tree.parents.get(node)
+            found.append(
+                owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
+            )
     return found
 
 

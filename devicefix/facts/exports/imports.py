@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from devicefix.facts.module import Facts
 from devicefix.facts.refusals import may_catch
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 # What code that refuses to run without CUDA may raise.
@@ -37,7 +38,7 @@ def tried_names(facts: Facts) -> Iterable[str]:
             for handler in node.handlers
             for error in _ERRORS
         ):
-            for part in (part for statement in node.body for part in ast.walk(statement)):
+            for part in (part for statement in node.body for part in walk(statement)):
                 if isinstance(part, (ast.Import, ast.ImportFrom)):
                     yield from (name.rpartition(".")[2] for name in modules_of(part))
                 elif isinstance(part, ast.Call):

@@ -22,6 +22,9 @@ _TRIED = re.compile(
     rb"\n[ \t]*try:[^\n]*\n((?:[ \t]+(?:from|import)[ \t][^\n]*\n)+)"
     rb"[ \t]*except\b(?![^\n]*(?:Import|ModuleNotFound)Error)"
 )
+_NUMBER = re.compile(
+    rb"\n([A-Za-z_]\w*)[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*(?:\d+|int\([^\n]*\))[ \t\r]*(?=[#\n]|\Z)"
+)
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
 _ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
@@ -36,27 +39,21 @@ _SETATTR = re.compile(
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
 _PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
 _CUDA = rb"\(\s*[\"']cuda"
-_NUMBERED = re.compile(
-    b"|".join(
-        (
-            b"split" + _PARTS,
-            b"partition" + _PARTS,
-            rb"\[5:\]",
-            b"replace" + _CUDA,
-            b"prefix" + _CUDA,
-            b"strip" + _CUDA,
-        )
-    )
+_NUMBERED = (  # one by one: each begins with a word, which is found fast
+    *(re.compile(word + _PARTS) for word in (b"split", b"partition")),
+    *(re.compile(word + _CUDA) for word in (b"replace", b"prefix", b"strip")),
+    re.compile(rb"\[5:\]"),
 )
+_IN_NUMBERED = (b"':'", b'":"', b"cuda", b"[5:]")  # each match holds one of them
 _TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
 _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
-_LOW_PRECISION = re.compile(
-    rb"\.(?:half|bfloat16)\(\)(?!\.float\(\))"
-    rb"|(?<!=)(?:\(|= ?)(?:torch|th)\.(?:b?float16|half)\b"
-    rb"|\.(?:Half|BFloat16)Tensor\b"
+# One by one: each begins with a letter or a dot, which is found fast. Behind `(`, `=` or `= `, but not `==`.
+_LOW_PRECISION = (
+    re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b)"),
+    re.compile(rb"t(?:(?<=[(=]t)(?<!=[(=]t)|(?<== t)(?<!== t))(?:orch|h)\.(?:b?float16|half)\b"),
 )
 _LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
@@ -65,7 +62,7 @@ _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(s
 
 
 def passed_through(data: bytes, path: str) -> Summary | None:
-    """Return the imports and classes of a file that has no tie to CUDA, without parsing it."""
+    """Return the imports, classes and numbers of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
     imports: set[str] = set()
     stars: list[str] = []
@@ -91,7 +88,8 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     low_precision = has_low_precision(data)
     attributes = attributes_read(data)
     tried = {name.decode() for lines in _TRIED.findall(data) for name in re.findall(rb"\w+", lines)}
-    if not imports and not classes and not places and not low_precision and not attributes:
+    numbers = frozenset(name.decode() for name in _NUMBER.findall(data))
+    if not any((imports, classes, places, low_precision, attributes, numbers)):
         return None
     return Summary(
         path,
@@ -111,6 +109,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         receivers=taking,
         passed=frozenset(passed_kinds(data)),
         tried=frozenset(tried),
+        numbers=numbers,
     )
 
 
@@ -147,9 +146,9 @@ def attributes_set(data: bytes) -> frozenset[str]:
 
 def numbered_names(data: bytes) -> frozenset[str]:
     """Return the names and attributes of which a module takes the number of a device."""
-    if not any(word in data for word in (b"split(", b"partition(", b"[5:]", b"cuda")):
+    if not any(word in data for word in _IN_NUMBERED):
         return frozenset()
-    starts = (found.start() for found in _NUMBERED.finditer(data))
+    starts = (found.start() for pattern in _NUMBERED for found in pattern.finditer(data))
     names = (_TAKEN_OF.search(data[max(0, start - 80) : start]) for start in starts)
     return frozenset(name[1].decode() for name in names if name is not None)
 
@@ -170,7 +169,8 @@ def has_low_precision(data: bytes) -> bool:
     """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
     if not any(word in data for word in _LOW_WORDS):
         return False
-    return _LOW_PRECISION.search(_AUTOCAST.sub(b"", data)) is not None
+    data = _AUTOCAST.sub(b"", data)
+    return any(each.search(data) for each in _LOW_PRECISION)
 
 
 def forks_processes(data: bytes) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
+from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
-from devicefix.facts.exports.environment import late_settings
+from devicefix.facts.exports.environment import late_functions
 from devicefix.facts.exports.imports import imported_modules, tried_names
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
@@ -82,7 +83,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         adds_cuda=adds_cuda_method(facts),
         cuda_effects=any(has_effect(facts, node) for node in classes),
         get_device="def get_device(" in facts.source.text,
-        late=bool(late_settings(facts)),
+        late=late_functions(facts),
         forks=forks_processes(data),
         options=facts.options,
         flags=_flags(facts),
@@ -91,7 +92,8 @@ def summary_of(facts: Facts, path: str) -> Summary:
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
         passed=frozenset(passed_kinds(data)),
-        numbers=frozenset(_numbers(facts)),
+        numbers=(numbers := frozenset(_numbers(facts))),
+        pure=frozenset(_pure(facts, numbers)),
         backends=device_names(facts, backends),
         backend_receivers=frozenset(receivers(facts, backends)),
         compared_backends=frozenset(compared_backends(facts)),
@@ -106,6 +108,8 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
 
     https://docs.pytorch.org/docs/stable/cpp_extension.html
     """
+    if "CUDAExtension(" not in facts.tree.text:
+        return
     for_cpu = any(True for _ in facts.tree.nodes_with("CppExtension("))
     for node in facts.tree.nodes_with("CUDAExtension("):
         if facts.call(node, "torch.utils.cpp_extension.CUDAExtension"):
@@ -121,16 +125,24 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
 
 def _numbers(facts: Facts) -> Iterator[str]:
     """Yield the variables of the module that are ints, and its functions that return one, as `f()`."""
+    functions: dict[ast.FunctionDef, None] = {}  # in order, each once
     for node in facts.tree.nodes_with(*_NUMBERS):
         if isinstance(node, (ast.Assign, ast.Return)):
             function = facts.tree.scope(node).node
             if isinstance(function, ast.FunctionDef) and facts.tree.parents[function] is facts.tree.module:
-                if facts.kinds.returned(function).are({Kind.INDEX}):
-                    yield f"{function.name}()"
+                functions[function] = None
             elif isinstance(node, ast.Assign) and function is facts.tree.module:
                 for target in node.targets:
                     if isinstance(target, ast.Name) and facts.kinds.of(target).are({Kind.INDEX}):
                         yield target.id
+    yield from (f"{each.name}()" for each in functions if facts.kinds.returned(each).are({Kind.INDEX}))
+
+
+def _pure(facts: Facts, numbers: frozenset[str]) -> Iterator[str]:
+    """Yield those of the functions that return an int which do nothing else."""
+    for node in facts.tree.module.body if numbers else ():
+        if isinstance(node, ast.FunctionDef) and f"{node.name}()" in numbers and only_returns(facts, node):
+            yield node.name
 
 
 def _flags(facts: Facts) -> dict[str, bool]:

@@ -27,7 +27,8 @@ class Summary:
         adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
         cuda_effects: whether a class has a `cuda` that may do more than move what the object holds.
         get_device: whether a function or method is called `get_device`, as a method of tensors is.
-        late: whether an environment variable of CUDA's driver is set after torch has been imported.
+        late: the functions that set an environment variable of CUDA's driver after torch has been imported;
+            an empty name for the module's own code.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
@@ -37,6 +38,7 @@ class Summary:
         receivers: functions, each with a parameter that it passes on as a device, and its position.
         passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
         numbers: the variables of the module that are ints, and its functions that return one, as `f()`.
+        pure: those of the functions that do nothing else.
         backends: attributes, keys and imported names whose values become backends of process groups.
         backend_receivers: functions, each with a parameter that becomes one, and its position.
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
@@ -62,7 +64,7 @@ class Summary:
     adds_cuda: bool = False
     cuda_effects: bool = False
     get_device: bool = False
-    late: bool = False
+    late: frozenset[str] = frozenset()
     forks: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class Summary:
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
     numbers: frozenset[str] = frozenset()
+    pure: frozenset[str] = frozenset()
     backends: frozenset[str] = frozenset()
     backend_receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     compared_backends: frozenset[tuple[str, str]] = frozenset()

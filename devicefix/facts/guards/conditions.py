@@ -66,9 +66,9 @@ class Conditions(ABC):
             ):
                 return truth and text.startswith("cuda") and self._may_be_device(value, depth)
             case ast.Call():
-                return truth and (self._telling(test, depth - 1) or self._lists_gpus(test, depth - 1))
+                return truth and (self._telling(test, depth - 1) or self.lists_gpus(test, depth - 1))
             case ast.ListComp():
-                return truth and self._lists_gpus(test, depth - 1)
+                return truth and self.lists_gpus(test, depth - 1)
             case ast.Attribute(attr="is_cuda") if not self.facts.bindings(test):
                 return truth
             case ast.Attribute(attr="is_cpu") if not self.facts.bindings(test):
@@ -143,7 +143,7 @@ class Conditions(ABC):
             )
         if isinstance(op, (ast.Eq, ast.NotEq)) and backend_name(self.facts, right) == "nccl":
             return truth is isinstance(op, ast.Eq) and self._backend_in_use(left)
-        if isinstance(left, ast.Constant) and left.value == "cuda" and isinstance(op, (ast.In, ast.NotIn)):
+        if isinstance(op, (ast.In, ast.NotIn)) and text_of(left) == "cuda":
             return truth is isinstance(op, ast.In) and self._may_be_device(right, depth)
         return False
 
@@ -164,7 +164,23 @@ class Conditions(ABC):
 
         A name says so as well: where it is wrong, what other fixes make of its value is what is found.
         """
-        return self._type_of_device(node, depth) or _device_like(node)
+        return self._type_of_device(node, depth) or _device_like(node) or self._chosen_outside(node, depth)
+
+    def _chosen_outside(self, node: ast.expr, depth: int) -> bool:
+        """Return whether only a user says that a node is "cuda": in the environment, or as an argument."""
+        match node:
+            case ast.Subscript(value=items):
+                return self.facts.resolve(items) in ("os.environ", "sys.argv")
+            case ast.Call(args=[_, *default]) if self.facts.call(node, "os.getenv", "os.environ.get"):
+                return all(
+                    isinstance(each, ast.Constant) and "cuda" not in str(each.value) for each in default
+                )
+        values = [binding.value for binding in self.facts.bindings(node)]
+        return (
+            depth > 0
+            and bool(values)
+            and all(value is not None and self._chosen_outside(value, depth - 1) for value in values)
+        )
 
     def _type_of_device(self, node: ast.expr, depth: int) -> bool:
         """Return whether a node is "cpu" wherever CUDA is not available: `x.device.type`, or a choice.
@@ -204,7 +220,7 @@ class Conditions(ABC):
             return False
         match node:
             case ast.Call(func=ast.Name(id="len"), args=[listed]):
-                return self._lists_gpus(listed, depth - 1, least)
+                return self.lists_gpus(listed, depth - 1, least)
             case ast.Call(
                 func=ast.Name(id="max"),
                 args=[number, ast.Constant(value=1)] | [ast.Constant(value=1), number],
@@ -217,15 +233,15 @@ class Conditions(ABC):
         bindings = self.facts.bindings(node)
         return bool(bindings) and self.facts.once(_all_count_gpus, bindings, self, depth - 1, least)
 
-    def _lists_gpus(self, node: ast.expr, depth: int, least: int = 0) -> bool:
+    def lists_gpus(self, node: ast.expr, depth: int = DEPTH, least: int = 0) -> bool:
         """Return whether the length of a list is such a number: `[i for i in range(device_count())]`."""
         if depth <= 0:
             return False
         match node:
             case ast.ListComp(generators=[ast.comprehension(iter=iterated), *_]):
-                return self._lists_gpus(iterated, depth - 1, least)
+                return self.lists_gpus(iterated, depth - 1, least)
             case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted"), args=[listed]):
-                return self._lists_gpus(listed, depth - 1, least)
+                return self.lists_gpus(listed, depth - 1, least)
             case ast.Call(func=ast.Name(id="range"), args=[count]):
                 return self.counts_gpus(count, depth - 1, least)
             case ast.Name() | ast.Attribute():
@@ -282,7 +298,7 @@ def _all_list_gpus(
 ) -> bool:
     """Return whether a name is bound to lists whose length is the number of GPUs."""
     return all(
-        binding.value is not None and guards._lists_gpus(binding.value, depth, least) for binding in bindings
+        binding.value is not None and guards.lists_gpus(binding.value, depth, least) for binding in bindings
     )
 
 

@@ -8,6 +8,7 @@ from devicefix.facts.kinds.annotations import Annotations
 from devicefix.facts.kinds.inference import DEPTH, Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, SAME, STORAGES, WRAPPERS, of_torch
+from devicefix.facts.tree import children
 from devicefix.facts.values import cpu, last_name
 
 
@@ -98,6 +99,6 @@ class Calls(Annotations):
             generates |= isinstance(node, (ast.Yield, ast.YieldFrom))
             if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
                 values.append(node.value)
-            todo += ast.iter_child_nodes(node)
+            todo += children(node)
         found = union(self.of(value, depth - 1) for value in values) if values else UNKNOWN
         return found | UNKNOWN if function.decorator_list or generates else found

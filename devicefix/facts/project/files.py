@@ -20,6 +20,7 @@ class Files(Questions):
     def __init__(self, summaries: Iterable[Summary]) -> None:
         super().__init__()
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
+        self._found: dict[tuple[str, str], Summary | None] = {}
 
     @remembered
     def is_late(self, path: str) -> bool:
@@ -27,9 +28,16 @@ class Files(Questions):
         return os.path.normpath(path) in self._late
 
     @remembered
-    def is_forked(self, path: str) -> bool:
-        """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return os.path.normpath(path) in self._forking
+    def late_functions(self, path: str) -> list[str]:
+        """Return the functions of other files of the program that set a variable of the driver."""
+        path = os.path.normpath(path)
+        late = (self.files[file].late for file in self._late if file != path and file in self.files)
+        return sorted({name for names in late for name in names if name}) if path in self._late else []
+
+    @remembered
+    def is_patched(self, path: str, name: str) -> bool:
+        """Return whether a file runs with one that replaces a function or method of torch."""
+        return os.path.normpath(path) in self._patched.get(name, ())
 
     @remembered
     def is_circular(self, path: str) -> bool:
@@ -104,6 +112,13 @@ class Files(Questions):
         named = self._named.get(name, [])
         if name and not named:  # most imports are of other projects
             return None
+        key = os.path.dirname(path), module
+        if key not in self._found:
+            self._found[key] = self._find(path, module, named)
+        return self._found[key]
+
+    def _find(self, path: str, module: str, named: list[str]) -> Summary | None:
+        """Return the file that an import reads, of those whose names end as the module's."""
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
         # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
@@ -156,6 +171,21 @@ class Files(Questions):
     @cached_property
     def _forking(self) -> frozenset[str]:
         return self._together({path for path, summary in self.files.items() if summary.forks})
+
+    @cached_property
+    def _patched(self) -> dict[str, frozenset[str]]:
+        start: dict[str, set[str]] = {}
+        for path, summary in self.files.items():
+            for name in summary.patched:
+                start.setdefault(name, set()).update(self._run_by(path))
+        return {name: self._together(paths) for name, paths in start.items()}
+
+    def _run_by(self, path: str) -> Iterable[str]:
+        """Return a file, or all of its folder: pytest runs `conftest.py` before them."""
+        folder, name = os.path.split(path)
+        if name != "conftest.py":
+            return (path,)
+        return [file for file in self.files if file.startswith(os.path.join(folder, ""))]
 
     @cached_property
     def _imported(self) -> dict[str, set[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterable
 from copy import copy
 
@@ -20,9 +21,9 @@ class Project(SharedNames, Values, Compiled):
             the same answers, a check has the same result.
     """
 
-    def __init__(self, summaries: Iterable[Summary] = (), supposed_own_cuda: bool = False) -> None:
+    def __init__(self, summaries: Iterable[Summary] = (), among_many: bool = False) -> None:
         super().__init__(summaries)
-        self._supposed_own_cuda = supposed_own_cuda
+        self._among_many = among_many
 
     @classmethod
     def of(cls, summaries: Iterable[Summary | None]) -> Project:
@@ -35,10 +36,10 @@ class Project(SharedNames, Values, Compiled):
 
         Args:
             summary: the file's.
-            among: how many files there are. Among many, some class mostly defines `cuda`; where that
-                turns out to be wrong, the file is checked again.
+            among: how many files there are. Among many, some class mostly defines `cuda`, and some file
+                forks; where that turns out to be wrong, the file is checked again.
         """
-        return cls([summary], supposed_own_cuda=among > 500)
+        return cls([summary], among_many=among > 500)
 
     def fresh(self) -> Project:
         """Return the same project with no answers yet."""
@@ -49,10 +50,15 @@ class Project(SharedNames, Values, Compiled):
     @remembered
     def has_own_cuda(self) -> bool:
         """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
-        return self._supposed_own_cuda or self._adds_cuda or bool(self._own_classes)
+        return self._among_many or self._adds_cuda or bool(self._own_classes)
+
+    @remembered
+    def is_forked(self, path: str) -> bool:
+        """Return whether a file must not ask for CUDA on import: processes are forked later."""
+        return self._among_many or os.path.normpath(path) in self._forking
 
     @remembered
     def has_cuda_effects(self) -> bool:
         """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
         effects = any(summary.cuda_effects for summary in self.files.values())
-        return self._supposed_own_cuda or self._adds_cuda or effects
+        return self._among_many or self._adds_cuda or effects

@@ -68,6 +68,13 @@ class Values(Files):
         return target is not None and last in target.numbers
 
     @remembered
+    def is_pure(self, path: str, name: str) -> bool:
+        """Return whether a function that the file at `path` imports returns an int, and does nothing else."""
+        module, _, last = name.rpartition(".")
+        target = self.find(path, module) if module else None
+        return target is not None and last in target.pure
+
+    @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(name in summary.backends for summary in self.files.values())
@@ -80,11 +87,6 @@ class Values(Files):
             for summary in self.files.values()
             for name, parameter in summary.backend_receivers
         )
-
-    @remembered
-    def is_patched(self, name: str) -> bool:
-        """Return whether a file replaces a function of `torch.cuda`, or method of tensors and modules."""
-        return name in self._patched
 
     @remembered
     def allows_gloo(self, path: str, name: str) -> bool:
@@ -100,10 +102,6 @@ class Values(Files):
             if texts:
                 return texts != {"nccl"}
         return True
-
-    @cached_property
-    def _patched(self) -> frozenset[str]:
-        return frozenset().union(*(summary.patched for summary in self.files.values()))
 
     @cached_property
     def _device_places(self) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cached_property
 
@@ -12,7 +12,9 @@ from devicefix.facts import COUNTS, Facts, of_any_count
 from devicefix.facts.scopes import captures
 from devicefix.facts.uses import Followed, Uses
 from devicefix.facts.values import last_name
+from devicefix.rules.shared.functions import RAISING
 
+_RAISING = frozenset(f"torch.cuda.{name}" for name in RAISING)
 _PROCESSES = re.compile(
     r"(^|_)(nprocs?|n_procs|num_procs|world_size|worldsize|num_processes|nproc_per_node|num_replicas)\Z"
 )
@@ -21,7 +23,7 @@ _LIBRARY = re.compile(r"(n_?|num_?)?(gpus?|devices)(_per_\w+)?")
 _SPAWNS = ("spawn", "start_processes")
 _FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "arange", "randperm"}
 _RESHAPES = {"view", "reshape", "expand", "repeat", "unflatten", "new_zeros", "new_ones", "new_empty"}
-_ELEMENTS = {"choice", "max", "min", "next"}
+_ELEMENTS = {"choice", "max", "min", "next", "cat", "concat", "concatenate", "stack", "vstack", "hstack"}
 _PASSING = {"min", "int", "abs", "get", "getenv", "getattr"}  # they return 0 for 0, or the default
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace"}
 _DEPTH = 4  # how many names to follow to the values they are bound to
@@ -62,6 +64,7 @@ class Counts:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.uses = Uses(facts, zero=True)
+        self._asked: set[ast.Call] = set()  # the ranges over GPUs that are being judged
 
     def follow(self, count: ast.expr) -> Followed:
         """Return where a number goes that is 0 without CUDA, also through functions that return 0 for 0."""
@@ -88,6 +91,68 @@ class Counts:
             outer = self.facts.tree.parents.get(call)
             return outer if isinstance(outer, ast.Call) and last_name(outer.func) == "len" else None
         return call if last_name(call.func) in _PASSING else None
+
+    def judge(self, count: ast.expr) -> tuple[dict[ast.expr, Harm], bool]:
+        """Return the uses that a number of 0 harms, and whether it has to be at least 1 where it is made.
+
+        Otherwise only the uses that it harms need at least 1, since others ask whether it is 0.
+        """
+        found = self.follow(count)
+        uses = (use for use in found.uses if not self._is_for_cuda(use))
+        harmed = {use: harm for use in uses if (harm := self.harm(use)) is not None}
+        differs = any(map(self.differs, found.uses))
+        needed = harmed or _counts_processes(found)
+        whole = not isinstance(count, ast.Constant) and bool(needed) and not differs
+        return harmed, count in harmed or whole
+
+    def _is_for_cuda(self, use: ast.expr) -> bool:
+        """Return whether a use is in the arguments of a function that the program calls only with CUDA, once mended."""
+        calls = (parent for _, parent in self.facts.tree.ancestors(use) if isinstance(parent, ast.Call))
+        return any(
+            (self.facts.resolve(call.func) or "").removeprefix("torch.cuda.") in RAISING for call in calls
+        )
+
+    def is_idle(self, node: ast.AST) -> bool:
+        """Return whether code is part of a loop over all GPUs, which does nothing without CUDA, also after fixes."""
+        return self._counts_gpus and any(map(self._stays_empty, self._iterated(node)))
+
+    @cached_property
+    def _counts_gpus(self) -> bool:
+        """Whether the module may count GPUs."""
+        return "device_count" in self.facts.tree.text  # the last part of each of COUNTS
+
+    def _iterated(self, node: ast.AST) -> Iterator[ast.expr]:
+        """Yield what the loops around a node iterate over, in statements and comprehensions."""
+        for child, parent in self.facts.tree.ancestors(node):
+            match parent:
+                case ast.For(body=body, iter=iterated) if child in body:
+                    yield iterated
+                case ast.comprehension(ifs=tests, iter=iterated) if child in tests:
+                    yield iterated
+                case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                    inner = parent.generators.index(child) if isinstance(child, ast.comprehension) else None
+                    yield from (each.iter for each in parent.generators[:inner])
+
+    def _stays_empty(self, iterated: ast.expr) -> bool:
+        """Return whether a loop over `range(…)` is one over all GPUs, of which none are needed."""
+        if not isinstance(iterated, ast.Call) or not self.facts.guards.lists_gpus(iterated):
+            return False
+        [number] = iterated.args
+        judged = map(self.judge, self._origins(number, set()))
+        return not self._is_needed(iterated) and not any(
+            whole or number in harmed for harmed, whole in judged
+        )
+
+    def _origins(self, number: ast.expr, seen: set[ast.AST]) -> Iterator[ast.expr]:
+        """Yield the calls that count GPUs, and each 0, that a number of GPUs may be."""
+        for node in {*ast.walk(number)} - seen:
+            seen.add(node)
+            match node:
+                case ast.Call() | ast.Constant() if is_zero(node) or self.facts.call(node, *COUNTS):
+                    yield node
+                case ast.Name() | ast.Attribute():
+                    for value in filter(None, (binding.value for binding in self.facts.bindings(node))):
+                        yield from self._origins(value, seen)
 
     def harm(self, node: ast.expr) -> Harm | None:
         """Return what a number that is 0 does where it is used, None if nothing is known to be wrong."""
@@ -306,11 +371,17 @@ class Counts:
 
     def _of_range(self, call: ast.Call) -> Harm | None:
         """Return what an empty range does."""
-        parent = self.facts.tree.parents.get(call)
-        if isinstance(parent, ast.For):
-            return Harm.NOTHING_DONE if _starts_processes(parent) or self._leaves_empty(parent) else None
-        made = self._made_of(call)
-        return self._of_empty(made) if made is not None else None
+        if call in self._asked:
+            return None  # what is part of the loop itself does not need it to run
+        self._asked.add(call)
+        try:
+            parent = self.facts.tree.parents.get(call)
+            if isinstance(parent, ast.For):
+                return Harm.NOTHING_DONE if _starts_processes(parent) or self._leaves_empty(parent) else None
+            made = self._made_of(call)
+            return self._of_empty(made) if made is not None else None
+        finally:
+            self._asked.discard(call)
 
     def _made_of(self, call: ast.Call) -> ast.expr | None:
         """Return the list that is made of a range, or the range itself."""
@@ -335,8 +406,17 @@ class Counts:
 
     def _of_empty(self, node: ast.expr) -> Harm | None:
         """Return what an empty list does where it is used."""
-        uses = self.uses.of(node).uses
-        return Harm.NOTHING_DONE if any(map(self._needs_element, uses)) else None
+        uses = (use for use in self.uses.of(node).uses if self._needs_element(use))
+        return None if all(map(self._in_harmless_loop, uses)) else Harm.NOTHING_DONE
+
+    def _in_harmless_loop(self, node: ast.AST) -> bool:
+        """Return whether code is part of a loop over all GPUs that may do nothing."""
+        return any(
+            isinstance(iterated, ast.Call)
+            and self.facts.guards.lists_gpus(iterated)
+            and self._of_range(iterated) is None
+            for iterated in self._iterated(node)
+        )
 
     def _needs_element(self, node: ast.expr) -> bool:
         """Return whether a list is used in a way that raises an error if it is empty."""
@@ -360,9 +440,14 @@ class Counts:
         )
 
 
-def counts_processes(found: Followed) -> bool:
+def _counts_processes(found: Followed) -> bool:
     """Return whether an attribute that holds a value is a number of processes, judged by its name."""
     return any(variable.attribute and _PROCESSES.search(variable.name) for variable in found.variables)
+
+
+def is_zero(node: ast.AST) -> bool:
+    """Return whether a node is the literal 0."""
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value == 0
 
 
 def _starts_processes(node: ast.For) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
+from devicefix.facts.effects import has_effects
 from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.scopes import Scope
 
@@ -44,7 +45,7 @@ def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> b
         return False
     if len(node.targets) > 1 or name not in facts.once(_passed_as_devices, facts.tree.root):
         return False
-    if not facts.kinds.of(value).are(NUMBERS):
+    if not facts.kinds.of(value).are(NUMBERS) or has_effects(facts, value):
         return False
     found = facts.tree.scope(node.targets[0]).lookup(name)
     reads = facts.reads_in(found[0], name) if found is not None else ()

@@ -6,7 +6,8 @@ import ast
 from dataclasses import replace
 from functools import cached_property
 
-from devicefix.devices.context import Context
+from devicefix.devices.context import SKIPS, Context
+from devicefix.facts.effects import has_effects
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix, Safety
 
@@ -112,6 +113,13 @@ class Functions:
             return None  # a guard would skip it
         if self._inside_another(node):
             return Fix(())  # the fix of the outer call is enough
+        fix = self._without(node, short)
+        if fix is not None and fix.safety is Safety.SAFE and has_effects(self.facts, node):
+            return replace(fix, safety=Safety.UNSAFE, why=SKIPS)
+        return fix
+
+    def _without(self, node: ast.Call, short: str) -> Fix | None:
+        """Return the fix that skips a call without CUDA, or uses another value."""
         statement = self._statement(node)
         if statement is not None and not (
             short in _INSTEAD and self._prints(statement) and not self._quoted(node)

@@ -9,6 +9,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
 from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
@@ -24,6 +25,7 @@ LIBRARIES = {
     "apex_C": "this is a compiled part of apex; import it only if CUDA is available",
     "pycuda": "use torch operators, or add a CPU path",
     "cupy": "use NumPy or torch operators, or import it only if CUDA is available",
+    "cupyx": "use SciPy or torch operators, or import it only if CUDA is available",
     "cudf": "use pandas without CUDA",
     "cuml": "use scikit-learn without CUDA",
     "tensorrt": "add a path that runs the torch or ONNX model without CUDA",
@@ -160,8 +162,8 @@ class CudaLibraries:
 
     def _is_optional(self, node: ast.If, site: ast.AST) -> bool:
         """Return whether an `if` asks for a library, and is not around a site."""
-        asked = any(self._named_by(part) for part in ast.walk(node.test))
-        return asked and all(part is not site for part in ast.walk(node))
+        asked = any(self._named_by(part) for part in walk(node.test))
+        return asked and all(part is not site for part in walk(node))
 
     @cached_property
     def _imports(self) -> list[tuple[ast.Import | ast.ImportFrom, str]]:

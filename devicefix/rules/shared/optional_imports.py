@@ -9,6 +9,7 @@ from functools import cached_property
 
 from devicefix.facts import Binding, Facts, returns
 from devicefix.facts.refusals import TRIES
+from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 
 _CALLS = 3  # how many functions to follow to their callers
@@ -44,9 +45,9 @@ class OptionalImports:
             return
         flags = _bound_in(place)
         if isinstance(place, _TESTING):
-            flags |= {node.id for node in ast.walk(place.test) if isinstance(node, ast.Name)} - {"torch"}
+            flags |= {node.id for node in walk(place.test) if isinstance(node, ast.Name)} - {"torch"}
         asking = Asking(self.facts, library, flags)
-        inside = set(ast.walk(place))
+        inside = set(walk(place))
         for alias in statement.names:
             name = alias.asname or alias.name.partition(".")[0]
             scope = self.tree.scope(statement)
@@ -186,7 +187,7 @@ class Asking:
         if definition not in self.known:
             self.known[definition] = False  # also for what calls itself
             name = definition.name  # type: ignore[attr-defined]
-            inside = set(ast.walk(definition))
+            inside = set(walk(definition))
             uses = [
                 node
                 for node in self.tree.nodes_with(name)
@@ -199,18 +200,31 @@ class Asking:
 
     def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
         """Return whether a test depends on a flag, or on a value that names the library."""
-        for node in ast.walk(test):
+        for node in walk(test):
             match node:
                 case ast.Name(id=name) | ast.Attribute(attr=name):
                     if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
                         return True
                 case ast.Constant(value=str(name)):
-                    pass
+                    if self._chooses(name):
+                        return True
                 case _:
                     continue
             if self.library.search(name):
                 return True
         return False
+
+    def _chooses(self, text: str) -> bool:
+        """Return whether a text is the name of an import, as `fused_adam` of `FusedAdam`, and not the default."""
+        if re.sub(r"[-_ ]", "", text).lower() not in map(str.lower, self.flags):
+            return False
+        parents = (self.tree.parents.get(node) for node in self.tree.nodes_with(text) if _is_text(node, text))
+        return not any(
+            isinstance(parent, ast.arguments)
+            or (isinstance(parent, ast.keyword) and parent.arg == "default")
+            or isinstance(parent, (ast.Assign, ast.AnnAssign, ast.Dict))
+            for parent in parents
+        )
 
     def _is_set_by_question(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
         """Return whether the value of a flag, or whether it is set, depends on the library."""
@@ -222,6 +236,10 @@ class Asking:
             if any(self.asks(value, depth) for value in (*values, *tests)):
                 return True
         return False
+
+
+def _is_text(node: ast.AST, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
 
 
 def for_types(test: ast.expr) -> bool:
@@ -237,7 +255,7 @@ def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
 def _bound_in(place: ast.stmt) -> set[str]:
     """Return the names that a statement and those in it bind."""
     bound = set()
-    for node in ast.walk(place):
+    for node in walk(place):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 bound.add(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.context import Context
@@ -29,7 +28,8 @@ _MAKERS = {
 _ORDERING = {"wait_stream", "wait_event", "record_stream", "record", "wait", "synchronize"}
 _RECORDS = "record_event"  # returns an event
 # What the other methods return where no work is waiting.
-_ANSWERS = {"elapsed_time": 'float("nan")', "query": "True"}
+_NAN = 'float("nan")'
+_ANSWERS = {"elapsed_time": _NAN, "query": "True"}
 # They accept None.
 _ENTERED = ("torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.set_stream")
 # They raise an error for `nan`, with one argument.
@@ -76,10 +76,10 @@ class Streams:
             return None
         method = last_name(node.func)
         if method in _ANSWERS:
-            if method == "elapsed_time" and not self.context.has_builtin(node, "float"):
-                fix = self.context.when_cuda(node, "math.nan")
-                return replace(fix, needs=fix.needs | self.context.devices.imports("math", node))
-            return self.context.when_cuda(node, _ANSWERS[method])
+            answer = _ANSWERS[method]
+            if answer == _NAN and not self.context.has_builtin(node, "float"):
+                answer = f"{self.context.devices.torch(node).text}.nan"
+            return self.context.when_cuda(node, answer)
         if self._is_statement(node):
             statement = self.facts.tree.statement(node)
             assert isinstance(statement, ast.Expr)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.devices.arguments import may_ask_tensor
+from devicefix.facts.kinds import Kind
+from devicefix.facts.taken_numbers import used_as_number
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+
+
+class TensorDeviceNumber(Rule):
+    """
+    ## What it does
+    Finds the number of a tensor's device where it is used as a number: counted with, or the index of something.
+
+    ## Why it matters
+    On a CPU `x.get_device()` is -1, which counts from the end of a list, and `x.device.index` is `None`.
+
+    ## Example
+    ```python
+    buffer = buffers[x.get_device()]
+    ```
+
+    ## Use instead
+    ```python
+    buffer = buffers[x.get_device() if x.is_cuda else 0]
+    ```
+
+    ## Fix safety
+    There is no fix: which number is right without a GPU depends on the program. A number that is only passed on as a
+    device has the fix of that use.
+    """
+
+    code = "DF206"
+    name = "tensor-device-number"
+    summary = "The number of a tensor's device is used as a number"
+    words = (b"get_device(", b".device.index")
+    INVALID = (
+        Example(
+            "the index of a list",
+            before="""
+                import torch
+
+                buffer = buffers[x.get_device()]
+                number = x.get_device()
+                print(number)
+                count[number] += 1
+            """,
+        ),
+        Example(
+            "a sum",
+            before="""
+                import torch
+
+                x = torch.ones(2)
+                following = x.device.index + 1
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "numbers that are only compared and printed",
+            """
+                import torch
+
+                if x.get_device() >= 0:
+                    print(x.get_device(), y.device.index)
+            """,
+        ),
+        Example(
+            "a tensor on a GPU",
+            """
+                import torch
+
+                if x.is_cuda:
+                    buffer = buffers[x.get_device()]
+            """,
+        ),
+        Example(
+            "a get_device of the project, which returns a device",
+            """
+                import torch
+
+                class Net:
+                    def get_device(self):
+                        return next(self.parameters()).device
+
+                buffer = buffers[net.get_device()]
+            """,
+        ),
+    )
+
+    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if may_ask_tensor(self.context, node):
+            yield from self._check(node, "-1")
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        match node:
+            case ast.Attribute(attr="index", value=ast.Attribute(attr="device", value=tensor)):
+                if Kind.TENSOR in self.facts.kinds.of(tensor).seen:
+                    yield from self._check(node, "None")
+
+    def _check(self, node: ast.expr, without: str) -> Iterator[Finding]:
+        used = used_as_number(self.context.uses, node)
+        if used is not None:
+            code = self.context.source.code(node)
+            yield self.finding(
+                node,
+                f"`{code}` is {without} on a CPU, and line {used.lineno} uses it as a number; ask for"
+                " `.is_cuda` first",
+            )

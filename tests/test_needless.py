@@ -1,0 +1,280 @@
+"""Code that no fix is needed for: it never runs without CUDA, or does the same there."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from helpers import analyze
+
+# Programs by name; a comment `# DF101` names the finding of a line, if it has one.
+PROGRAMS = {
+    "a list of all GPUs, which may be empty": """
+        import torch
+
+        gpus = [torch.device("cuda:%d" % i) for i in range(torch.cuda.device_count())]
+        if len(gpus) > 1:
+            spread(model)
+    """,
+    "a list of all GPUs of which one is used": """
+        import torch
+
+        gpus = [torch.device("cuda:%d" % i) for i in range(torch.cuda.device_count())]  # DF201 DF402
+        model.to(gpus[0])
+    """,
+    "a loop over all GPUs": """
+        import torch
+
+        count = torch.cuda.device_count()
+        for i in range(count):
+            x = torch.ones(2, device="cuda").cuda(i)
+        else:
+            x = x.cuda()  # DF101
+    """,
+    "a loop over all GPUs that starts processes": """
+        import subprocess
+        import torch
+
+        count = torch.cuda.device_count()
+        for i in range(count):  # DF402
+            print(torch.cuda.get_device_name(i))  # DF401
+            subprocess.Popen(["worker", str(i)])
+    """,
+    "a loop over all GPUs that some statement needs": """
+        import torch
+
+
+        def first(x):
+            for i in range(torch.cuda.device_count()):  # DF402
+                return x.cuda(i)  # DF101
+            raise RuntimeError("no GPU")
+    """,
+    "a loop over a number that may be another one": """
+        import torch
+
+        count = 4 if args.all else torch.cuda.device_count()
+        for i in range(count):
+            x.cuda(i)  # DF101
+    """,
+    "conditions of a comprehension over all GPUs": """
+        import torch
+
+        found = {i: x.cuda(i) for i in range(torch.cuda.device_count()) if x.cuda(i) > 0}
+        other = [x.cuda() for x in xs for i in range(torch.cuda.device_count())]
+        outer = [i for x in [y.cuda()] for i in range(torch.cuda.device_count())]  # DF101
+    """,
+    "a list of figures that is read in the loop that fills it": """
+        import torch
+
+
+        def memory():
+            used, each = 0, []
+            for i in range(torch.cuda.device_count()):
+                free, total = torch.cuda.mem_get_info(i)
+                each.append(total - free)
+                used += each[-1]
+            return used, each
+    """,
+    "a list of figures that is read in another loop over all GPUs": """
+        import torch
+
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        for i in range(torch.cuda.device_count()):
+            print(names[i], torch.cuda.mem_get_info(i))
+    """,
+    "a list of figures that is read in another loop over all GPUs, and after it": """
+        import torch
+
+        sizes = [torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())]  # DF401 DF402
+        for i in range(torch.cuda.device_count()):
+            print(sizes[i])
+        print(min(sizes))
+    """,
+    "a loaded tensor that becomes an array": """
+        import torch
+
+        a = torch.load("a.pt").float().numpy()
+        b = torch.load("b.pt").cpu().numpy()  # DF501
+        c = torch.load("c.pt")["c"].numpy()  # DF501
+        d = torch.load("d.pt", map_location="cuda").numpy()  # DF501
+    """,
+    "a flag that is set where the function has returned without CUDA": """
+        import os
+        import torch
+
+        initialized = False
+
+
+        def initialize():
+            if not torch.cuda.is_available():
+                print("no CUDA")
+                return
+            elif "RANK" not in os.environ:
+                return
+            global initialized
+            initialized = True
+
+
+        def reduce(x):
+            return x.cuda() if initialized else x
+
+
+        def gather(x):
+            if initialized:
+                x = x.cuda()
+            else:
+                x = x.cuda()  # DF101
+            return x
+    """,
+    "a flag that is also set without CUDA": """
+        import torch
+
+        initialized = False
+
+
+        def initialize():
+            global initialized
+            if torch.cuda.is_available():
+                initialized = True
+            initialized = True
+
+
+        def reduce(x):
+            return x.cuda() if initialized else x  # DF101
+    """,
+    "a flag that another function sets": """
+        import torch
+
+        initialized = False
+
+
+        def initialize():
+            global initialized
+            if torch.cuda.is_available():
+                initialized = True
+
+
+        def force():
+            global initialized
+            initialized = True
+
+
+        def reduce(x):
+            return x.cuda() if initialized else x  # DF101
+    """,
+    "a flag of an object that is set with CUDA": """
+        import torch
+
+
+        class Mesh:
+            ready = False
+
+            def __init__(self):
+                self.fast = False
+
+            def start(self):
+                if not torch.cuda.is_available():
+                    return
+                self.ready = self.fast = True
+
+            def reduce(self, x, y):
+                return (x.cuda() if self.ready else x), (y.cuda() if self.fast else y)
+    """,
+    "what the user asks for in the environment": """
+        import os
+        import sys
+        import torch
+
+        if os.environ["RUN"] == "cuda":
+            x = torch.ones(1, device="cuda")
+        else:
+            x = torch.ones(1, device="cuda")  # DF202
+        kernels = os.getenv("KERNELS", "none")
+        if kernels == "cuda":
+            x = x.cuda()
+        if "cuda" in sys.argv[1]:
+            x = x.cuda()
+    """,
+    "what a program asks for in the environment": """
+        import os
+        import torch
+
+        os.environ["RUN"] = "cuda"  # DF203
+        os.environ.setdefault("MODE", "cuda")  # DF203
+        if os.environ["RUN"] == "cuda":
+            x = torch.ones(1, device="cuda")
+        if os.environ["MODE"] == "cuda":
+            x = torch.ones(1, device="cuda")
+        if os.getenv("KERNELS", "cuda") == "cuda":  # DF203
+            x = x.cuda()  # DF101
+        if os.getenv("KERNELS", default) == "cuda":
+            x = x.cuda()  # DF101
+    """,
+    "a library that the user asks for by the name of what it holds": """
+        import torch
+
+        try:
+            from apex.optimizers import FusedAdam
+        except ImportError:
+            FusedAdam = None
+
+
+        def make(name, parameters):
+            if name == "fused_adam":
+                return FusedAdam(parameters)
+            return torch.optim.SGD(parameters)
+    """,
+    "a library that the default asks for": """
+        import torch
+
+        try:
+            from apex.optimizers import FusedAdam
+        except ImportError:
+            FusedAdam = None
+
+
+        def make(parameters, name="fused_adam"):
+            if name == "fused_adam":
+                return FusedAdam(parameters)  # DF902
+            return torch.optim.SGD(parameters)
+    """,
+    "checks in a function that is only called for CUDA tensors": """
+        import torch
+
+
+        def fast(x):
+            assert x.is_cuda
+            if not x.is_cuda:
+                raise ValueError("no CUDA")
+            return x * 2
+
+
+        def slow(x):
+            assert x.is_cuda  # DF701
+            return x * 2
+
+
+        def run(x):
+            return fast(x) if x.is_cuda else slow(x)
+    """,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_findings(program: str) -> None:
+    source = dedent(program).lstrip("\n")
+    expected = {
+        number: set(comment.split())
+        for number, line in enumerate(source.splitlines(), 1)
+        if (comment := line.partition("  # ")[2])
+    }
+    found: dict[int, set[str]] = {}
+    for finding in analyze(source).findings:
+        found.setdefault(finding.line, set()).add(finding.code)
+    assert found == expected
+
+
+def test_a_check_in_a_function_that_another_file_calls() -> None:
+    source = dedent(PROGRAMS["checks in a function that is only called for CUDA tensors"])
+    other = "from module import fast\n\nfast(x)\n"
+    assert len(analyze(source, others={"other.py": other}).findings) == 3
