@@ -288,6 +288,17 @@ WERE_WRONG = {
         q7 = types.SimpleNamespace(x=(torch.ones(1) if True else None).cuda().get_device())
         print(torch.ones(2).to(q7.x))
     """,
+    "a layer that is called cuda": """
+        import torch, types
+        q7 = types.SimpleNamespace(cuda=torch.nn.Linear(2, 2))
+        torch.nn.Module.cuda(q7.cuda)
+        print(q7.cuda(torch.ones(1, 2, device=q7.cuda.weight.device)).shape)
+    """,
+    "an assertion about the name of a device, in an odd form": """
+        import torch
+        q7 = torch.ones(1).cuda()
+        assert (None or "cuda") in str(q7.device)
+    """,
     "a refusal under an annotated flag": """
         import torch
         q7: object = torch.cuda.is_available()

@@ -192,7 +192,7 @@ class ToCuda(Rule):
 
                 torch.cuda.empty_cache()
                 match (0, x):
-                    case (place, *_):
+                    case (place, _):
                         y = y.to(place)
             """,
             after="""
@@ -200,7 +200,7 @@ class ToCuda(Rule):
 
                 torch.cuda.empty_cache()
                 match (0, x):
-                    case (place, *_):
+                    case (place, _):
                         y = y.to(place if torch.cuda.is_available() else "cpu")
             """,
         ),
