@@ -18,7 +18,7 @@ from devicefix.rewrite.placement import Layout
 
 def definitions(context: Context) -> Definitions:
     known = KnownDevices(
-        context.facts, Bound(context.facts), context.project.star_names("m.py"), lambda _: True
+        context.facts, Bound(context.facts), lambda: context.project.star_names("m.py"), lambda _: True
     )
     return Definitions(context.facts, context.project, "m.py", Layout(context.facts), known)
 

@@ -14,7 +14,7 @@ DEFINED = f"import torch\n\ndevice = {DEVICE}\n"
 
 def current(code: str, star_names: dict[str, bool] | None = None) -> str | None:
     context = context_of(code)
-    known = KnownDevices(context.facts, Bound(context.facts), star_names or {}, lambda _: True)
+    known = KnownDevices(context.facts, Bound(context.facts), lambda: star_names or {}, lambda _: True)
     return known.current(expression(context, "x.cuda()"))
 
 
@@ -104,7 +104,7 @@ def test_a_star_import_brings_a_device() -> None:
 def test_a_devices_flag_is_known() -> None:
     code = 'import torch\n\ndevice = torch.device("cuda" if use_gpu else "cpu")\nother = "cuda"\nx.cuda()\n'
     context = context_of(code)
-    known = KnownDevices(context.facts, Bound(context.facts), {}, lambda _: True)
+    known = KnownDevices(context.facts, Bound(context.facts), dict, lambda _: True)
     site, flag = expression(context, "x.cuda()"), expression(context, "use_gpu")
     assert list(known.chosen_by_flag(site, flag)) == ["device"]
     assert list(known.chosen_by_flag(flag, flag)) == []

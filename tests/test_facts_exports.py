@@ -143,6 +143,7 @@ def test_functions_that_only_return_a_number() -> None:
         b"def c():\n    global x\n    x = 1\n    return int(os.environ['LOCAL_RANK'])\n",
         "x.py",
     )
+    assert summary is not None
     assert summary.numbers == {"a()", "b()", "c()"}
     assert summary.pure == {"a"}
 

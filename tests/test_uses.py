@@ -59,6 +59,19 @@ RUN = {
         """,
         "nan",
     ),
+    "a list of figures that is sorted, and whose last one changes": (
+        """
+        names = []
+        for i in range(torch.cuda.device_count()):
+            name = torch.cuda.get_device_name(i)
+            if name not in names:
+                names.append(name)
+        names = sorted(names)
+        names[-1] += "+PTX"
+        print(names)
+        """,
+        "['cpu+PTX']",
+    ),
     "a stream that waits, is entered, asked and kept": (
         """
         class Prefetcher:

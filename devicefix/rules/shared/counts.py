@@ -396,11 +396,12 @@ class Counts:
 
     def _leaves_empty(self, loop: ast.For) -> bool:
         """Return whether a list, of which an element is used, gets its elements in a loop alone."""
-        for statement in loop.body:
-            match statement:
+        for part in ast.walk(loop):
+            match part:
                 case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as filled, attr="append"))):
-                    made = self.facts.value(filled)
-                    if isinstance(made, ast.List) and not made.elts and self._of_empty(made) is not None:
+                    made = (binding.value for binding in self.facts.bindings(filled))
+                    empty = (each for each in made if isinstance(each, ast.List) and not each.elts)
+                    if any(self._of_empty(each) is not None for each in empty):
                         return True
         return False
 
@@ -422,7 +423,7 @@ class Counts:
         """Return whether a list is used in a way that raises an error if it is empty."""
         parent = self.facts.tree.parents.get(node)
         match parent:
-            case ast.Subscript(value=value, slice=index, ctx=ast.Load()):
+            case ast.Subscript(value=value, slice=index):
                 return node is value and not isinstance(index, ast.Slice)
             case ast.Attribute(attr="pop"):
                 return True
