@@ -358,16 +358,17 @@ def _statements(
         if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             found = _statement(node, function, tests)
             if isinstance(tree, ast.ClassDef):
-                found = replace(found, binds=found.binds | {f".{name}" for name in found.binds})
-            if isinstance(node, ast.Raise):  # the test decides that it runs
+                owners = ("", "self", tree.name, f"{tree.name}()")
+                names = {f"{owner}.{name}" for owner in owners for name in found.binds}
+                found = replace(found, binds=found.binds | names)
+            if isinstance(node, ast.Raise):  # the tests decide that it runs
                 found = replace(found, reads=found.reads | asked)
             yield found
             if inside != function:
                 yield from _statements(node, inside)
             elif isinstance(node, (ast.If, ast.Match)):
-                yield from _statements(
-                    node, inside, tests.union(range(found.first, found.last + 1)), found.reads
-                )
+                around = tests.union(range(found.first, found.last + 1))
+                yield from _statements(node, inside, around, asked | found.reads)
             else:
                 yield from _statements(node, inside, tests, asked)
 
@@ -434,8 +435,8 @@ def _sort(node: ast.AST, reads: set[str], binds: set[str]) -> None:  # noqa: C90
             binds.add(_attribute(node))
         case ast.Name(id=name) | ast.arg(arg=name):
             binds.add(name)
-        case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), _]):
-            binds.add(f".{name}")
+        case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), _]):
+            binds |= {f".{name}", f"{ast.unparse(owner)}.{name}"}
         case ast.Call(func=ast.Name(), keywords=keywords):
             binds.update(keyword.arg for keyword in keywords if keyword.arg)
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):

@@ -279,6 +279,127 @@ WERE_WRONG = {
             q7 = torch.ones(2).untyped_storage(); print(len(q7.cuda()))
         f()
     """,
+    "a module of torch whose name is bound again": """
+        from torch import cuda as q7
+        q7.synchronize()
+        def q7():
+            pass
+    """,
+    "a module of torch whose name is bound again, in a function": """
+        from torch import cuda
+        def f():
+            cuda.synchronize()
+        f()
+        cuda = 5
+    """,
+    "a module of torch behind getattr, in a choice": """
+        import torch
+        q7 = getattr(torch, "cuda") if True else None
+        q7.synchronize()
+    """,
+    "a class of torch that a pattern binds": """
+        import torch
+        match torch.cuda.Event:
+            case q7:
+                event = q7(enable_timing=True)
+    """,
+    "a scaler that a pattern binds": """
+        import torch
+        match torch.cuda.amp.GradScaler():
+            case q7:
+                pass
+        print(q7.state_dict()["scale"] > 0)
+    """,
+    "the module of a wrapper, under a condition that says nothing about it": """
+        import torch
+        if __name__ == "__main__":
+            net = torch.nn.Linear(2, 2)
+            if torch.cuda.device_count() > 1:
+                net = torch.nn.DataParallel(net)
+            print(net.module.weight.shape)
+    """,
+    "a class whose name another class with its own cuda has": """
+        import torch
+        def f():
+            class Net:
+                def cuda(self):
+                    pass
+        def g():
+            class Net(torch.nn.Linear):
+                def move(self):
+                    self.cuda()
+                    return self
+            print(Net(2, 2).cuda().weight.shape, Net(2, 2).move().weight.shape)
+        g()
+    """,
+    "a method whose name is the default of an option": """
+        import operator, os, torch
+        getattr(torch.ones(1), os.environ.get("NO_SUCH", "cuda"))()
+    """,
+    "a method whose name is the default of an option, with methodcaller": """
+        import operator, os, torch
+        print(operator.methodcaller(os.environ.get("NO_SUCH", "cuda"))(torch.ones(1)))
+    """,
+    "a time, where a star import brings another float": """
+        from torch import *
+        import torch
+        q7, q8 = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        q7.record()
+        q8.record()
+        print(q7.elapsed_time(q8).__class__.__name__)
+    """,
+    "the number of the device of what may be None": """
+        import torch, types
+        q7 = types.SimpleNamespace(x=(torch.ones(1) if True else None).cuda().get_device())
+        print(torch.ones(2).to(q7.x))
+    """,
+    "a layer that is called cuda": """
+        import torch, types
+        q7 = types.SimpleNamespace(cuda=torch.nn.Linear(2, 2))
+        torch.nn.Module.cuda(q7.cuda)
+        print(q7.cuda(torch.ones(1, 2, device=q7.cuda.weight.device)).shape)
+    """,
+    "an assertion about the name of a device, in an odd form": """
+        import torch
+        q7 = torch.ones(1).cuda()
+        assert (None or "cuda") in str(q7.device)
+    """,
+    "a refusal under an annotated flag": """
+        import torch
+        q7: object = torch.cuda.is_available()
+        assert q7
+    """,
+    "a refusal under a flag that a lambda returns": """
+        import torch
+        q7 = (lambda w: w)(torch.cuda.device_count() > 0)
+        if not q7:
+            raise SystemExit("no GPU")
+    """,
+    "a refusal under a flag in a namespace": """
+        import torch, types
+        q7 = types.SimpleNamespace(x=torch.cuda.is_available())
+        if not q7.x:
+            raise SystemExit("no GPU")
+    """,
+    "a refusal under a flag in a loop": """
+        import torch
+        for q7 in [torch.cuda.is_available()]:
+            if not q7:
+                raise ValueError("stop")
+    """,
+    "a refusal of a device that is set in the program": """
+        import torch
+        q7 = "cuda"
+        if q7 == "cuda" and not torch.cuda.is_available():
+            raise ValueError("no GPU")
+    """,
+    "a refusal of a default device, in two steps": """
+        import argparse, os, torch
+        q7 = argparse.Namespace(x=os.environ.get("NO_SUCH", "cuda"))
+        if q7.x == "cuda":
+            if not torch.cuda.is_available():
+                raise ValueError("no GPU")
+    """,
     "a name with a number that is taken": """
         import torch
         device1 = 5

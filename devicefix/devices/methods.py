@@ -42,11 +42,11 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
     if isinstance(receiver, ast.Name) and project.is_cuda_class(receiver.id):
         found = context.facts.tree.scope(receiver).lookup(receiver.id)
         if found is not None and all(isinstance(binding.node, ast.ClassDef) for binding in found[1]):
-            return CustomCuda.ALWAYS  # a method of the class itself
+            return _of_class(context, receiver.id)  # a method of the class itself
     kinds = context.facts.kinds.of(receiver)
     names = {name.rpartition(".")[2] for name in kinds.classes}
     if names and all(map(project.is_cuda_class, names)) and kinds.are(_OWN):
-        return CustomCuda.ALWAYS
+        return CustomCuda.ALWAYS if all(map(project.is_always_cuda_class, names)) else CustomCuda.MAYBE
     if not kinds.are({Kind.TENSOR, *_OWN}) or any(map(project.may_be_own, names)):
         return CustomCuda.MAYBE
     added = project.adds_cuda() and not all(name.startswith("torch.") for name in kinds.classes)
@@ -94,6 +94,11 @@ def _has_parameter(_facts: Names, bindings: Sequence[Binding]) -> bool:
     return any(binding.parameter for binding in bindings)
 
 
+def _of_class(context: Context, name: str) -> CustomCuda:
+    """Return the answer for a class of a name that some class with its own `cuda` has."""
+    return CustomCuda.ALWAYS if context.project.is_always_cuda_class(name) else CustomCuda.MAYBE
+
+
 def _of_self(context: Context, receiver: ast.Name) -> CustomCuda:
     parents = (parent for _, parent in context.facts.tree.ancestors(receiver))
     owner = next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
@@ -101,5 +106,5 @@ def _of_self(context: Context, receiver: ast.Name) -> CustomCuda:
         return CustomCuda.MAYBE
     project = context.project
     if project.is_cuda_class(owner.name):
-        return CustomCuda.ALWAYS
+        return _of_class(context, owner.name)
     return CustomCuda.MAYBE if project.adds_cuda() or project.may_be_own(owner.name) else CustomCuda.NEVER

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.tree import Tree
 from devicefix.files.text import Source
@@ -117,19 +118,26 @@ class Names:
             self._resolved[node] = self._resolve(node, _HOPS)
         return self._resolved[node]
 
+    def may_resolve(self, node: ast.expr) -> Iterator[str]:
+        """Yield the dotted names that an expression may have, whose name is also bound to something else."""
+        base, names = _parts(node)
+        found = self.tree.scope(base).lookup(base.id) if isinstance(base, ast.Name) else None
+        for binding in found[1] if found is not None and self.resolve(node) is None else ():
+            if binding.imported:
+                yield ".".join((binding.imported, *names))
+
     def _resolve(self, node: ast.expr, hops: int) -> str | None:
-        names = []
-        while (found := _attribute(node)) is not None:
-            node, name = found
-            names.append(name)
-        base = self._imported(node, hops) if isinstance(node, ast.Name) else None
-        return base and ".".join((base, *reversed(names)))
+        base, names = _parts(node)
+        imported = self._imported(base, hops) if isinstance(base, ast.Name) else None
+        return imported and ".".join((imported, *names))
 
     def _imported(self, node: ast.Name, hops: int) -> str | None:
         found = self.tree.scope(node).lookup(node.id)
         if found is None:
             return "torch" if node.id == "torch" else None
         imported = self.once(_import_of, found[1])
+        if imported is None and any(binding.imported for binding in found[1]):
+            imported = _import_of(self, reaching(self.tree, node, found[1]))  # it is bound again below
         if imported is not None:
             return imported
         value = found[1][0].value
@@ -198,6 +206,15 @@ class Names:
                 if node.func.attr == "add_argument":
                     found.update((name, _option_type(node)) for name in option_names(node))
         return frozenset(found)
+
+
+def _parts(node: ast.expr) -> tuple[ast.expr, list[str]]:
+    """Return what an expression takes attributes from, and their names."""
+    names = []
+    while (found := _attribute(node)) is not None:
+        node, name = found
+        names.append(name)
+    return node, names[::-1]
 
 
 def _attribute(node: ast.expr) -> tuple[ast.expr, str] | None:

@@ -183,7 +183,7 @@ def _once_a_line(text: str, word: str) -> Iterator[int]:
 
 
 def _names(text: str, name: str) -> Iterator[int]:
-    at = text.find(name)
+    at = text.find(name) if name else -1
     while at >= 0:
         end = at + len(name)
         if not _in_names(text[at - 1 : at]) and not _in_names(text[end : end + 1]):

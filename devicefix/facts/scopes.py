@@ -167,7 +167,7 @@ class Bindings:
         elif isinstance(target, ast.Starred):
             self._target(target.value, node, None, scope)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for element, its_value in zip(target.elts, _unpacked(target, value), strict=True):
+            for element, its_value in zip(target.elts, _unpacked(target.elts, value), strict=True):
                 self._target(element, node, its_value, scope)
 
     def _assign(self, node: ast.Assign, scope: Scope) -> None:
@@ -227,35 +227,35 @@ class Bindings:
 
     def _match(self, node: ast.Match, scope: Scope) -> None:
         for case in node.cases:
-            self._pattern(case.pattern, node.subject, scope)
+            self._capture(case.pattern, node.subject, scope)
 
-    def _pattern(self, pattern: ast.pattern, value: ast.expr | None, scope: Scope) -> None:
-        parts: Sequence[ast.pattern] = [
-            each for each in ast.iter_child_nodes(pattern) if isinstance(each, ast.pattern)
-        ]
-        values: Sequence[ast.expr | None] = [None] * len(parts)
-        if isinstance(pattern, ast.MatchAs):
+    def _capture(self, pattern: ast.pattern, value: ast.expr | None, scope: Scope) -> None:
+        """Record the names that a pattern binds; `value` is what it is matched with, where that is known."""
+        match pattern:
+            case ast.MatchAs(name=str(name)):
+                self._add(scope, name, Binding(pattern, value))
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                self._add(scope, name, Binding(pattern))
+        parts = [each for each in ast.iter_child_nodes(pattern) if isinstance(each, ast.pattern)]
+        values: list[ast.expr | None] = [None] * len(parts)
+        if isinstance(pattern, (ast.MatchAs, ast.MatchOr)):
             values = [value] * len(parts)
-        elif isinstance(pattern, ast.MatchSequence) and isinstance(value, (ast.Tuple, ast.List)):
-            if not any(isinstance(each, (ast.MatchStar, ast.Starred)) for each in (*parts, *value.elts)):
-                values = value.elts if len(value.elts) == len(parts) else values
-        name = pattern.rest if isinstance(pattern, ast.MatchMapping) else getattr(pattern, "name", None)
-        if name:
-            self._add(scope, name, Binding(pattern, value if isinstance(pattern, ast.MatchAs) else None))
+        elif isinstance(pattern, ast.MatchSequence):
+            values = _unpacked(parts, value)
         for part, its_value in zip(parts, values, strict=True):
-            self._pattern(part, its_value, scope)
+            self._capture(part, its_value, scope)
 
     def _delete(self, node: ast.Delete, scope: Scope) -> None:
         for target in node.targets:
             self._target(target, node, None, scope)
 
 
-def _unpacked(target: ast.Tuple | ast.List, value: ast.expr | None) -> list[ast.expr | None]:
-    """Return the value of each element of a target, None for those that are not known."""
-    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-        if not any(isinstance(element, ast.Starred) for element in (*target.elts, *value.elts)):
+def _unpacked(targets: Sequence[ast.AST], value: ast.expr | None) -> list[ast.expr | None]:
+    """Return the value of each element of a target or pattern, None for those that are not known."""
+    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(targets):
+        if not any(isinstance(element, (ast.Starred, ast.MatchStar)) for element in (*targets, *value.elts)):
             return list(value.elts)
-    return [None] * len(target.elts)
+    return [None] * len(targets)
 
 
 _BINDERS: dict[type[ast.AST], Callable[[Bindings, Any, Scope], None]] = {

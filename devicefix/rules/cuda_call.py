@@ -8,6 +8,7 @@ from devicefix.devices.arguments import device_argument, runtime_device, target_
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
+from devicefix.facts.kinds import Kind
 from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix, Safety
@@ -432,6 +433,10 @@ class CudaCall(Rule):
         ):
             yield self.finding(
                 node, "`.cuda(...)` needs CUDA; pass its arguments one by one, so that it can be rewritten"
+            )
+        elif node.args and self.facts.kinds.of(node.args[0]).are({Kind.TENSOR}):
+            yield self.finding(
+                node, "`.cuda` gets a tensor, so it is not torch's; check that it needs no CUDA"
             )
         elif shows_class(self.context, node):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
+from devicefix.facts.kinds import Kind
 from devicefix.facts.values import backend_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
@@ -1006,6 +1007,8 @@ class CudaRequired(Rule):
                 func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
             ) if not truth:
                 return self._is_false_on_a_cpu(test, False)
+        if truth and isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            return self._guards.implies(test) or self.facts.kinds.of(test).can_be(Kind.FLAG) is True
         return self._guards.implies(test, truth)
 
     def _parts(self, test: ast.expr) -> tuple[ast.expr, tuple[Edit, ...]] | None:

@@ -808,7 +808,9 @@ class DeviceValue(Rule):
         use = self._destinations.of(value)
         if Use.DEVICE in use:
             yield self._report(value, self.devices.safety(value))
-        elif Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value)):
+        elif Use.REFUSED in use or (
+            Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value))
+        ):
             yield self._report(value, Safety.UNSAFE)
         elif Use.UNKNOWN in use and self._may_be_device(value) and self._is_passed_on(value):
             message = f"{self._is_device(value)}, if it is used as a device"

@@ -80,6 +80,20 @@ class GuardedName(Rule):
             """,
         ),
         Example(
+            "the module in a wrapper, under the same condition as the guard",
+            before="""
+                import torch
+
+                if __name__ == "__main__":
+                    net = build()
+                    if torch.cuda.is_available():
+                        if torch.cuda.device_count() > 1:
+                            net = torch.nn.DataParallel(net)
+                        net.cuda()
+                    torch.save(net.module.state_dict(), "net.pt")
+            """,
+        ),
+        Example(
             "an import",
             before="""
                 import torch
@@ -286,7 +300,8 @@ class GuardedName(Rule):
                 message = f"`{name}` is only defined with CUDA, but used in line {use.lineno}"
                 where = place if self.facts.tree.statement(place) in assigned else node.test
                 yield self.finding(where, f"{message}; define it for the CPU too")
-        for statement in assigned:
+        inside = (each for statement in node.body for each in ast.walk(statement))
+        for statement in (each for each in inside if isinstance(each, ast.Assign)):
             use = self._names.unwrapped(statement, node)
             if use is not None:
                 code = self.context.source.code(use)

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.scopes import captures
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -250,7 +251,9 @@ class UncalledFunction(Rule):
             return
         parent = self.facts.tree.parents.get(node)
         name = self.facts.resolve(node)
-        if name in self.references and not (isinstance(parent, ast.Call) and parent.func is node):
+        if name == "torch.cuda":
+            yield from self._module(node)
+        elif name in self.references and not (isinstance(parent, ast.Call) and parent.func is node):
             yield self._found(node, name)
         elif name is None and any(map(self._is_torch_cuda, _arms(node.args[0]))):
             code = self.context.source.code(node)
@@ -261,7 +264,16 @@ class UncalledFunction(Rule):
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         """Check `torch.cuda` where it is passed on."""
-        if node.attr != "cuda" or self.facts.resolve(node) != "torch.cuda" or self.facts.is_guarded(node):
+        if node.attr == "cuda" and self.facts.resolve(node) == "torch.cuda":
+            yield from self._module(node)
+
+    def visit_Name(self, node: ast.Name) -> Iterator[Finding]:
+        """Check `cuda` of `from torch import cuda` where it is passed on."""
+        if isinstance(node.ctx, ast.Load) and self.facts.resolve(node) == "torch.cuda":
+            yield from self._module(node)
+
+    def _module(self, node: ast.expr) -> Iterator[Finding]:
+        if self.facts.is_guarded(node):
             return
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
@@ -332,19 +344,8 @@ class UncalledFunction(Rule):
                 return node in (*parent.defaults, *parent.kw_defaults)
             case ast.Dict(values=values):
                 return node in values
-        return isinstance(
-            parent,
-            (
-                ast.Assign,
-                ast.AnnAssign,
-                ast.List,
-                ast.Return,
-                ast.Lambda,
-                ast.NamedExpr,
-                ast.BoolOp,
-                ast.IfExp,
-            ),
-        )
+        kept = (ast.Assign, ast.List, ast.Return, ast.Lambda, ast.NamedExpr, ast.BoolOp, ast.IfExp)
+        return isinstance(parent, kept) or (isinstance(parent, ast.Match) and captures(parent))
 
     def _may_be_called(self, name: str) -> bool:
         """Return whether a variable is used anywhere but under a guard."""

@@ -253,6 +253,7 @@ _READERS: dict[str, Any] = {
     "numbered": frozenset,
     "classes": lambda value: {name: tuple(bases) for name, bases in value.items()},
     "cuda_classes": frozenset,
+    "mixed_classes": frozenset,
     "to_classes": frozenset,
     "adds_cuda": bool,
     "cuda_effects": bool,

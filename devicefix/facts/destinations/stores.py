@@ -134,6 +134,10 @@ class Stores(ABC):
                     self.facts.guards.implies(value, False) for value in parent.test.values
                 ):
                     self.use |= Use.UNKNOWN  # of an `if` that is also about the lack of CUDA
+                    if self.facts.guards.refusals.refuses(parent.body):
+                        self.use |= Use.REFUSED
+                elif any(map(self._refuses, parent.body)):
+                    self.use |= Use.REFUSED
             elif isinstance(parent, ast.IfExp) and child is parent.test:
                 code = self.facts.source.code(parent.body)
             elif isinstance(parent, ast.stmt):
@@ -143,3 +147,12 @@ class Stores(ABC):
             if _NEEDS_CUDA.search(code):
                 self.use |= Use.DEVICE
             return
+
+    def _refuses(self, statement: ast.stmt) -> bool:
+        """Return whether a statement ends the program without CUDA."""
+        match statement:
+            case ast.If():
+                return self.facts.guards.refusal(statement) is not None
+            case ast.Assert(test=test):
+                return bool(self.facts.guards.settled(test))
+        return False

@@ -60,7 +60,9 @@ def summary_of(facts: Facts, path: str) -> Summary:
     passed_on = device_values(facts)
     data = facts.source.text.encode()
     classes = [node for node in facts.tree.scopes if isinstance(node, ast.ClassDef)]
-    cuda_classes = {node.name for node in classes if own_method(facts, node, "cuda")}
+    own = [node for node in classes if own_method(facts, node, "cuda")]
+    cuda_classes = {node.name for node in own}
+    mixed = {node.name for node in classes if node.name in cuda_classes and node not in own}
     to_classes = {node.name for node in classes if own_method(facts, node, "to")}
     backends = backend_values(facts)
     return Summary(
@@ -76,6 +78,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         numbered=numbered_names(data),
         classes=bases_of(classes),
         cuda_classes=frozenset(cuda_classes),
+        mixed_classes=frozenset(mixed),
         to_classes=frozenset(to_classes - cuda_classes),
         adds_cuda=adds_cuda_method(facts),
         cuda_effects=any(has_effect(facts, node) for node in classes),

@@ -22,6 +22,7 @@ class Summary:
         numbered: the names and attributes of which it takes the number of a device.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.
+        mixed_classes: those of them whose name another class has that does neither.
         to_classes: the other classes that define a method `to`.
         adds_cuda: whether a function becomes the `cuda` of an object or class that already exists.
         cuda_effects: whether a class has a `cuda` that may do more than move what the object holds.
@@ -58,6 +59,7 @@ class Summary:
     numbered: frozenset[str] = frozenset()
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cuda_classes: frozenset[str] = frozenset()
+    mixed_classes: frozenset[str] = frozenset()
     to_classes: frozenset[str] = frozenset()
     adds_cuda: bool = False
     cuda_effects: bool = False

@@ -143,7 +143,7 @@ class Conditions(ABC):
             )
         if isinstance(op, (ast.Eq, ast.NotEq)) and backend_name(self.facts, right) == "nccl":
             return truth is isinstance(op, ast.Eq) and self._backend_in_use(left)
-        if isinstance(left, ast.Constant) and left.value == "cuda" and isinstance(op, (ast.In, ast.NotIn)):
+        if isinstance(op, (ast.In, ast.NotIn)) and text_of(left) == "cuda":
             return truth is isinstance(op, ast.In) and self._may_be_device(right, depth)
         return False
 

@@ -77,10 +77,23 @@ class Guards(Decided):
                     owner = self.facts.tree.scope(node).node
                     if isinstance(owner, ast.FunctionDef):
                         yield owner.name
-                case ast.Assign(targets=[target], value=value) if self._answers(value):
-                    yield dotted(target) or ""
+                case ast.Assign(targets=targets, value=value) if self._holds_answer(value):
+                    yield from (dotted(part) or "" for target in targets for part in ast.walk(target))
+                case (
+                    ast.AnnAssign(target=target, value=ast.expr() as value)
+                    | ast.For(target=target, iter=value)
+                ) if self._holds_answer(value):
+                    yield from (dotted(part) or "" for part in ast.walk(target))
                 case ast.NamedExpr(target=target, value=value) if self._answers(value):
                     yield target.id
+                case ast.Match(subject=value, cases=cases) if self._holds_answer(value):
+                    patterns = (part for case in cases for part in ast.walk(case.pattern))
+                    yield from (part.name or "" for part in patterns if isinstance(part, ast.MatchAs))
+
+    def _holds_answer(self, value: ast.expr) -> bool:
+        """Return whether a value is an answer, or made of one: a collection, or what a call returns."""
+        parts = (part for part in ast.walk(value) if isinstance(part, (ast.Call, ast.Compare)))
+        return self._answers(value) or any(map(self._answers, parts))
 
     def _answers(self, value: ast.expr) -> bool:
         if isinstance(value, ast.Attribute) and self.facts.resolve(value) == VERSION:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from devicefix.facts.kinds.inference import BINDINGS, Function
+from devicefix.facts.kinds.inference import Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_TENSORS, SAME, of_reference
 from devicefix.facts.kinds.objects import Objects
 from devicefix.facts.kinds.parameters import Parameters
-from devicefix.facts.scopes import COMPREHENSIONS, Binding, dotted
+from devicefix.facts.reaching import BINDINGS, reaching
+from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 _PROPERTIES = ("property", "cached_property")
@@ -76,10 +77,10 @@ class Bindings(Parameters, Objects):
         return union(self.of(value, depth - 1) for value in values)
 
     def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
-        reaching = self._reaching(site, bindings)
-        if len(reaching) == len(bindings):
+        found = reaching(self._facts.tree, site, bindings)
+        if len(found) == len(bindings):
             return self._all_bound(path, bindings, depth)
-        return union(self._binding(binding, path, depth - 1) for binding in reaching)
+        return union(self._binding(binding, path, depth - 1) for binding in found)
 
     def _all_bound(self, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
         asked, key = id(bindings), (id(bindings), depth)
@@ -102,53 +103,6 @@ class Bindings(Parameters, Objects):
         found = union(self._binding(binding, path, depth) for binding in others)
         # `x = x.cuda()` shows nothing more of a tensor.
         return found if not carried or found.shown({Kind.TENSOR, Kind.MODULE}) else found | UNKNOWN
-
-    def _reaching(self, site: ast.expr, bindings: Sequence[Binding]) -> Sequence[Binding]:
-        """Return the bindings of a name that may hold at a site."""
-        tree = self._facts.tree
-        if not 1 < len(bindings) <= BINDINGS:
-            return bindings
-        scopes = {tree.scope(binding.node) for binding in bindings if not binding.parameter}
-        here = tree.scope(site)
-        while isinstance(here.node, COMPREHENSIONS) and here.parent is not None:
-            here = here.parent
-        if scopes != {here}:
-            return bindings
-        statement = tree.statement(site)
-        around = {id(block) for block in self._blocks(statement)}
-        last = None
-        for binding in bindings:
-            node = binding.node
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and binding.value is not None:
-                if _position(node) < _position(statement) and id(tree.block(node)) in around:
-                    last = binding
-        if last is None:
-            return bindings
-        start = _position(last.node)
-        looped = any(
-            isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and _position(parent) > start
-            for _, parent in tree.ancestors(statement)
-        )
-
-        def may_follow(binding: Binding) -> bool:
-            end = statement if isinstance(binding.node, ast.stmt) else site
-            return start < _position(binding.node) and (looped or _position(binding.node) < _position(end))
-
-        return [
-            binding
-            for binding in bindings
-            if binding is last or (not binding.parameter and may_follow(binding))
-        ]
-
-    def _blocks(self, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-        """Yield the block of a statement, and the blocks around it in the same function."""
-        tree = self._facts.tree
-        yield tree.block(statement)
-        for _, parent in tree.ancestors(statement):
-            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
-                return
-            if isinstance(parent, ast.stmt):
-                yield tree.block(parent)
 
     def _binding(self, binding: Binding, name: str, depth: int) -> Kinds:  # noqa: C901, PLR0911, PLR0912 (as above)
         node = binding.node
@@ -229,11 +183,6 @@ def _carries(value: ast.expr | None, path: str) -> bool:
             case _:
                 return False
     return node is not value
-
-
-def _position(node: ast.AST) -> tuple[int, int]:
-    """Return the line and column where a node begins; statements can share a line."""
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _counterpart(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:

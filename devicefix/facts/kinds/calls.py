@@ -56,7 +56,7 @@ class Calls(Objects):
             return Kinds({Kind.STORAGE: node})
         if function.attr not in SAME and function.attr not in OF_TENSORS and function.attr != "get_device":
             return None
-        receiver = self.of(function.value, depth)
+        receiver = self.of(function.value, depth).without(Kind.NONE)  # which has no such method
         if function.attr in SAME:
             return receiver if receiver.are({Kind.TENSOR, Kind.MODULE, Kind.STORAGE}) else None
         if receiver.are({Kind.TENSOR}):

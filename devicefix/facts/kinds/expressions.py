@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from devicefix.facts.kinds.bindings import Bindings
 from devicefix.facts.kinds.calls import Calls, results
-from devicefix.facts.kinds.inference import BINDINGS, DEPTH, Function
+from devicefix.facts.kinds.inference import DEPTH, Function
 from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import WRAPPERS, of_constant
+from devicefix.facts.reaching import BINDINGS
 from devicefix.facts.values import choice, cuda_string, last_name
 
 
@@ -39,7 +40,7 @@ class KindsOf(Calls, Bindings):
                 *others, last = (self.of(value, depth) for value in values)
                 for kinds in others:
                     last |= kinds.without(Kind.NONE) if isinstance(op, ast.Or) else kinds
-                return last
+                return last.without(Kind.FLAG) if isinstance(op, ast.Or) else last
             case ast.NamedExpr(value=value) | ast.Await(value=value):
                 return self.of(value, depth)
             case ast.BinOp():
@@ -50,7 +51,9 @@ class KindsOf(Calls, Bindings):
                 return Kinds({Kind.COLLECTION: node})
             case ast.JoinedStr():
                 return Kinds({Kind.STRING: node})
-            case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Lambda():
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+                return Kinds({Kind.FLAG if self._guards.implies(node) else Kind.OTHER: node})
+            case ast.Lambda():
                 return Kinds({Kind.OTHER: node})
             case ast.UnaryOp(operand=operand):
                 kinds = self.of(operand, depth)

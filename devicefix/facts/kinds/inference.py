@@ -16,7 +16,6 @@ from devicefix.facts.scopes import Binding
 DEPTH = 6  # how many bindings to follow from one name to the next
 STEPS = 500  # expressions that one answer may look at
 NESTED = 50  # how deeply they may nest
-BINDINGS = 20  # more of them are not told apart by their order
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 

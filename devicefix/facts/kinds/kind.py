@@ -21,6 +21,7 @@ class Kind(Enum):
     COUNT = "the number of GPUs"
     NONE = "None"
     DTYPE = "a dtype"
+    FLAG = "whether CUDA is available"
     STREAM = "a stream"
     EVENT = "an event"
     STORAGE = "a storage"

@@ -18,6 +18,8 @@ OF_CALLS = {
     "torch.distributed.get_rank": Kind.INDEX,
     "torch.distributed.get_node_local_rank": Kind.INDEX,
     "torch.distributed.get_world_size": Kind.INDEX,
+    "torch.cuda.is_available": Kind.FLAG,
+    "torch.accelerator.is_available": Kind.FLAG,
     "torch.cuda.device_count": Kind.COUNT,
     "torch.accelerator.device_count": Kind.COUNT,
     "torch.cuda.Stream": Kind.STREAM,
@@ -118,6 +120,8 @@ def of_torch(node: ast.Call, name: str) -> Kinds:
         and (function[:1].islower() or function.endswith("Tensor"))
     ):
         return Kinds({Kind.TENSOR: node})
+    if function == "GradScaler":
+        return Kinds({Kind.OBJECT: node}, classes=frozenset({name}))
     if function.endswith("Storage"):
         return Kinds({Kind.STORAGE: node})
     if module == "torch.cuda" and function.endswith("Tensor"):

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from devicefix.facts.kinds.annotations import Annotations
-from devicefix.facts.kinds.inference import BINDINGS, Function
+from devicefix.facts.kinds.inference import Function
 from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.parameters import argument_of
 from devicefix.facts.names import Names, option_names
 from devicefix.facts.prefilter import lines_with_name
+from devicefix.facts.reaching import BINDINGS
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.values import last_name
 

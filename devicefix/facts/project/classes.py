@@ -45,6 +45,16 @@ class Classes(Files):
         return name in self.cuda_classes
 
     @remembered
+    def is_always_cuda_class(self, name: str) -> bool:
+        """Return whether all classes of this name define or inherit `cuda`."""
+        return name in self.cuda_classes and all(
+            (name in summary.cuda_classes and name not in summary.mixed_classes)
+            or any(base.rpartition(".")[2] in self.cuda_classes for base in summary.classes[name])
+            for summary in self.files.values()
+            if name in summary.classes
+        )
+
+    @remembered
     def may_be_own(self, name: str) -> bool:
         """Return whether an instance of a class of this name may have its own `cuda` or `to`."""
         return name in self._above_own_classes

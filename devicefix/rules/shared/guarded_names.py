@@ -70,9 +70,17 @@ class GuardedNames:
             return True
         if "." not in path and tree.scope(use).lookup(path) != tree.scope(node).lookup(path):
             return True
+        shared = {id(block) for block in self._blocks(node)}
         if any(
-            parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test)
+            parent is node
+            or isinstance(parent, ast.IfExp)
+            or (
+                isinstance(parent, ast.If)
+                and isinstance(child, ast.stmt)
+                and id(tree.block(child)) not in shared
+            )
             for child, parent in tree.ancestors(use)
+            if child is not getattr(parent, "test", None)
         ):
             return True
         return any(
@@ -81,6 +89,12 @@ class GuardedNames:
             and not self._is_under(binding, node)
             for binding in self.facts.bindings(_object_of(use))
         )
+
+    def _blocks(self, node: ast.stmt) -> Iterator[list[ast.stmt]]:
+        """Yield the block of a statement, and those around it."""
+        for child, _ in self.facts.tree.ancestors(node):
+            if isinstance(child, ast.stmt):
+                yield self.facts.tree.block(child)
 
     def _places(self, body: list[ast.stmt], scope: Scope) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         tree = self.facts.tree

@@ -1,0 +1,74 @@
+"""Find the bindings of a name that may hold where it is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from devicefix.facts.scopes import COMPREHENSIONS, Binding
+from devicefix.facts.tree import Tree
+
+BINDINGS = 20  # more of them are not told apart by their order
+_CERTAIN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequence[Binding]:
+    """Return the bindings of a name that may hold at a site.
+
+    Args:
+        tree: the tree of the module.
+        site: where the name is read.
+        bindings: all its bindings.
+    """
+    if not 1 < len(bindings) <= BINDINGS:
+        return bindings
+    scopes = {tree.scope(binding.node) for binding in bindings if not binding.parameter}
+    here = tree.scope(site)
+    while isinstance(here.node, COMPREHENSIONS) and here.parent is not None:
+        here = here.parent
+    if scopes != {here}:
+        return bindings
+    statement = tree.statement(site)
+    around = {id(block) for block in _blocks(tree, statement)}
+    last = None
+    for binding in bindings:
+        node = binding.node
+        if _is_certain(binding) and isinstance(node, ast.stmt) and _position(node) < _position(statement):
+            if id(tree.block(node)) in around:
+                last = binding
+    if last is None:
+        return bindings
+    start = _position(last.node)
+    looped = any(
+        isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and _position(parent) > start
+        for _, parent in tree.ancestors(statement)
+    )
+
+    def may_follow(binding: Binding) -> bool:
+        end = statement if isinstance(binding.node, ast.stmt) else site
+        return start < _position(binding.node) and (looped or _position(binding.node) < _position(end))
+
+    return [
+        binding for binding in bindings if binding is last or (not binding.parameter and may_follow(binding))
+    ]
+
+
+def _is_certain(binding: Binding) -> bool:
+    """Return whether a statement binds the name whenever it runs."""
+    assigned = isinstance(binding.node, (ast.Assign, ast.AnnAssign)) and binding.value is not None
+    return assigned or isinstance(binding.node, _CERTAIN)
+
+
+def _blocks(tree: Tree, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the block of a statement, and the blocks around it in the same function."""
+    yield tree.block(statement)
+    for _, parent in tree.ancestors(statement):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+            return
+        if isinstance(parent, ast.stmt):
+            yield tree.block(parent)
+
+
+def _position(node: ast.AST) -> tuple[int, int]:
+    """Return the line and column where a node begins; statements can share a line."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
