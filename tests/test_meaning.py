@@ -202,6 +202,71 @@ def test_reduction(judge: Judge) -> None:
 
 
 WERE_WRONG = {
+    "numbers in a file that says nothing of CUDA": """
+        import torch
+        q7 = _ = 0
+        print(torch.ones(1, device=q7), torch.ones(1).to([0, 1][0]))
+    """,
+    "a number for a parameter whose default is -1": """
+        import torch
+        def f(x, q7=-1): return x.to(q7) if q7 != -1 else x
+        print(f(torch.ones(1), 0))
+    """,
+    "a number in a named tuple": """
+        import torch, collections
+        q7 = collections.namedtuple("A", "i j")(1, 0)
+        B = collections.namedtuple("B", ["k"])
+        o7 = B(0)
+        print(torch.ones(1).cuda(), torch.ones(1).to(o7.k))
+    """,
+    "a number in the field of a data class behind an iterator": """
+        import torch
+        from dataclasses import dataclass
+        @dataclass
+        class A:
+            k: object = None
+        o7 = next(iter([A(int("1"))]))
+        print(torch.ones(1).cuda(), torch.ones(1).to(o7.k))
+    """,
+    "a number from __getattr__": """
+        import torch
+        class A:
+            def step(self):
+                print(torch.ones(2).cuda(), torch.ones(2).to(self.e8))
+            def __getattr__(self, name):
+                return 0
+        A().step()
+    """,
+    "a number that is put into a list and a dictionary": """
+        import torch
+        q7, q8 = [None], {}
+        q7[0] = 0
+        q8["k"] = 1
+        print(torch.ones(1).cuda(), torch.ones(1).to(q7[0]), torch.ones(1).to(q8["k"]))
+    """,
+    "a number from a method, and from a function that is called where it is defined": """
+        import torch
+        class A:
+            def m(self): return 0
+        @(lambda f: f())
+        def q7(): return 1
+        print(torch.ones(1).cuda(), torch.ones(1).to(A().m()), torch.ones(1).to(q7))
+    """,
+    "a function that is called in the body of its class, with a number for a string": """
+        import torch
+        class A:
+            def f(x, place: str = "cuda"): return x.to(place)
+            print(f(torch.ones(2), place=0), f(torch.ones(2), 0))
+    """,
+    "a default of the environment that goes out of sight": """
+        import os, torch
+        try:
+            raise ValueError(os.environ.get("NO_SUCH", "cuda"))
+        except ValueError as e:
+            q7 = e.args[0]
+            q8 = q7.split(":")
+            print(torch.ones(1).to(q8[0]))
+    """,
     "the method of a storage by its name": """
         import torch
         q7 = torch.ones(2).untyped_storage()

@@ -29,7 +29,7 @@ _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
 _LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
-_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\d|[\w.\[\"']*(?:rank|gpu))")
+_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\[?\d|[\w.\[\"']*(?:rank|gpu))")
 _NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
 _MOVED_TO = re.compile(rb"\.to\(\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 _AS_DEVICE = re.compile(rb"device\s*=\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
@@ -37,10 +37,10 @@ _AS_DEVICE = re.compile(rb"device\s*=\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")
 _STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
 _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
-# A variable that holds an int: `where = 0`, `where: int = 0`, `where = int(...)`, `where = args.gpu`,
-# `for where in range(2)`, `for where, x in enumerate(xs)`.
+# A variable that holds an int: `where = 0`, `where = x = 0`, `where: int = 0`, `where = int(...)`,
+# `where = args.gpu`, `for where in range(2)`, `for where, x in enumerate(xs)`.
 _INTEGER = (
-    rb"%b(?<=\b%b)(?:\s*(?::\s*int\s*)?:?=\s*(?:\d|int\(|[\w.]*(?:rank|gpu))"
+    rb"%b(?<=\b%b)(?:\s*(?::\s*int\s*)?:?=\s*(?:\w+\s*=\s*)*(?:-?\d|int\(|[\w.]*(?:rank|gpu))"
     rb"|\s+in\s*(?:[\[(]\s*\d|range\()|\s*,[^\n]*\b(?:enumerate\(|zip\(range))"
 )
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")

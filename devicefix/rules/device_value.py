@@ -20,8 +20,8 @@ _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 _AROUND = 6  # how many expressions may put a string together around its first piece
 # They search a text or a container for what they get, or look up an attribute of that name.
 _OF_NAMES = {
-    "startswith", "endswith", "replace", "count", "index", "find", "get", "pop", "setdefault", "getattr", "hasattr",
-    "setattr", "delattr", "attrgetter", "import_module", "__import__",
+    "startswith", "endswith", "replace", "count", "index", "find", "hasattr", "delattr", "attrgetter", "import_module",
+    "__import__",
 }  # fmt: skip
 # What fixes bring of torch.
 _OF_FIXES = (
@@ -904,10 +904,9 @@ class DeviceValue(Rule):
         call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if isinstance(call, ast.Call):
             name = last_name(call.func)
-            if name == "methodcaller":
-                return node is not call.args[0]
-            is_default = name in _WITH_DEFAULT and node in call.args[2 if name.endswith("attr") else 1 :]
-            return (is_default or name not in _OF_NAMES) and not turns_off(self.facts, call.func)
+            if name in _WITH_DEFAULT or name == "methodcaller":
+                return node not in call.args[: 2 if name.endswith("attr") else 1]
+            return name not in _OF_NAMES and not turns_off(self.facts, call.func)
         return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
 
 

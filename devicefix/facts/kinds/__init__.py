@@ -4,8 +4,8 @@ The answer follows all bindings of a name: assignments, parameters with their an
 calls in the module, loops, captures, options of the command line. The names of variables decide nothing.
 
 In the order in which they need one another: `kind` defines the kinds, `library` those of what Python and
-torch define, `inference` what the next modules share. `annotations`, `parameters`, `calls` and `bindings`
-each infer the kinds of one form of code, and `expressions` puts them together.
+torch define, `inference` what the next modules share. `annotations`, `parameters`, `objects`, `calls`
+and `bindings` each infer the kinds of one form of code, and `expressions` puts them together.
 """
 
 from devicefix.facts.kinds.expressions import KindsOf

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from devicefix.facts.kinds.inference import Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_TENSORS, SAME, of_reference
-from devicefix.facts.kinds.parameters import Parameters, argument_of
+from devicefix.facts.kinds.objects import Objects
+from devicefix.facts.kinds.parameters import Parameters
 from devicefix.facts.reaching import BINDINGS, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
@@ -16,7 +18,7 @@ _PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
 
-class Bindings(Parameters):
+class Bindings(Parameters, Objects):
     """The kinds of names and attributes."""
 
     def _path(self, node: ast.Name | ast.Attribute, depth: int) -> Kinds:
@@ -46,37 +48,6 @@ class Bindings(Parameters):
             return Kinds({Kind.DEVICE: node})
         return self._stored(node, depth) | UNKNOWN
 
-    def _stored(self, node: ast.Attribute, depth: int) -> Kinds:
-        """Return the kinds of what the module stores in an attribute of any object."""
-        if node.attr == "index":
-            return Kinds({Kind.INDEX: node}) if self.of(node.value, depth).can_be(Kind.CUDA) else UNKNOWN
-        if depth <= 1:
-            return UNKNOWN
-        made = node.value if isinstance(node.value, ast.Call) else self._facts.value(node.value)
-        if isinstance(made, ast.Call):
-            value = argument_of(made, node.attr, self._field(made.func, node.attr))
-            if value is not None:
-                return self.of(value, depth - 1)
-        owner = self._class(node.value)
-        if owner is not None and (own := self._facts.tree.scopes[owner].bindings.get(node.attr)):
-            return self._bound(node, node.attr, own, depth)
-        bindings = self._facts.tree.attributes.get(f"self.{node.attr}", ())
-        values = [each.value for each in bindings[:BINDINGS] if each.value is not None]
-        return union(self.of(value, depth - 1) for value in values)
-
-    def _class(self, node: ast.expr) -> ast.ClassDef | None:
-        """Return the class of the module that a name stands for."""
-        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
-        definition = found[1][0].node if found is not None and len(found[1]) == 1 else None
-        return definition if isinstance(definition, ast.ClassDef) else None
-
-    def _field(self, function: ast.expr, name: str) -> int:
-        """Return the position of a field among the arguments of a dataclass, -1 if there is none."""
-        owner = self._class(function)
-        fields = [each for each in owner.body if isinstance(each, ast.AnnAssign)] if owner is not None else []
-        names = [last_name(each.target) for each in fields]
-        return names.index(name) if name in names else -1
-
     def _option(self, node: ast.Attribute) -> Kinds | None:
         """Return the kinds of an option of the command line that is always an int, or None."""
         if not self._facts.is_integer_option(node.attr):
@@ -88,7 +59,11 @@ class Bindings(Parameters):
             if isinstance(parent, ast.ClassDef):
                 bindings = self._facts.tree.scopes[parent].bindings.get(node.attr)
                 found = self._set_by_name(node.attr, depth)
-                return found | (self._bound(node, node.attr, bindings, depth) if bindings else UNKNOWN)
+                if bindings:
+                    return found | self._bound(node, node.attr, bindings, depth)
+                others = self._facts.tree.scopes[parent].bindings.get("__getattr__", ())
+                made = (self.returned(each.node, depth) for each in others if isinstance(each.node, Function))
+                return found | union(made) | UNKNOWN
         return UNKNOWN
 
     def _set_by_name(self, name: str, depth: int) -> Kinds:
@@ -148,7 +123,7 @@ class Bindings(Parameters):
                 found = next(filter(None, (_counterpart(target, value, name) for target in targets)), None)
                 return self.of(found, depth) if found else self._parts(value, depth) | UNKNOWN
             case ast.withitem(context_expr=value):
-                return self._parts(value, depth) | UNKNOWN
+                return self._parts(value, depth) | self._of_method(value, "__enter__", depth) | UNKNOWN
             case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
                 around = (parent for _, parent in self._facts.tree.ancestors(node))
                 match = next(parent for parent in around if isinstance(parent, ast.Match))
@@ -162,7 +137,7 @@ class Bindings(Parameters):
             case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in _PROPERTIES:
                 return self.returned(node, depth)
             case ast.FunctionDef(decorator_list=[_, *_]):
-                return UNKNOWN
+                return self.returned(node, depth) | UNKNOWN  # the decorator may call it
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from devicefix.facts.kinds.annotations import Annotations
 from devicefix.facts.kinds.inference import DEPTH, Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, SAME, STORAGES, WRAPPERS, of_torch
+from devicefix.facts.kinds.objects import Objects
+from devicefix.facts.names import Names
+from devicefix.facts.scopes import Scope
 from devicefix.facts.tree import children
-from devicefix.facts.values import cpu, last_name
+from devicefix.facts.values import cpu, last_name, text_of
 
 
-class Calls(Annotations):
+class Calls(Objects):
     """The kinds of calls."""
 
     def _call(self, node: ast.Call, depth: int) -> Kinds:
@@ -22,8 +24,11 @@ class Calls(Annotations):
         if name == "torch.device":
             return self._device(node, depth)
         if name in ("max", "min", "abs"):
-            numbers = union(self.of(argument, depth) for argument in node.args)
+            numbers = union(self._parts(argument, depth) for argument in node.args)
             return numbers if numbers.shown(NUMBERS) else numbers | UNKNOWN
+        if name == "getattr":
+            stored = self._named(text_of(node.args[1]) or "", depth) if len(node.args) > 1 else UNKNOWN
+            return union([stored, *(self.of(default, depth) for default in node.args[2:])]) | UNKNOWN
         if name in OF_CALLS:
             return Kinds({OF_CALLS[name]: node})
         if name is not None and name.startswith("torch."):
@@ -70,11 +75,19 @@ class Calls(Annotations):
                     return self.returned(definition, depth)
                 if isinstance(value, ast.Lambda):
                     return self.of(value.body, depth - 1)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
-            return self._entry(node.func.value, node.args[0], depth) | self._parts(node, depth) | UNKNOWN
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault"):
+            table = node.func.value
+            entry = self._entry(table, node.args[0], depth) if node.args else UNKNOWN
+            put = self._put_into(table) if isinstance(table, (ast.Name, ast.Attribute)) else ()
+            later = union(self.of(value, depth - 1) for value in put)
+            return later | entry | self._parts(node, depth) | UNKNOWN
         if last_name(node.func) in WRAPPERS:
             return self._parts(node, depth) | UNKNOWN
-        return self.instance(node.func)
+        made = self.instance(node.func)
+        called = self._of_method(node.func, "__call__", depth)
+        if isinstance(node.func, ast.Attribute):
+            called |= self._called_method(node.func.attr, depth)
+        return made | called | UNKNOWN if called.seen else made
 
     def _entry(self, table: ast.expr, key: ast.expr, depth: int) -> Kinds:
         """Return the kinds of what a dictionary literal has for a key."""
@@ -89,16 +102,22 @@ class Calls(Annotations):
         """Return the kinds of what a function of the module returns or yields."""
         if depth <= 1:
             return UNKNOWN
-        values: list[ast.expr] = []
-        generates = False
-        todo: list[ast.AST] = list(function.body)
-        while todo:
-            node = todo.pop()
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                continue
-            generates |= isinstance(node, (ast.Yield, ast.YieldFrom))
-            if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
-                values.append(node.value)
-            todo += children(node)
+        values, generates = self._facts.once(results, self._facts.tree.scopes[function])
         found = union(self.of(value, depth - 1) for value in values) if values else UNKNOWN
         return found | UNKNOWN if function.decorator_list or generates else found
+
+
+def results(_: Names, function: Scope) -> tuple[list[ast.expr], bool]:
+    """Return what a function returns or yields, and whether it yields."""
+    values: list[ast.expr] = []
+    generates = False
+    todo: list[ast.AST] = list(function.node.body)  # type: ignore[attr-defined]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        generates |= isinstance(node, (ast.Yield, ast.YieldFrom))
+        if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
+            values.append(node.value)
+        todo += children(node)
+    return values, generates

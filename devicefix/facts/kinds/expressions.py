@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from devicefix.facts.kinds.bindings import Bindings
-from devicefix.facts.kinds.calls import Calls
-from devicefix.facts.kinds.inference import DEPTH
+from devicefix.facts.kinds.calls import Calls, results
+from devicefix.facts.kinds.inference import DEPTH, Function
 from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import WRAPPERS, of_constant
 from devicefix.facts.reaching import BINDINGS
@@ -64,7 +64,12 @@ class KindsOf(Calls, Bindings):
         kinds = self.of(value, depth)
         if kinds.are({Kind.TENSOR}):
             return kinds
-        return UNKNOWN if isinstance(index, ast.Slice) else self.elements(value, depth)
+        if isinstance(index, ast.Slice):
+            return UNKNOWN
+        found = self.elements(value, depth)
+        if not found.unknown:
+            return found
+        return found | self._parts(value, depth - 1) | self._of_method(value, "__getitem__", depth)
 
     def _operation(self, node: ast.BinOp, depth: int) -> Kinds:
         left, right = self.of(node.left, depth), self.of(node.right, depth)
@@ -87,14 +92,15 @@ class KindsOf(Calls, Bindings):
             return Kinds({Kind.INDEX: node}, open=left.open or right.open)
         return UNKNOWN
 
-    def elements(self, node: ast.expr, depth: int = DEPTH) -> Kinds:  # noqa: C901, PLR0911 (as above)
+    def elements(self, node: ast.expr, depth: int = DEPTH) -> Kinds:
         """Return the kinds of the elements of a collection, or of the values of a dictionary."""
-        if not depth:
-            return UNKNOWN
+        return self._limited(self._elements, node, depth)
+
+    def _elements(self, node: ast.expr, depth: int) -> Kinds:  # noqa: C901, PLR0911 (as above)
         match node:
             case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
                 return self._union(elements, depth)
-            case ast.Dict(values=values):
+            case ast.Dict(keys=keys, values=values) if None not in keys:
                 return self._union(values, depth)
             case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
                 return self.of(element, depth)
@@ -108,13 +114,17 @@ class KindsOf(Calls, Bindings):
                 if self._facts.resolve(node) in ("os.environ", "sys.argv"):
                     return Kinds({Kind.STRING: node})
                 bindings = self._facts.bindings(node)
+                put = union(self.of(value, depth - 1) for value in self._put_into(node))
                 if bindings and all(binding.value is not None for binding in bindings):
-                    found = [self.elements(binding.value, depth - 1) for binding in bindings if binding.value]
-                    return union(found)
+                    found = (self.elements(binding.value, depth - 1) for binding in bindings if binding.value)
+                    return union(found) | put
                 more = self._raised(node, depth) | self._more_arguments(node, depth)
-                return more | self._captured(node, depth) | UNKNOWN
+                return more | self._captured(node, depth) | put | UNKNOWN
+            case ast.BinOp(left=left, right=right):  # `[0] * 2`, `(0,) + others`
+                return self.elements(left, depth) | self.elements(right, depth) | UNKNOWN
             case ast.Call():
-                return self._parts(node, depth) | UNKNOWN  # of what a generator yields, too
+                iterated = self._of_method(node, "__iter__", depth)
+                return self._parts(node, depth) | iterated | UNKNOWN  # of what a generator yields, too
         return UNKNOWN
 
     def _raised(self, node: ast.expr, depth: int) -> Kinds:
@@ -135,6 +145,9 @@ class KindsOf(Calls, Bindings):
 
     def _parts(self, node: ast.expr, depth: int) -> Kinds:
         """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
+        return self._limited(self._parts_of, node, depth)
+
+    def _parts_of(self, node: ast.expr, depth: int) -> Kinds:
         match node:
             case ast.List(elts=inner) | ast.Tuple(elts=inner) | ast.Set(elts=inner) | ast.Dict(values=inner):
                 pass
@@ -142,6 +155,14 @@ class KindsOf(Calls, Bindings):
                 inner = [element]
             case ast.Call(args=arguments, keywords=keywords) if last_name(node.func) in WRAPPERS:
                 inner = [*arguments, *(each.value for each in keywords)]
+            case ast.Call(func=ast.Attribute(value=table, attr="items" | "values" | "copy")):
+                inner = [table]
+            case ast.Call(func=ast.Name()) if (made := self._made_of(node)) is not None:
+                inner = made
+            case ast.Subscript(value=collection):
+                inner = [collection]
+            case ast.Attribute(attr="args"):
+                return self.of(node, depth) | self._raised(node, depth)
             case ast.Name() if depth:
                 inner = [each.value for each in self._facts.bindings(node) if each.value is not None]
                 if inner and all(self.of(each, depth - 1).can_be(Kind.COLLECTION) for each in inner):
@@ -150,6 +171,16 @@ class KindsOf(Calls, Bindings):
             case _:
                 return self.of(node, depth)
         return union(self._parts(each, depth - 1) for each in inner) if depth > 0 else UNKNOWN
+
+    def _made_of(self, call: ast.Call) -> list[ast.expr] | None:
+        """Return what a function of the module returns, or the fields of a named tuple; None for others."""
+        name = last_name(call.func)
+        found = self._facts.tree.scope(call).lookup(name)
+        definition = found[1][0] if found is not None and len(found[1]) == 1 else None
+        if definition is not None and isinstance(definition.node, Function):
+            return self._facts.once(results, self._facts.tree.scopes[definition.node])[0]
+        value = definition.value if definition is not None else None
+        return call.args if isinstance(value, ast.Call) and last_name(value.func) == "namedtuple" else None
 
     def _union(self, nodes: Sequence[ast.expr | None], depth: int) -> Kinds:
         if not nodes or any(node is None or isinstance(node, ast.Starred) for node in nodes):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 from weakref import proxy
 
 from devicefix.facts.guards import Guards
 from devicefix.facts.kinds.kind import UNKNOWN, Kinds
 from devicefix.facts.names import Names
+from devicefix.facts.scopes import Binding
 
 DEPTH = 6  # how many bindings to follow from one name to the next
 STEPS = 500  # expressions that one answer may look at
@@ -40,9 +42,13 @@ class Inference(ABC):
             node: the expression.
             depth: how many bindings to follow.
         """
+        return self._limited(self._of, node, depth)
+
+    def _limited(self, infer: Callable[[ast.expr, int], Kinds], node: ast.expr, depth: int) -> Kinds:
+        """Return the answer to a question about an expression: an earlier one, or within the limits."""
         if not self._nested:
             self._steps = 0
-        key = node, depth
+        key = (infer.__name__, node), depth
         if key in self._known:
             return self._known[key]
         if depth <= 0 or self._steps >= STEPS or self._nested >= NESTED:
@@ -50,7 +56,7 @@ class Inference(ABC):
         self._steps += 1
         self._nested += 1
         try:
-            found = self._of(node, depth)
+            found = infer(node, depth)
         finally:
             self._nested -= 1
         if not self._assumed:
@@ -68,6 +74,10 @@ class Inference(ABC):
     @abstractmethod
     def returned(self, function: Function, depth: int = DEPTH) -> Kinds:
         """Return the kinds of what a function of the module returns or yields."""
+
+    @abstractmethod
+    def _bound(self, site: ast.expr, path: str, bindings: Sequence[Binding], depth: int) -> Kinds:
+        """Return the kinds of a name or attribute from those of its bindings that reach a site."""
 
     @abstractmethod
     def _parts(self, node: ast.expr, depth: int) -> Kinds:

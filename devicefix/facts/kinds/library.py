@@ -66,7 +66,8 @@ _NO_TENSORS = {
 # Functions that return what they are given, alone or in a collection.
 WRAPPERS = {
     "list", "tuple", "set", "sorted", "reversed", "iter", "next", "dict", "zip", "cycle", "nullcontext",
-    "SimpleNamespace", "Namespace", "deepcopy", "copy", "get", "pop", "run", "run_until_complete",
+    "SimpleNamespace", "Namespace", "deepcopy", "copy", "get", "pop", "setdefault", "run",
+    "run_until_complete", "vars", "choice", "map",
 }  # fmt: skip
 # Methods that return what they are called on, or a tensor for a tensor.
 SAME = {

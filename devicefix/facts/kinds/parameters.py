@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.kinds.annotations import Annotations
 from devicefix.facts.kinds.inference import Function
-from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
+from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.values import last_name
@@ -24,11 +24,15 @@ class Parameters(Annotations):
 
     def _parameter(self, parameter: ast.arg, default: ast.expr | None, depth: int) -> Kinds:
         """Return the kinds of a parameter: by its annotation, or by its default and the module's calls."""
+        function = self._facts.tree.parents[self._facts.tree.parents[parameter]]
         if parameter.annotation is not None:
             kinds = self.annotated(parameter.annotation)
+            if kinds.shown({Kind.STRING}) and isinstance(function, Function):  # which nothing checks
+                calls = self._arguments(function, parameter, depth)
+                numbers = {kind: each.seen[kind] for each in calls for kind in NUMBERS & each.seen.keys()}
+                return kinds | Kinds(numbers)
             if not kinds.unknown:
                 return kinds
-        function = self._facts.tree.parents[self._facts.tree.parents[parameter]]
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return Kinds(open=True)
         if function.args.vararg is parameter or function.args.kwarg is parameter:
@@ -67,7 +71,8 @@ class Parameters(Annotations):
             if not isinstance(node, ast.Call):
                 continue
             if self._calls(node.func, name, method) and parameter in parameters:
-                position = positional.index(parameter) - method if parameter in positional else -1
+                bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
+                position = positional.index(parameter) - bound if parameter in positional else -1
                 passed = argument_of(node, parameter.arg, position)
                 if passed is not None:
                     yield self.of(passed, depth)
