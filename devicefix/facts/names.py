@@ -122,9 +122,8 @@ class Names:
         """Yield the dotted names that an expression may have, whose name is also bound to something else."""
         base, names = _parts(node)
         found = self.tree.scope(base).lookup(base.id) if isinstance(base, ast.Name) else None
-        for binding in found[1] if found is not None and self.resolve(node) is None else ():
-            if binding.imported:
-                yield ".".join((binding.imported, *names))
+        if found is not None and self.resolve(node) is None:
+            yield from (".".join((name, *names)) for name in self.once(_imports_in, found[1]))
 
     def _resolve(self, node: ast.expr, hops: int) -> str | None:
         base, names = _parts(node)
@@ -136,7 +135,7 @@ class Names:
         if found is None:
             return "torch" if node.id == "torch" else None
         imported = self.once(_import_of, found[1])
-        if imported is None and any(binding.imported for binding in found[1]):
+        if imported is None and self.once(_imports_in, found[1]):
             imported = _import_of(self, reaching(self.tree, node, found[1]))  # it is bound again below
         if imported is not None:
             return imported
@@ -241,6 +240,11 @@ def _import_of(facts: Names, bindings: Sequence[Binding]) -> str | None:
     if not imported or not all(binding.imported or _missing(facts, binding) for binding in bindings):
         return None
     return "torch" if "torch" in imported else imported.pop() if len(imported) == 1 else None
+
+
+def _imports_in(_facts: Names, bindings: Sequence[Binding]) -> Sequence[str]:
+    """Return the dotted names of the imports among the bindings of a name."""
+    return [binding.imported for binding in bindings if binding.imported]
 
 
 def _torch_in(facts: Names, scope: Scope) -> str | None:
