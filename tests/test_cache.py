@@ -36,6 +36,8 @@ def made(folder: Path) -> Path:
         some = examples[number :: FILES * 6]
         (folder / f"m{number}.py").write_text("\n".join(some), encoding="utf-8")
     (folder / "batch.py").write_text("class Batch:\n    def cuda(self):\n        return self\n")
+    both = "import torch\n\nmake(1, torch.float16)\nmake(1, x=torch.float16)\n"  # by position and by name
+    (folder / "both.py").write_text(both)
     (folder / "use.py").write_text("import torch\nfrom batch import Batch\n\nb = Batch().cuda()\n")
     old(folder.iterdir())
     return folder

@@ -217,7 +217,7 @@ def _plain(seen: FirstPass) -> list[Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else value
+    return sorted(value, key=repr) if isinstance(value, frozenset) else value  # they mix positions and names
 
 
 def _seen(path: str, now: Stamp | None, entry: Any) -> FirstPass:
