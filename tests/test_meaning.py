@@ -400,6 +400,13 @@ WERE_WRONG = {
             if not torch.cuda.is_available():
                 raise ValueError("no GPU")
     """,
+    "a method that is mapped beside a device with the name of a parameter": """
+        import torch
+        def f():
+            x = torch.device("cuda")
+            print(list(map(torch.Tensor.cuda, [torch.ones(2)])), x)
+        f()
+    """,
     "a name with a number that is taken": """
         import torch
         device1 = 5
@@ -513,6 +520,10 @@ WERE_WRONG_TOGETHER = {
     },
     "a device that another file sets by its name": {
         "main": "import first, torch\nsetattr(first, 'device', torch.device('cpu'))\nprint(first.g())\n",
+        "first": MOVES.format(""),
+    },
+    "a device that another file sets by a name that it makes": {
+        "main": "import first, torch\nsetattr(first, 'dev' + 'ice', torch.device('cpu'))\nprint(first.g())\n",
         "first": MOVES.format(""),
     },
     "a device that another file sets by its name, on several lines": {

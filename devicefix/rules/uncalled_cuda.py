@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
@@ -264,7 +265,10 @@ class UncalledCuda(Rule):
             fix = None
             mapped = isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap")
             if mapped and not self._may_be_own(node):
-                fix = self.context.replace(node, DeviceExpr(f"lambda x: x.to({device.text})", device.needs))
+                read = re.findall(r"\w+", device.text)
+                name = next(name for name in ("x", "each", "tensor") if name not in read)
+                moved = f"lambda {name}: {name}.to({device.text})"
+                fix = self.context.replace(node, DeviceExpr(moved, device.needs))
             yield self.finding(node, "`torch.Tensor.cuda` needs CUDA; use `.to(device)`", fix)
         elif self._is_method(node, node.value, parent):
             yield self.finding(node, "calling this method needs CUDA; store `lambda: x.to(device)` instead")

@@ -33,8 +33,10 @@ _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
 _OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
-_SETATTR = re.compile(
-    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)[\w.]*~,~[\"'](\w+)".replace(b"~", rb"(?:\s|#[^\n]*\n|\\)*")
+_SETATTR = re.compile(  # what is no literal may be any name: it is found as an empty one
+    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)[\w.]*~,~(?:[\"'](\w+)[\"']~,)?".replace(
+        b"~", rb"(?:\s|#[^\n]*\n|\\)*"
+    )
 )
 # `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
 _PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
@@ -132,7 +134,7 @@ def attributes_read(data: bytes) -> frozenset[str]:
 
 
 def attributes_set(data: bytes) -> frozenset[str]:
-    """Return the attributes that a module sets on what it imports."""
+    """Return the attributes that a module sets on what it imports; an empty name is any attribute."""
     found = set(_SETATTR.findall(data))
     for target in _SET.finditer(data):
         line, end = data.rfind(b"\n", 0, target.start()) + 1, target.start()

@@ -18,7 +18,7 @@ class Summary:
         public: the names in its `__all__`.
         read: the names that the module reads, where it has star imports.
         attributes: the attributes that it may read, those of `self` as `self.x`.
-        set_on_imports: the attributes that it sets on what it imports.
+        set_on_imports: the attributes that it sets on what it imports; an empty name is any attribute.
         numbered: the names and attributes of which it takes the number of a device.
         classes: the names of the base classes of every class.
         cuda_classes: the classes that define a method `cuda`, or have one by `__getattr__`.

@@ -54,7 +54,7 @@ class Files(Questions):
         """Return whether another file sets a name of the module at `path`, as in `config.device = "cpu"`."""
         path = os.path.normpath(path)
         others = (self.files[file] for file in self._importing(path) if file != path)
-        return any(name in other.set_on_imports for other in others)
+        return any(not other.set_on_imports.isdisjoint((name, "")) for other in others)
 
     @remembered
     def has_low_precision(self, path: str) -> bool:
