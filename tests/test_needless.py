@@ -257,6 +257,64 @@ PROGRAMS = {
         def run(x):
             return fast(x) if x.is_cuda else slow(x)
     """,
+    "a test that a function skips": """
+        import pytest
+        import torch
+
+        def need():
+            if not torch.cuda.is_available():
+                pytest.skip("no GPU")
+
+        def make():
+            return torch.ones(2, device="cuda")
+
+        def test():
+            x = torch.ones(1, device="cuda")  # DF202
+            need()
+            assert make() + x.cuda() == 2
+    """,
+    "a test that a fixture skips": """
+        import pytest
+        import torch
+
+        @pytest.fixture(scope="module")
+        def q7():
+            if not torch.cuda.is_available():
+                pytest.skip("no GPU")
+
+        @pytest.fixture
+        def q8():
+            if not torch.cuda.is_available():
+                return "no GPU"
+
+        def test(q7):
+            torch.cuda.synchronize()
+
+        def test_other(q8):
+            torch.cuda.synchronize()  # DF401
+    """,
+    "a function that is only called with CUDA, by others": """
+        import torch
+
+        def inner():
+            torch.cuda.synchronize()
+
+        def outer():
+            inner()
+
+        def again(n):
+            torch.cuda.synchronize()  # DF401
+            again(n - 1)
+
+        @register
+        def registered():
+            torch.cuda.synchronize()  # DF401
+
+        if torch.cuda.is_available():
+            outer()
+            again(1)
+            registered()
+    """,
 }
 
 
@@ -277,4 +335,10 @@ def test_findings(program: str) -> None:
 def test_a_check_in_a_function_that_another_file_calls() -> None:
     source = dedent(PROGRAMS["checks in a function that is only called for CUDA tensors"])
     other = "from module import fast\n\nfast(x)\n"
+    assert len(analyze(source, others={"other.py": other}).findings) == 3
+
+
+def test_a_function_that_another_file_calls_without_a_guard() -> None:
+    source = dedent(PROGRAMS["a function that is only called with CUDA, by others"])
+    other = "from module import inner\n\ninner()\n"
     assert len(analyze(source, others={"other.py": other}).findings) == 3

@@ -134,7 +134,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     counts = Counts(context.facts)
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
-        if counts.is_idle(node):
+        if counts.is_idle(node) or _is_called_with_cuda(context, node):
             continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
@@ -149,6 +149,19 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
         if bypassed is not None:
             sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
         yield sound if string is None else _in_string(context, string, sound)
+
+
+def _is_called_with_cuda(context: Context, node: ast.AST, calls: int = 3) -> bool:
+    """Return whether a node is part of a function of the module that is only used where there is CUDA."""
+    facts = context.facts
+    around = [parent for _, parent in facts.tree.ancestors(node) if isinstance(parent, ast.stmt)]
+    function = around[-1] if around else None
+    if not calls or not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        return False
+    uses = facts.tree.reads(function.name)
+    if not uses or context.project.is_read_elsewhere(context.devices.path, function.name):
+        return False
+    return all(facts.is_guarded(use) or _is_called_with_cuda(context, use, calls - 1) for use in uses)
 
 
 def _in_data(finding: Finding) -> Finding:

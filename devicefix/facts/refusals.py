@@ -151,9 +151,12 @@ class Refusals:
 
 def returns(body: Sequence[ast.stmt]) -> bool:
     """Return whether a block ends with a return, break, continue or skip."""
+    return isinstance(body[-1], (ast.Return, ast.Continue, ast.Break)) or skips(body)
+
+
+def skips(body: Sequence[ast.stmt]) -> bool:
+    """Return whether a block ends with what skips a test."""
     last = body[-1]
-    if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
-        return True
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         name = dotted(last.value.func) or ""
         return name == "pytest.skip" or name.rpartition(".")[2] == "skipTest"

@@ -990,7 +990,7 @@ class CudaRequired(Rule):
         """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
         if self.facts.is_guarded(node) or self._refusals.is_requested(node):
             return
-        if not self._before_kernel(node) and not self._is_called_with_cuda(node):
+        if not self._before_kernel(node):
             in_test = self._refusals.in_test(node)
             yield self.finding(place, f"{message}, or skip this test" if in_test else message)
 
@@ -1039,16 +1039,6 @@ class CudaRequired(Rule):
         if any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for part in ast.walk(test)):
             return "rejects CPU tensors; add a CPU path"
         return f"{MESSAGE}; add a path for the CPU"
-
-    def _is_called_with_cuda(self, node: ast.stmt) -> bool:
-        """Return whether a node is part of a function of the module that is only used where there is CUDA."""
-        function = self._refusals.function(node)
-        if not isinstance(function, ast.FunctionDef) or not self.facts.tree.scope(function).is_module:
-            return False
-        uses = self.facts.tree.reads(function.name)
-        if not uses or not all(map(self.facts.is_guarded, uses)):
-            return False
-        return not self.context.project.is_read_elsewhere(self.devices.path, function.name)
 
     def _before_kernel(self, node: ast.stmt) -> bool:
         """Return whether the function of a check starts a kernel below it: its library is reported."""

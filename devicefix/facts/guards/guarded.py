@@ -12,7 +12,7 @@ from devicefix.facts.guards.conditions import DEPTH
 from devicefix.facts.guards.decided import Decided
 from devicefix.facts.names import Names
 from devicefix.facts.prefilter import lines_with, lines_with_name
-from devicefix.facts.refusals import returns
+from devicefix.facts.refusals import returns, skips
 from devicefix.facts.scopes import dotted
 
 _SKIPS = re.compile(
@@ -120,7 +120,7 @@ class Guards(Decided):
                 return True
         if any(map(self._skips, getattr(child, "decorator_list", ()))):
             return True
-        if isinstance(child, ast.FunctionDef) and child.name in self._waiting:
+        if isinstance(child, ast.FunctionDef) and (child.name in self._waiting or self._gets_skipped(child)):
             return True
         return self._left_before(child, parent)
 
@@ -199,7 +199,37 @@ class Guards(Decided):
                 return returns(body) or (
                     last is not None and self.refusals.is_handled(last, self.refusals.error_of(last))
                 )
+        return self._skips_test(statement)
+
+    def _skips_test(self, statement: ast.stmt) -> bool:
+        """Return whether a statement skips the test around it without CUDA, by a call or itself."""
+        match statement:
+            case ast.If(test=test, body=body):
+                return self.implies(test, False) and skips(body)
+            case ast.Expr(value=ast.Call(func=function)):
+                own = self.refusals.own_function(function)
+                inside = own.body if own is not None else ()
+                return any(isinstance(each, ast.If) and self._skips_test(each) for each in inside)
         return False
+
+    def _gets_skipped(self, test: ast.FunctionDef) -> bool:
+        """Return whether a test gets a fixture that skips it without CUDA.
+
+        https://docs.pytest.org/en/stable/how-to/fixtures.html
+        """
+        names = {each.arg for each in test.args.args} & self._fixtures.keys()
+        return any(self._skips_test(each) for name in names for each in self._fixtures[name].body)
+
+    @cached_property
+    def _fixtures(self) -> dict[str, ast.FunctionDef]:
+        """The fixtures of the module."""
+        return {
+            function.name: function
+            for node in self.facts.tree.nodes_with("fixture")
+            if isinstance(function := self.facts.tree.parents.get(node), ast.FunctionDef)
+            and node in function.decorator_list
+            and (dotted(node.func if isinstance(node, ast.Call) else node) or "").endswith("fixture")
+        }
 
 
 class Built(Guards):
