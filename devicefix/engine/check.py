@@ -132,9 +132,10 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     lines = lines_that_matter(tree.text, WORDS, imported)
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     counts = Counts(context.facts)
+    called: dict[ast.AST, bool] = {}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
-        if counts.is_idle(node) or _is_called_with_cuda(context, node):
+        if counts.is_idle(node) or _is_called_with_cuda(context, node, called):
             continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
@@ -151,17 +152,29 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
         yield sound if string is None else _in_string(context, string, sound)
 
 
-def _is_called_with_cuda(context: Context, node: ast.AST, calls: int = 3) -> bool:
-    """Return whether a node is part of a function of the module that is only used where there is CUDA."""
+def _is_called_with_cuda(context: Context, node: ast.AST, known: dict[ast.AST, bool]) -> bool:
+    """Return whether a node is part of a function of the module that is only used where there is CUDA.
+
+    Args:
+        context: the context of the module.
+        node: the node.
+        known: the answers by function; while one is asked for, it is False.
+    """
     facts = context.facts
-    around = [parent for _, parent in facts.tree.ancestors(node) if isinstance(parent, ast.stmt)]
-    function = around[-1] if around else None
-    if not calls or not isinstance(function, ast.FunctionDef) or function.decorator_list:
+    scope = facts.tree.scope(node)
+    while scope.parent is not None and not scope.parent.is_module:
+        scope = scope.parent
+    function = scope.node
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
         return False
-    uses = facts.tree.reads(function.name)
-    if not uses or context.project.is_read_elsewhere(context.devices.path, function.name):
-        return False
-    return all(facts.is_guarded(use) or _is_called_with_cuda(context, use, calls - 1) for use in uses)
+    if function not in known:
+        known[function] = False
+        uses = facts.tree.reads(function.name)
+        if uses and not context.project.is_read_elsewhere(context.devices.path, function.name):
+            known[function] = all(
+                facts.is_guarded(use) or _is_called_with_cuda(context, use, known) for use in uses
+            )
+    return known[function]
 
 
 def _in_data(finding: Finding) -> Finding:

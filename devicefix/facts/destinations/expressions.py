@@ -112,6 +112,8 @@ class Trail(Arguments):
             self._reach(call, ("", "1", *layers[1:]))
         elif name in ("format", "join", "strip", "lower"):
             self._reach(call, ())
+        elif name in ("startswith", "endswith"):
+            self._compared(call)
         else:
             self.use |= Use.SHOWN if name in SHOWS else Use.UNKNOWN
 

@@ -208,9 +208,16 @@ class Guards(Decided):
                 return self.implies(test, False) and skips(body)
             case ast.Expr(value=ast.Call(func=function)):
                 own = self.refusals.own_function(function)
-                inside = own.body if own is not None else ()
-                return any(isinstance(each, ast.If) and self._skips_test(each) for each in inside)
+                return own is not None and own in self._skipping
         return False
+
+    @cached_property
+    def _skipping(self) -> set[ast.FunctionDef]:
+        """The functions of the module that skip the test that calls them without CUDA."""
+        blocks = (self.facts.tree.parents.get(node) for node in self.facts.tree.nodes_with("skip", "Skip"))
+        tests = (node for node in blocks if isinstance(node, ast.If) and self._skips_test(node))
+        functions = (self.facts.tree.parents[node] for node in tests)
+        return {node for node in functions if isinstance(node, ast.FunctionDef)}
 
     def _gets_skipped(self, test: ast.FunctionDef) -> bool:
         """Return whether a test gets a fixture that skips it without CUDA.
