@@ -57,7 +57,7 @@ def use_of(code: str) -> Use:
         "flags.DEFINE_string('q7', 'cuda', 'help')\nx.to(FLAGS.q7)",
         "setattr(o, 'q7', 'cuda')\nx.to(o.q7)",
         "q7 = 'cuda'\nif q7 == k:\n    x.cuda()",
-        "q7 = 'cuda'\nif q7.startswith('cuda'):\n    x.cuda()",
+        "q7 = 'cuda'\nif q7.startswith(k):\n    x.cuda()",
     ],
 )
 def test_a_value_that_becomes_a_device(code: str) -> None:
