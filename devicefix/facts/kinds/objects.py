@@ -46,7 +46,7 @@ class Objects(Annotations):
         return self._named(node.attr, depth) | self._of_method(node.value, "__getattr__", depth)
 
     def _class(self, node: ast.expr) -> ast.ClassDef | None:
-        """Return the class of the module that a name stands for."""
+        """Return the class of the module that a name refers to."""
         found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
         definition = found[1][0].node if found is not None and len(found[1]) == 1 else None
         return definition if isinstance(definition, ast.ClassDef) else None
