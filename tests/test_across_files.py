@@ -7,7 +7,7 @@ import sys
 from textwrap import dedent
 
 import pytest
-from helpers import ProjectFolder
+from helpers import ProjectFolder, analyze
 
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
@@ -426,3 +426,8 @@ def test_a_stream_of_a_class_of_the_same_attribute_in_another_file_is_fixed() ->
     other = "class Other:\n    def go(self):\n        return self.side.synchronize()"
     output, _ = rewritten({"engine.py": ENGINE, "main.py": other})
     assert "torch.cuda.Stream() if torch.cuda.is_available() else None" in output["engine.py"]
+
+
+def test_an_imported_value_that_is_moved_to_its_own_name() -> None:
+    source = "import torch\nfrom models import model\n\nmodel = model.cuda()\n"
+    assert [finding.code for finding in analyze(source).findings] == ["DF101"]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from weakref import proxy
 
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.define import Definitions
@@ -56,7 +57,7 @@ class Devices:
             facts,
             self._bound,
             partial(project.star_names, path),
-            self._may_ask,
+            partial(Devices._may_ask, proxy(self)),  # a circle would keep the tree until it is collected
             partial(project.is_set_elsewhere, path),
         )
         self._definitions = Definitions(facts, project, path, self._layout, self._known)

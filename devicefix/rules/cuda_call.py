@@ -419,7 +419,7 @@ class CudaCall(Rule):
         if self.facts.is_guarded(node):
             return
         imported = self.facts.resolve(receiver)
-        if imported is not None:
+        if imported is not None and not self._is_assigned(receiver):
             if self._is_value(imported):
                 yield self.finding(
                     node, "`.cuda()` needs CUDA, and what it moves is from another module; use `.to(device)`"
@@ -445,6 +445,13 @@ class CudaCall(Rule):
             yield self._of_project(node)
         else:
             yield self._move(node)
+
+    def _is_assigned(self, receiver: ast.expr) -> bool:
+        """Return whether an imported name is also assigned: `model = model.cuda()` moves a value."""
+        found = (
+            self.facts.tree.scope(receiver).lookup(receiver.id) if isinstance(receiver, ast.Name) else None
+        )
+        return found is not None and any(isinstance(binding.node, ast.Assign) for binding in found[1])
 
     def _of_project(self, node: ast.Call) -> Finding:
         """Return the finding for a call that may be one of a method of the project."""
