@@ -108,9 +108,7 @@ class Counts:
     def _is_for_cuda(self, use: ast.expr) -> bool:
         """Return whether a use is in the arguments of a function that the program calls only with CUDA, once mended."""
         calls = (parent for _, parent in self.facts.tree.ancestors(use) if isinstance(parent, ast.Call))
-        return any(
-            (self.facts.resolve(call.func) or "").removeprefix("torch.cuda.") in RAISING for call in calls
-        )
+        return any(self.facts.resolve(call.func) in _RAISING for call in calls)
 
     def is_idle(self, node: ast.AST) -> bool:
         """Return whether code is part of a loop over all GPUs, which does nothing without CUDA, also after fixes."""
