@@ -152,13 +152,13 @@ def quoted(text: str) -> str:
 
 
 def read_verdicts(path: Path, allowed: Sequence[str]) -> dict[str, Verdict]:
-    """Read the verdicts of a file, by id, or none if there is no file.
+    """Read the verdicts of a file, by id.
 
     Raises:
+        OSError: the file can't be read. A wrong path must not pass for a file without verdicts: the sample would
+            repeat what was judged before.
         ValueError: a verdict is none of those that are allowed.
     """
-    if not path.is_file():
-        return {}
     verdicts = {name: Verdict(**value) for name, value in tomllib.loads(path.read_text("utf-8")).items()}
     for name, verdict in verdicts.items():
         if verdict.verdict not in allowed:
@@ -205,6 +205,7 @@ def add_sample(commands: Commands, common: argparse.ArgumentParser) -> None:
     sample = commands.add_parser("sample", parents=[common], help="draw a sample and write a work sheet")
     sample.add_argument("--size", type=int, default=200, help="entries to draw")
     sample.add_argument("--seed", type=int, default=1, help="of the random numbers")
+    sample.add_argument("--unread", action="store_true", help="draw only from what has no verdict yet")
     sample.add_argument("--sheet", type=Path, help="a file outside of the repository (default: stdout)")
 
 
@@ -212,8 +213,11 @@ def write_sheet(
     arguments: argparse.Namespace, population: list[Entry], kept: Path, allowed: Sequence[str]
 ) -> None:
     """Do what `sample` was asked for."""
+    known = read_verdicts(kept, allowed)
+    if arguments.unread:
+        population = [entry for entry in population if entry.id not in known]
     chosen = draw(population, arguments.size, arguments.seed)
-    text = "\n".join(sheet(chosen, read_verdicts(kept, allowed), allowed)) + "\n"
+    text = "\n".join(sheet(chosen, known, allowed)) + "\n"
     if arguments.sheet:
         arguments.sheet.write_text(text, "utf-8")
         print(f"{len(chosen)} of {len(population)} written to {arguments.sheet}")
