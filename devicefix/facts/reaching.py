@@ -29,24 +29,24 @@ def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequenc
     if scopes != {here}:
         return bindings
     statement = tree.statement(site)
-    around = {id(block) for block in _blocks(tree, statement)}
+    around = {id(block) for block in blocks_around(tree, statement)}
     last = None
     for binding in bindings:
         node = binding.node
-        if _is_certain(binding) and isinstance(node, ast.stmt) and _position(node) < _position(statement):
+        if _is_certain(binding) and isinstance(node, ast.stmt) and position(node) < position(statement):
             if id(tree.block(node)) in around:
                 last = binding
     if last is None:
         return bindings
-    start = _position(last.node)
+    start = position(last.node)
     looped = any(
-        isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and _position(parent) > start
+        isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and position(parent) > start
         for _, parent in tree.ancestors(statement)
     )
 
     def may_follow(binding: Binding) -> bool:
         end = statement if isinstance(binding.node, ast.stmt) else site
-        return start < _position(binding.node) and (looped or _position(binding.node) < _position(end))
+        return start < position(binding.node) and (looped or position(binding.node) < position(end))
 
     return [
         binding for binding in bindings if binding is last or (not binding.parameter and may_follow(binding))
@@ -59,7 +59,7 @@ def _is_certain(binding: Binding) -> bool:
     return assigned or isinstance(binding.node, _CERTAIN)
 
 
-def _blocks(tree: Tree, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+def blocks_around(tree: Tree, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the block of a statement, and the blocks around it in the same function."""
     yield tree.block(statement)
     for _, parent in tree.ancestors(statement):
@@ -69,6 +69,6 @@ def _blocks(tree: Tree, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
             yield tree.block(parent)
 
 
-def _position(node: ast.AST) -> tuple[int, int]:
+def position(node: ast.AST) -> tuple[int, int]:
     """Return the line and column where a node begins; statements can share a line."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
+from devicefix.facts.saved import saved_before
 from devicefix.facts.values import cuda_device
 from devicefix.model import Finding, Safety
 from devicefix.rewrite.calls import with_keyword
@@ -131,6 +132,23 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
+            "what the function has just saved, which holds nothing of CUDA without it",
+            """
+                import io
+
+                import torch
+
+
+                def copy(x, path):
+                    buffer = io.BytesIO()
+                    torch.save(x, buffer)
+                    buffer.seek(0)
+                    with open(path, "wb") as file:
+                        torch.save(x, file)
+                    return torch.load(buffer), torch.load(path)
+            """,
+        ),
+        Example(
             "load of numpy",
             """
                 import numpy as np
@@ -163,7 +181,7 @@ class CheckpointLoad(Rule):
         message = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
         if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
-        if self._is_on_cpu(node):
+        if self._is_on_cpu(node) or (node.args and saved_before(self.facts, node.args[0])):
             return
         if given is not None:
             yield self.finding(node, message, self.context.when_cuda(given, '"cpu"', of_cuda=True))
