@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 
 from devicefix.devices.context import Context
@@ -63,7 +63,8 @@ class DeviceValue(Rule):
 
     - only the name of the variable, option or key says that the value is a device, or `"cpu"` beside it does,
     - the value is an argument of another library,
-    - the value is beside the CPU in a list, or in a set: with equal devices these may mean something else,
+    - the value is beside the CPU in a list, or in a set or an enumeration: with equal devices these may mean
+      something else,
     - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none,
     - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
       are visible.
@@ -788,7 +789,12 @@ class DeviceValue(Rule):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         project = context.project
-        self._destinations = Destinations(self.facts, project.is_device_place, project.receives_device)
+        self._destinations = Destinations(
+            self.facts,
+            project.is_device_place,
+            project.receives_device,
+            partial(project.is_read_elsewhere, context.devices.path),
+        )
 
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         if isinstance(node.value, str) and node.value[:1] in ("c", "C"):
@@ -806,7 +812,7 @@ class DeviceValue(Rule):
         if self._is_of_another_rule(value):
             return
         use = self._destinations.of(value)
-        if Use.DEVICE in use:
+        if Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
             yield self._report(value, self.devices.safety(value))
         elif Use.REFUSED in use or (
             Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value))
@@ -990,6 +996,9 @@ def _collapses(facts: Facts, value: ast.expr) -> str | None:
     parent = facts.tree.parents.get(value)
     if isinstance(parent, (ast.Set, ast.SetComp)):
         return "a set keeps equal devices once"
+    owner = facts.tree.scope(value).node
+    if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
+        return "an enumeration has one member for equal values"
     if isinstance(parent, (ast.List, ast.Tuple)) and any(cpu(facts, item) for item in parent.elts):
         return "the CPU is already beside it"
     return None

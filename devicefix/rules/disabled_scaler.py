@@ -152,6 +152,18 @@ class DisabledScaler(Rule):
             """,
         ),
         Example(
+            "a scale that is asked for first",
+            """
+                import torch
+
+                scaler = torch.cuda.amp.GradScaler()
+                state = scaler.state_dict()
+                scale = state["scale"] if "scale" in state else None
+                if "scale" in scaler.state_dict() and scaler.state_dict()["scale"] > 1:
+                    print(scaler.state_dict()["scale"])
+            """,
+        ),
+        Example(
             "a scaler that is on",
             """
                 import torch
@@ -184,11 +196,26 @@ class DisabledScaler(Rule):
         item = self.facts.tree.parents.get(state)
         match item:
             case ast.Subscript(value=value, slice=ast.Constant(value=str(key)), ctx=ast.Load()) if (
-                value is state and key in _KEYS and not self._is_on(item)
+                value is state and key in _KEYS and not self._is_on(item) and not self._is_asked_for(item, key)
             ):
                 advice = "use 1.0 instead" if key == "scale" else "ask `is_enabled()` first"
                 message = f"the state of a `GradScaler` is empty without CUDA, which has no `{key}`; {advice}"
                 yield self.finding(item, message, self._get(item) if key == "scale" else None)
+
+    def _is_asked_for(self, item: ast.Subscript, key: str) -> bool:
+        """Return whether a key is read only under a condition that asks for it: `"scale" in state`."""
+        return any(
+            isinstance(parent, (ast.If, ast.IfExp, ast.BoolOp))
+            and any(
+                isinstance(part, ast.Compare)
+                and isinstance(part.ops[0], (ast.In, ast.NotIn))
+                and isinstance(part.left, ast.Constant)
+                and part.left.value == key
+                for test in (parent.values if isinstance(parent, ast.BoolOp) else [parent.test])
+                for part in (() if test is child else ast.walk(test))
+            )
+            for child, parent in self.facts.tree.ancestors(item)
+        )
 
     def _get(self, item: ast.Subscript) -> Fix | None:
         """Return the fix that gets the scale, or 1.0 if there is none."""

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_literal, cuda_string, is_negative
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_number
+
+
+_BY_NAME = ("locals", "vars", "eval", "exec")  # what reads variables by their names
 
 
 class TorchDevice(Rule):
@@ -35,7 +39,7 @@ class TorchDevice(Rule):
     ## Fix safety
     Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none. A
     device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also right on
-    a CPU.
+    a CPU. So is one that nothing uses, or that only functions of `torch.cuda` take.
     """
 
     code = "DF201"
@@ -125,6 +129,20 @@ class TorchDevice(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a key beside the CPU, which must stay another one",
+            before="""
+                import torch
+
+                backends = {torch.device("cpu"): "gloo", torch.device("cuda"): "nccl"}
+            """,
+            after="""
+                import torch
+
+                backends = {torch.device("cpu"): "gloo", torch.device("cuda" if torch.cuda.is_available() else "cpu"): "nccl"}
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -162,6 +180,27 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
+            "a table in which a device is looked up",
+            """
+                import torch
+
+                backend = {torch.device("cpu"): "gloo", torch.device("cuda"): "nccl"}[x.device]
+            """,
+        ),
+        Example(
+            "what nothing uses, or only what has a finding of its own",
+            """
+                import torch
+
+
+                def f(n, where=torch.device("cuda")):
+                    device = torch.device("cuda")
+                    current = torch.device("cuda:1")
+                    print(torch.cuda.memory_allocated(current))
+                    return torch.ones(n)
+            """,
+        ),
+        Example(
             "the CPU",
             """
                 import torch
@@ -182,12 +221,11 @@ class TorchDevice(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self.facts.call(node, "torch.device"):
             return
-        if isinstance(self.facts.tree.parents.get(node), ast.Compare) or self.facts.is_guarded(node):
-            return
-        if self._is_of_cuda(node):
+        if self._is_compared(node) or self.facts.is_guarded(node) or self._needs_nothing(node):
             return
         fix = self._fix(node)
         if fix is not None:
+            fix = self._beside_cpu(node, fix)
             self.context.mark_handled(
                 *(part for each in node.args for part in ast.walk(each)), *node.keywords
             )
@@ -195,7 +233,38 @@ class TorchDevice(Rule):
             finding = self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
             yield checked_for_number(self.context, node, finding)
 
-    def _is_of_cuda(self, node: ast.Call) -> bool:
+    def _is_compared(self, node: ast.Call) -> bool:
+        """Return whether a device is only compared: by an operator, or as a key of `{...}[key]`."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Dict) and node in parent.keys:
+            return isinstance(self.facts.tree.parents.get(parent), ast.Subscript)
+        return isinstance(parent, ast.Compare)
+
+    def _beside_cpu(self, node: ast.Call, fix: Fix) -> Fix:
+        """Return the fix of a device, unsafe for a key of a dictionary: two equal keys are one."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Dict) and node in parent.keys:
+            return replace(fix, safety=Safety.UNSAFE, why="a dictionary keeps equal devices once")
+        return fix
+
+    def _needs_nothing(self, node: ast.Call) -> bool:
+        """Return whether nothing uses a device, or nothing but functions of torch.cuda does.
+
+        A variable that is read by name, or by other modules, is used.
+        """
+        if self._is_of_cuda(node):
+            return True
+        followed = self.context.uses.of(node)
+        if any(each.elsewhere or each.attribute for each in (*followed.variables, *followed.parameters)):
+            return False
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.arguments):
+            function = self.facts.tree.parents.get(parent)
+            if getattr(function, "decorator_list", ()):
+                return False
+        return all(map(self._is_of_cuda, followed.uses)) and not any(map(self.facts.tree.reads, _BY_NAME))
+
+    def _is_of_cuda(self, node: ast.expr) -> bool:
         """Return whether a function of torch.cuda takes a device.
 
         Without CUDA it ignores the device, as `torch.cuda.max_memory_allocated` does, or fails with any: then it

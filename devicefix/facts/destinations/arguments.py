@@ -55,6 +55,8 @@ class Arguments(Stores, ABC):
                 self._parameter(each, place, layers)
         elif self.facts.call(call, "torch.device") and isinstance(self.tree.parents.get(call), ast.Compare):
             self.use |= Use.SHOWN
+        elif not layers and (self.facts.resolve(function) or "").startswith("torch.cuda."):
+            self.use |= Use.OF_CUDA
         elif not layers and (
             takes_device(self.facts, function, place) or self.destinations.receives_device(name, place)
         ):

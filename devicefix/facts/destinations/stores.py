@@ -10,6 +10,7 @@ from itertools import islice
 
 from devicefix.facts.destinations.places import Layers, Places, Use
 from devicefix.facts.scopes import Scope
+from devicefix.facts.values import last_name
 
 STEPS = 400  # how many expressions to follow a value through, so that the time is linear
 _DEPTH = 3  # how many containers around it
@@ -84,8 +85,8 @@ class Stores(ABC):
                 found = self.tree.scope(target).lookup(name)
                 if found is not None:
                     self._name(found[0], name, layers)
-            case ast.Attribute(attr=name):
-                self._attribute(name, layers)
+            case ast.Attribute(attr=name, value=owner):
+                self._attribute(name, layers, shared=not self._is_mock(owner))
             case ast.Subscript(slice=ast.Constant(value=str(key))):
                 self._key(key, layers)
             case ast.Subscript(value=container):
@@ -106,12 +107,12 @@ class Stores(ABC):
         if scope.is_class:
             self._attribute(name, layers)
         elif scope.is_module:
-            self._leave(name)
+            self._leave(name, self.destinations.is_shared(name))
         self._reach_place((scope, name), self.facts.reads_in(scope, name), layers)
 
-    def _attribute(self, name: str, layers: Layers) -> None:
+    def _attribute(self, name: str, layers: Layers, *, shared: bool = True) -> None:
         """Follow a value that is stored in an attribute, of any object of the module."""
-        self._leave(name)
+        self._leave(name, shared)
         self._reach_place(("attribute", name), self.destinations.attribute_reads(name), layers)
 
     def _key(self, key: str, layers: Layers) -> None:
@@ -119,10 +120,20 @@ class Stores(ABC):
         self._reach_place(("key", key), self.destinations.key_reads(key), layers)
         self._attribute(key, layers)
 
-    def _leave(self, name: str) -> None:
-        """Follow a value to the other files, which may read it by a name."""
-        known = self.destinations.is_device_place(name)
+    def _leave(self, name: str, shared: bool = True) -> None:
+        """Follow a value to the other files, which may read it by a name if it is shared."""
+        known = shared and self.destinations.is_device_place(name)
         self.use |= Use.DEVICE if known else Use.UNKNOWN
+
+    def _is_mock(self, node: ast.expr) -> bool:
+        """Return whether an object is a mock, whose attributes few others read, whatever their names.
+
+        https://docs.python.org/3/library/unittest.mock.html
+        """
+        values = [binding.value for binding in self.facts.bindings(node)]
+        return bool(values) and all(
+            isinstance(value, ast.Call) and last_name(value.func).endswith("Mock") for value in values
+        )
 
     def _compared(self, node: ast.AST) -> None:
         """Follow a value into a test: what runs only if it is true may need CUDA."""
