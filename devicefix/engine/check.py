@@ -124,18 +124,18 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     from devicefix.facts.fallbacks import Fallbacks
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
-    from devicefix.rules.shared.counts import Counts
+    from devicefix.rules.shared.counts import IdleLoops
 
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, WORDS, imported)
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
-    counts = Counts(context.facts)
+    idle = IdleLoops(context.facts)
     called: dict[ast.AST, bool] = {}
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
-        if counts.is_idle(node) or _is_called_with_cuda(context, node, called):
+        if idle.hold(node) or _is_called_with_cuda(context, node, called):
             continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
