@@ -121,6 +121,7 @@ _FAILING = "123456"
 
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.facts.exports import patching
     from devicefix.facts.fallbacks import Fallbacks
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
@@ -133,6 +134,7 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     idle = IdleLoops(context.facts)
     called: dict[ast.AST, bool] = {}
+    patched = patching(context.facts, "is_available")
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
         if idle.hold(node) or _is_only_used_with_cuda(context, node, called):
@@ -149,7 +151,14 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:
             sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
+        elif sound.safety is Safety.SAFE and _is_answered(node, context.facts, patched):
+            sound = sound.unsafe("`torch.cuda.is_available` is replaced here, which is what the fix asks")
         yield sound if string is None else _in_string(context, string, sound)
+
+
+def _is_answered(node: ast.AST, facts: Facts, patched: frozenset[ast.AST]) -> bool:
+    """Return whether a node is part of a function or class that replaces a function of `torch.cuda`."""
+    return bool(patched) and any(parent in patched for _, parent in facts.tree.ancestors(node))
 
 
 def _is_only_used_with_cuda(context: Context, node: ast.AST, known: dict[ast.AST, bool]) -> bool:

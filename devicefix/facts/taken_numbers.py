@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
+from devicefix.facts.reaching import blocks_around, position
 from devicefix.facts.scopes import Scope, dotted
 from devicefix.facts.sinks import takes_device
 from devicefix.facts.uses import Uses
-from devicefix.facts.values import cuda_string, last_name, text_of
+from devicefix.facts.values import cuda_string, device_name, last_name, text_of
 
 _PARTS = ("split", "rsplit", "partition", "rpartition")
 _WITHOUT = ("replace", "removeprefix", "strip", "lstrip")
@@ -69,6 +70,86 @@ def used_as_number(uses: Uses, number: ast.expr) -> ast.expr | None:
     found = uses.of(number).uses
     return next(
         (use for use in found if _is_number(uses.facts, use) and not uses.facts.is_guarded(use)), None
+    )
+
+
+def parsed_device(facts: Facts, node: ast.expr) -> ast.expr | None:
+    """Return the name of a device out of which an expression takes the number, and fails if there is none.
+
+    Such are `name.split(":")[1]`, `int(name.split(":")[-1])`, `int(name[5:])` and `int(name.strip("cuda:"))`.
+
+    Args:
+        facts: the facts of the module.
+        node: the whole expression.
+
+    Returns:
+        The expression for the name; None for any other expression, and where the program asks about the name
+        or handles the error.
+    """
+    taken = _parsed(facts, node)
+    if taken is None:
+        return None
+    text, part = taken
+    device = text.args[0] if isinstance(text, ast.Call) and text.args and dotted(text.func) == "str" else text
+    kinds = facts.kinds.of(device)
+    if kinds.shown({Kind.CUDA}):
+        return None  # it has a number, until a fix takes it
+    named = device_name(last_name(device)) and (part or device is not text)
+    if not (named or "cuda" in part or Kind.CUDA in kinds.seen or Kind.DEVICE in kinds.seen):
+        return None
+    if facts.is_guarded(node) or _is_asked_about(facts, device) or _is_left(facts, node, device):
+        return None
+    return None if any(_stops(facts, *pair) for pair in facts.tree.ancestors(node)) else text
+
+
+def _stops(facts: Facts, child: ast.AST, parent: ast.AST) -> bool:
+    """Return whether a statement handles the error, or a function of torch.cuda has a finding of its own."""
+    if isinstance(parent, ast.Call):
+        return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
+    return isinstance(parent, ast.Try) and child in parent.body and bool(parent.handlers)
+
+
+def _parsed(facts: Facts, node: ast.expr) -> tuple[ast.expr, str] | None:
+    """Return the text out of which an expression takes a number, and the part that separates it from the rest."""
+    match node:
+        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=1)):
+            return _separated(call, ("split", "rsplit"), ":")
+        case ast.Call(func=ast.Attribute(attr="split" | "rsplit")):
+            parent = facts.tree.parents.get(node)
+            unpacked = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], (ast.Tuple, ast.List))
+            return _separated(node, ("split", "rsplit"), ":") if unpacked else None
+        case ast.Attribute(attr="group" | "groups", value=ast.Call(args=[ast.Constant(value=str(part)), text]) as call):
+            found = facts.call(call, "re.search", "re.match", "re.fullmatch")
+            return (text, part) if found and "cuda" in part else None
+        case ast.Call(func=ast.Name(id="int"), args=[ast.Call() as call]):
+            return _separated(call, _WITHOUT, "cuda")
+        case ast.Call(func=ast.Name(id="int"), args=[ast.Subscript(value=value, slice=index)]):
+            if isinstance(value, ast.Call) and last_name(value.func) in _PARTS:
+                return _separated(value, _PARTS, ":") if ast.unparse(index) in ("-1", "2") else None
+            return (value, "") if _is_number_part(index) else None
+    return None
+
+
+def _separated(call: ast.Call, methods: Sequence[str], word: str) -> tuple[ast.expr, str] | None:
+    """Return the text and the argument of a method of texts, if the argument holds a word."""
+    match call:
+        case ast.Call(
+            func=ast.Attribute(value=text, attr=method), args=[ast.Constant(value=str(part)), *_]
+        ) if method in methods and word in part:
+            return text, part
+    return None
+
+
+def _is_left(facts: Facts, node: ast.expr, device: ast.expr) -> bool:
+    """Return whether the function has left before, under a condition on the device."""
+    path = dotted(device)
+    return path is not None and any(
+        isinstance(statement, ast.If)
+        and position(statement) < position(node)
+        and isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+        and _asks(statement.test, path)
+        for block in blocks_around(facts.tree, facts.tree.statement(node))
+        for statement in block
     )
 
 

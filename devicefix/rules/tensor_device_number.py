@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import may_ask_tensor
 from devicefix.facts.kinds import Kind
-from devicefix.facts.taken_numbers import used_as_number
+from devicefix.facts.taken_numbers import parsed_device, used_as_number
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 
@@ -14,18 +14,22 @@ class TensorDeviceNumber(Rule):
     """
     ## What it does
     Finds the number of a tensor's device where it is used as a number: counted with, or the index of something.
+    Also finds code that takes the number out of the name of a device.
 
     ## Why it matters
-    On a CPU `x.get_device()` is -1, which counts from the end of a list, and `x.device.index` is `None`.
+    On a CPU `x.get_device()` is -1, which counts from the end of a list, and `x.device.index` is `None`. The name
+    `"cpu"` holds no number: `int("cpu")` and `"cpu".split(":")[1]` raise an error.
 
     ## Example
     ```python
     buffer = buffers[x.get_device()]
+    rank = int(str(device).split(":")[1])
     ```
 
     ## Use instead
     ```python
     buffer = buffers[x.get_device() if x.is_cuda else 0]
+    rank = int(str(device).split(":")[1]) if ":" in str(device) else 0
     ```
 
     ## Fix safety
@@ -35,8 +39,9 @@ class TensorDeviceNumber(Rule):
 
     code = "DF206"
     name = "tensor-device-number"
-    summary = "The number of a tensor's device is used as a number"
+    summary = "The number of a device is used as a number"
     words = (b"get_device(", b".device.index")
+    common_words = (b"cuda", b'split(":")', b"split(':')", b'partition(":")', b"partition(':')", b"[5:]")
     INVALID = (
         Example(
             "the index of a list",
@@ -58,6 +63,23 @@ class TensorDeviceNumber(Rule):
                 following = x.device.index + 1
             """,
         ),
+        Example(
+            "a number out of the name of a device",
+            before=r"""
+                import re
+
+                import torch
+
+                class Worker:
+                    def __init__(self, device, place):
+                        self.device = device
+                        self.rank = int(str(self.device).strip("cuda:"))
+                        self.other = int(device.split(":")[-1]) + int(str(x.device)[5:])
+                        self.visible = place.split("cuda:")[1]
+                        kind, index = str(x.device).split(":")
+                        self.last = re.search(r"cuda:(\d+)", place).group(1)
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -67,6 +89,26 @@ class TensorDeviceNumber(Rule):
 
                 if x.get_device() >= 0:
                     print(x.get_device(), y.device.index)
+            """,
+        ),
+        Example(
+            "names that are asked about, and other texts with a colon",
+            """
+                import torch
+
+                host, port = address.split(":")[0], int(address.split(":")[1])
+                if device.startswith("cuda:"):
+                    rank = int(device.split(":")[1])
+                try:
+                    rank = int(device.replace("cuda:", ""))
+                except ValueError:
+                    rank = 0
+
+
+                def number(device):
+                    if ":" not in device:
+                        return 0
+                    return int(device.split(":")[1])
             """,
         ),
         Example(
@@ -95,12 +137,26 @@ class TensorDeviceNumber(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if may_ask_tensor(self.context, node):
             yield from self._check(node, "-1")
+        yield from self._parsed(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
+        yield from self._parsed(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        yield from self._parsed(node)
         match node:
             case ast.Attribute(attr="index", value=ast.Attribute(attr="device", value=tensor)):
                 if Kind.TENSOR in self.facts.kinds.of(tensor).seen:
                     yield from self._check(node, "None")
+
+    def _parsed(self, node: ast.expr) -> Iterator[Finding]:
+        """Check code that takes the number out of the name of a device."""
+        name = parsed_device(self.facts, node)
+        if name is not None:
+            code = self.context.source.code(name)
+            yield self.finding(
+                node, f"this takes a number out of `{code}`, and the name of the CPU has none; ask for it first"
+            )
 
     def _check(self, node: ast.expr, without: str) -> Iterator[Finding]:
         used = used_as_number(self.context.uses, node)

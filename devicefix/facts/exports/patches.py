@@ -22,16 +22,37 @@ def patched_names(facts: Facts) -> Iterator[str]:
     for path in facts.tree.attributes:
         yield from _named(path)
     for node in facts.tree.nodes_with("patch", "setattr"):
-        match node:
-            case ast.Call(func=function, args=[ast.Constant(value=str(path)), *_]):
-                if re.search("patch|setattr", dotted(function) or ""):
-                    yield from _named(path)
-            case ast.Call(func=function, args=[owner, ast.Constant(value=str(name)), *_]):
-                if last_name(function) in ("setattr", "object") and _OWNER.fullmatch(_path(facts, owner)):
-                    yield name
-            case ast.Call(func=ast.Attribute(attr="multiple"), args=[owner], keywords=keywords):
-                if _OWNER.fullmatch(_path(facts, owner)):
-                    yield from (keyword.arg for keyword in keywords if keyword.arg is not None)
+        yield from _patched_by(facts, node)
+
+
+def patching(facts: Facts, name: str) -> frozenset[ast.AST]:
+    """Return the functions and classes in which a function of `torch.cuda` is replaced, or a decorator does it.
+
+    Args:
+        facts: the facts of the module.
+        name: the name of the function, without `torch.cuda`.
+    """
+    found = set()
+    for node in facts.tree.nodes_with(name) if "patch" in facts.tree.text else ():
+        if name in _patched_by(facts, node):
+            owner = facts.tree.parents.get(node)
+            is_decorator = node in getattr(owner, "decorator_list", ())
+            found.add(owner if is_decorator else facts.tree.scope(node).node)
+    return frozenset(filter(None, found))
+
+
+def _patched_by(facts: Facts, node: ast.AST) -> Iterator[str]:
+    """Yield the names of what a call such as `mock.patch("torch.cuda.synchronize")` replaces."""
+    match node:
+        case ast.Call(func=function, args=[ast.Constant(value=str(path)), *_]):
+            if re.search("patch|setattr", dotted(function) or ""):
+                yield from _named(path)
+        case ast.Call(func=function, args=[owner, ast.Constant(value=str(name)), *_]):
+            if last_name(function) in ("setattr", "object") and _OWNER.fullmatch(_path(facts, owner)):
+                yield name
+        case ast.Call(func=ast.Attribute(attr="multiple"), args=[owner], keywords=keywords):
+            if _OWNER.fullmatch(_path(facts, owner)):
+                yield from (keyword.arg for keyword in keywords if keyword.arg is not None)
 
 
 def _named(path: str) -> Iterator[str]:

@@ -244,6 +244,8 @@ class Conditions(ABC):
                 return self.lists_gpus(listed, depth - 1, least)
             case ast.Call(func=ast.Name(id="range"), args=[count]):
                 return self.counts_gpus(count, depth - 1, least)
+            case ast.Attribute(attr="default_generators") if not least:
+                return self.facts.resolve(node) == "torch.cuda.default_generators"
             case ast.Name() | ast.Attribute():
                 bindings = self.facts.bindings(node)
                 return bool(bindings) and self.facts.once(_all_list_gpus, bindings, self, depth - 1, least)

@@ -111,7 +111,7 @@ class Functions:
         """
         if any(isinstance(part, _EFFECTS) for part in ast.walk(node)):
             return None  # a guard would skip it
-        if self._inside_another(node):
+        if self.inside_another(node):
             return Fix(())  # the fix of the outer call is enough
         fix = self._without(node, short)
         if fix is not None and fix.safety is Safety.SAFE and has_effects(self.facts, node):
@@ -147,8 +147,8 @@ class Functions:
             return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
         return None
 
-    def _inside_another(self, node: ast.Call) -> bool:
-        """Return whether a call is an argument of another function that raises an error."""
+    def inside_another(self, node: ast.Call) -> bool:
+        """Return whether a call is an argument of another function of torch.cuda that raises an error."""
         return any(
             isinstance(parent, ast.Call)
             and (self.facts.resolve(parent.func) or "").removeprefix("torch.cuda.") in RAISING
