@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
 from devicefix.facts.kinds import NUMBERS, Kind
-from devicefix.facts.values import integer, last_name
+from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
 
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
+_NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
 _LIGHTNING = ("pytorch_lightning", "lightning")
 _CUDA = frozenset({Kind.CUDA, *NUMBERS})
@@ -30,7 +31,7 @@ class HardWiredFlag(Rule):
     """
     ## What it does
     Reports options of other libraries that are set to use CUDA on every machine: `Config.cuda = True`,
-    `Reader(gpu=True)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
+    `Reader(gpu=True)`, `Engine(device_id=0)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
     `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)`,
     `Accelerator(mixed_precision="fp16")`, `pipeline.enable_model_cpu_offload()`.
 
@@ -58,7 +59,8 @@ class HardWiredFlag(Rule):
     name = "hard-wired-flag"
     summary = "Another library is set to use CUDA on every machine"
     words = (
-        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"device_map", b"max_memory",
+        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"gpu_id=", b"device_id=",
+        b"gpu_index=", b"device_index=", b"device_map", b"max_memory",
         b"flash_att", b"mixed_precision", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers", b"fp16=True", b"bf16=True", b"tf32=True",
     )  # fmt: skip
     common_words = (b"accelerator", b"device", b"gpu")
@@ -77,6 +79,16 @@ class HardWiredFlag(Rule):
                 import easyocr  # cuda
 
                 reader = easyocr.Reader(['en'], gpu=True)
+            """,
+        ),
+        Example(
+            "the number of a GPU for a library",
+            before="""
+                import torch
+                from library import Engine, Pool
+
+                engine = Engine(device_id=0)
+                pool = Pool(gpu_id=options.gpu_id)
             """,
         ),
         Example(
@@ -299,6 +311,18 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "a number for none, and one that is asked about",
+            """
+                import torch
+                from library import Engine
+
+                engine = Engine(device_id=-1)
+                other = Engine(device_id=options.where)
+                if options.device_id >= 0 and use_cuda:
+                    third = Engine(device_id=options.device_id)
+            """,
+        ),
+        Example(
             "low precision that a CPU has",
             """
                 import torch
@@ -366,6 +390,9 @@ class HardWiredFlag(Rule):
                 yield self.finding(node, message)
             elif flag and self._foreign(node.func) and not self._asked(node):
                 yield self.finding(node, self._message(f"{keyword.arg}={code}"))
+            elif self._is_number(keyword) and self._foreign(node.func) and not self._asked(node):
+                message = f"`{keyword.arg}={code}` is the number of a GPU"
+                yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
         call = self.facts.tree.parents[node]
@@ -505,6 +532,13 @@ class HardWiredFlag(Rule):
 
     def _message(self, setting: str) -> str:
         return f"`{setting}` makes the library need CUDA; use `torch.cuda.is_available()`"
+
+    def _is_number(self, keyword: ast.keyword) -> bool:
+        """Return whether a keyword is the number of a GPU, such as `device_id=0` or `gpu_id=options.gpu_id`."""
+        if not _NUMBER.fullmatch(keyword.arg or ""):
+            return False
+        number = literal_index(keyword.value)
+        return number is not None or bool(_NUMBER.fullmatch(last_name(keyword.value)))
 
     def _foreign(self, node: ast.expr) -> bool:
         """Return whether an object comes from a library: an import, or the result of calling one."""
