@@ -18,7 +18,7 @@ def use_of(code: str) -> Use:
     """Return what becomes of the value "cuda" of a module."""
     facts = Facts.read(dedent(code).encode())
     (value,) = (node for node in facts.tree.nodes if isinstance(node, ast.Constant) and node.value == "cuda")
-    return Destinations(facts, *([lambda *_: False] * 3)).of(value)
+    return Destinations(facts, lambda _name: False, lambda _name, _place: False, False).of(value)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,7 @@ def test_a_value_that_becomes_a_device(code: str) -> None:
         ("def f():\n    return device == 'cuda'", Use.SHOWN),
         ("def f():\n    return device in ['cuda']", Use.SHOWN),
         ("def f():\n    device = 'cuda'", Use.NOTHING),
+        ("def f(device='cuda'):\n    torch.cuda.set_device(device)", Use.OF_CUDA),
         ("launch('cuda')", Use.UNKNOWN),
         ("launch(backend='cuda')", Use.UNKNOWN),
         ("torch.autocast(device_type='cuda')", Use.UNKNOWN),
@@ -82,6 +83,35 @@ def test_a_value_that_becomes_a_device(code: str) -> None:
 )
 def test_a_value_that_does_not_become_a_device(code: str, expected: Use) -> None:
     assert use_of(f"import torch\n{code}\n") == expected
+
+
+def test_only_what_another_file_may_read_is_shown_there(project: ProjectFolder) -> None:
+    project.write(
+        {
+            "nets.py": "import torch\n\n\ndef make(options):\n    return torch.ones(1, device=options.device)\n",
+            "script.py": "import torch\n\ndevice = 'cuda'\nprint(torch.ones(1))\n",
+            "settings.py": "import torch\n\ndevice = 'cuda'\nprint(torch.ones(1))\n",
+            "main.py": "import nets\nimport settings\n\nnets.make(settings)\n",
+            "test_nets.py": """
+                from unittest.mock import MagicMock
+
+                import torch
+
+
+                def test_make():
+                    options, mock = torch.nn.Module(), MagicMock()
+                    options.device = "cuda"
+                    mock.device = "cuda"
+                """,
+        }
+    )
+    devicefix("rewrite", "--in-place", ".", cwd=project.path)
+    chosen = "'cuda' if torch.cuda.is_available() else 'cpu'"
+    assert project.read("script.py").startswith("import torch\n\ndevice = 'cuda'\n")
+    assert f"device = {chosen}" in project.read("settings.py")
+    test = project.read("test_nets.py")
+    assert 'mock.device = "cuda"\n' in test
+    assert 'options.device = "cuda" if' in test
 
 
 def test_another_file_shows_what_becomes_of_a_value(project: ProjectFolder) -> None:

@@ -339,6 +339,102 @@ PROGRAMS = {
         print(BOTH)
         print(torch.ones(3).cuda())  # DF101
     """,
+    "files that the same function has saved": """
+        import gzip
+        import io
+        import os
+        import torch
+
+
+        def copies(x, path, folder):
+            buffer = io.BytesIO()
+            torch.save(x, buffer)
+            torch.save(x, os.path.join(folder, "x.pt"))
+            with open(path, "wb") as file:
+                torch.save(x, file)
+            with open(path, "rb") as file:
+                yield torch.load(file)
+            yield torch.load(io.BytesIO(buffer.getvalue()))
+            yield torch.load(os.path.join(folder, "x.pt"), weights_only=True)
+            yield torch.load(os.path.join(folder, "y.pt"))  # DF501
+
+
+        def maybe_saved(x, path, last, data):
+            if last:
+                torch.save(x, path)
+            yield torch.load(path)  # DF501
+            yield torch.load(io.BytesIO(data))  # DF501
+
+
+        def another_file(x, path, other):
+            with gzip.open(path) as file:
+                torch.save(x, file)
+            with gzip.open(other) as file:
+                yield torch.load(file)  # DF501
+            torch.save(x, path)
+            path = other
+            yield torch.load(path)  # DF501
+
+
+        class Trainer:
+            def __init__(self, path):
+                self.path = self.best = path
+
+            def reload(self, x):
+                torch.save(x, self.path)
+                torch.save(x, self.best)
+                return torch.load(self.path), torch.load(self.best)  # DF501
+
+            def rename(self, path):
+                self.best = path
+    """,
+    "devices that nothing uses": """
+        import torch
+
+        KEPT = torch.device("cuda")  # DF201
+
+
+        def make(n, q7=torch.device("cuda"), r8="cuda"):
+            where = torch.device("cuda")
+            return torch.ones(n)
+
+
+        def named(n):
+            where = torch.device("cuda")
+            print(where)
+
+
+        def inner(n):
+            where = torch.device("cuda")  # DF201
+
+            def fill(n):
+                return torch.ones(n, device=where)
+
+            return fill
+    """,
+    "devices that only functions of torch.cuda take": """
+        import torch
+
+
+        def start(rank, place="cuda:0"):
+            device = torch.device("cuda", rank)
+            torch.cuda.set_device(device)  # DF401
+            torch.cuda.set_device(place)  # DF401
+            print(torch.cuda.memory_allocated(device))
+
+
+        def start_all(rank, place="cuda:0"):  # DF203
+            torch.cuda.set_device(place)  # DF401
+            build(place)
+    """,
+    "the random generators of CUDA": """
+        import torch
+
+        if hasattr(torch.cuda, "default_generators") and len(torch.cuda.default_generators) > 0:
+            seed = torch.cuda.default_generators[torch.cuda.current_device()].seed()
+        if len(torch.cuda.default_generators) >= 0:
+            number = torch.cuda.current_device()  # DF401
+    """,
     "a class whose tests are skipped": """
         import pytest
         import torch
@@ -385,3 +481,25 @@ def test_a_function_that_another_file_calls_without_a_guard() -> None:
     source = dedent(PROGRAMS["a function that is only called with CUDA, by others"])
     other = "from module import inner\n\ninner()\n"
     assert len(analyze(source, others={"other.py": other}).findings) == 3
+
+
+def test_fixes_that_ask_a_replaced_function_are_unsafe() -> None:
+    source = """
+        import torch
+        from unittest import mock
+
+        @mock.patch("torch.cuda.is_available", return_value=True)
+        def test_patched(available):
+            start(backend="nccl")
+            torch.distributed.init_process_group("nccl")
+
+        def test_within():
+            with mock.patch.object(torch.cuda, "is_available"):
+                torch.distributed.init_process_group("nccl")
+
+        def test_plain():
+            torch.distributed.init_process_group("nccl")
+    """
+    result = analyze(dedent(source), fix=True)
+    assert [finding.line for finding in result.fixed] == [15]
+    assert {finding.line for finding in result.findings} >= {8, 12}

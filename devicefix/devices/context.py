@@ -11,6 +11,7 @@ from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.choose import DeviceExpr, Devices
 from devicefix.facts import Facts
+from devicefix.facts.destinations import Destinations
 from devicefix.facts.effects import has_effects
 from devicefix.facts.project import Project
 from devicefix.facts.torchscript import TorchScript
@@ -67,6 +68,13 @@ class Context:
     def uses(self) -> Uses:
         """The uses of values in the module."""
         return Uses(self.facts)
+
+    @cached_property
+    def destinations(self) -> Destinations:
+        """Where the values of the module go."""
+        project = self.project
+        imported = project.is_imported(self.devices.path)
+        return Destinations(self.facts, project.is_device_place, project.receives_device, imported)
 
     @cached_property
     def compiled(self) -> TorchScript:

@@ -3,12 +3,11 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 
-from devicefix.devices.context import Context
 from devicefix.facts import Facts, with_defaults
-from devicefix.facts.destinations import Destinations, Use
+from devicefix.facts.destinations import Use
 from devicefix.facts.sinks import turns_off
 from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding, Safety
@@ -790,16 +789,6 @@ class DeviceValue(Rule):
         ),
     )
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        project = context.project
-        self._destinations = Destinations(
-            self.facts,
-            project.is_device_place,
-            project.receives_device,
-            partial(project.is_read_elsewhere, context.devices.path),
-        )
-
     def visit_Constant(self, node: ast.Constant) -> Iterator[Finding]:
         if isinstance(node.value, str) and node.value[:1] in ("c", "C"):
             parent = self.facts.tree.parents.get(node)
@@ -815,7 +804,7 @@ class DeviceValue(Rule):
             return
         if self._is_of_another_rule(value):
             return
-        use = self._destinations.of(value)
+        use = self.context.destinations.of(value)
         if Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
             yield self._report(value, self.devices.safety(value))
         elif Use.REFUSED in use or (

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.arguments import gpu_number
+from devicefix.facts.destinations import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_negative
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_number
-
-
-_BY_NAME = ("locals", "vars", "eval", "exec")  # what reads variables by their names
 
 
 class TorchDevice(Rule):
@@ -39,7 +37,7 @@ class TorchDevice(Rule):
     ## Fix safety
     Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none. A
     device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also right on
-    a CPU. So is one that nothing uses, or that only functions of `torch.cuda` take.
+    a CPU. So is one that nothing uses but functions of `torch.cuda`, or that is only printed.
     """
 
     code = "DF201"
@@ -196,7 +194,7 @@ class TorchDevice(Rule):
                 def f(n, where=torch.device("cuda")):
                     device = torch.device("cuda")
                     current = torch.device("cuda:1")
-                    print(torch.cuda.memory_allocated(current))
+                    print(torch.cuda.memory_allocated(current), current)
                     return torch.ones(n)
             """,
         ),
@@ -248,33 +246,13 @@ class TorchDevice(Rule):
         return fix
 
     def _needs_nothing(self, node: ast.Call) -> bool:
-        """Return whether nothing uses a device, or nothing but functions of torch.cuda does.
+        """Return whether a device is only shown and compared, or goes to functions of torch.cuda.
 
-        A variable that is read by name, or by other modules, is used.
+        Without CUDA these ignore the device, as `torch.cuda.max_memory_allocated` does, or fail with any: then they
+        have findings of their own.
         """
-        if self._is_of_cuda(node):
-            return True
-        followed = self.context.uses.of(node)
-        if any(each.elsewhere or each.attribute for each in (*followed.variables, *followed.parameters)):
-            return False
-        parent = self.facts.tree.parents.get(node)
-        if isinstance(parent, ast.arguments):
-            function = self.facts.tree.parents.get(parent)
-            if getattr(function, "decorator_list", ()):
-                return False
-        return all(map(self._is_of_cuda, followed.uses)) and not any(map(self.facts.tree.reads, _BY_NAME))
-
-    def _is_of_cuda(self, node: ast.expr) -> bool:
-        """Return whether a function of torch.cuda takes a device.
-
-        Without CUDA it ignores the device, as `torch.cuda.max_memory_allocated` does, or fails with any: then it
-        has a finding of its own.
-        """
-        parent = self.facts.tree.parents.get(node)
-        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        if self.devices.accelerator is not None or not isinstance(call, ast.Call):
-            return False
-        return (self.facts.resolve(call.func) or "").startswith("torch.cuda.")
+        harmless = Use.SHOWN if self.devices.accelerator else Use.SHOWN | Use.OF_CUDA
+        return not self.context.destinations.of(node) & ~harmless
 
     def _fix(self, node: ast.Call) -> Fix | None:
         arguments = [part for each in node.args for part in _unpacked(each)]

@@ -40,7 +40,7 @@ class Places:
         is_device_place: whether any file of the project passes on a name, attribute or key as a device.
         receives_device: whether a function of the project, by its name, does so with a parameter, by its
             keyword or position.
-        is_shared: whether another file may read a name of the module.
+        imported: whether another file imports the module, and may read its names.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Places:
         facts: Facts,
         is_device_place: Callable[[str], bool],
         receives_device: Callable[[str, Place], bool],
-        is_shared: Callable[[str], bool],
+        imported: bool,
     ) -> None:
         self.facts = facts
         self.is_device_place = is_device_place
         self.receives_device = receives_device
-        self.is_shared = is_shared
+        self.imported = imported
         self.known: dict[tuple[object, Layers], Use] = {}  # by place, and by what is around the value there
 
     def attribute_reads(self, name: str) -> Iterator[ast.expr]:

@@ -47,6 +47,12 @@ class SharedNames(Classes):
         return any(name in importer.bound or name in importer.read for importer in importers)
 
     @remembered
+    def is_imported(self, path: str) -> bool:
+        """Return whether another file imports the one at `path`."""
+        path = os.path.normpath(path)
+        return bool(self._importing(path) - {path})
+
+    @remembered
     def is_read_elsewhere(self, path: str, variable: str) -> bool:
         """Return whether another file than that at `path` may read a variable.
 
