@@ -46,6 +46,7 @@ def use_of(code: str) -> Use:
         "f = lambda q7: x.to(q7)\nf('cuda')",
         "class C:\n    def f(self, q7):\n        x.to(q7)\no.f('cuda')",
         "class C:\n    @staticmethod\n    def f(q7):\n        x.to(q7)\nC.f('cuda')",
+        "class C(B):\n    def __init__(self, q7='cuda'):\n        super().__init__(1, device=q7)",
         "class C:\n    q7 = 'cuda'\n    def f(self):\n        x.to(self.q7)",
         "class C:\n    @property\n    def q7(self):\n        return 'cuda'\nx.to(C().q7)",
         "def f():\n    yield 'cuda'\nfor q7 in f():\n    x.to(q7)",
@@ -88,7 +89,7 @@ def test_a_value_that_does_not_become_a_device(code: str, expected: Use) -> None
 def test_only_what_another_file_may_read_is_shown_there(project: ProjectFolder) -> None:
     project.write(
         {
-            "nets.py": "import torch\n\n\ndef make(options):\n    return torch.ones(1, device=options.device)\n",
+            "nets.py": "import torch\n\ndef make(args):\n    return torch.ones(1, device=args.device)\n",
             "script.py": "import torch\n\ndevice = 'cuda'\nprint(torch.ones(1))\n",
             "settings.py": "import torch\n\ndevice = 'cuda'\nprint(torch.ones(1))\n",
             "main.py": "import nets\nimport settings\n\nnets.make(settings)\n",

@@ -30,7 +30,7 @@ _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
 _LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
 _MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\[?\d|[\w.\[\"']*(?:rank|gpu))")
-_NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*\d")
+_NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*(?:\d|[\w.]*(?:rank|gpu))")
 _MOVED_TO = re.compile(rb"\.to\(\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 _AS_DEVICE = re.compile(rb"device\s*=\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 # A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.

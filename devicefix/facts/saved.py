@@ -1,4 +1,4 @@
-"""Find files and buffers that a function saves before it loads them: without CUDA they hold nothing of CUDA."""
+"""Find what a function saves before it loads it: without CUDA, nothing in them is of CUDA."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _target(save: ast.Call) -> ast.expr | None:
 
 
 def _place(facts: Facts, source: ast.expr) -> ast.expr:
-    """Return the path of a file that `with open(path) as f` opens, the buffer of a copy, or the expression itself."""
+    """Return the path of what `with open(path) as f` opens, the buffer of a copy, or else the expression."""
     match source:
         case ast.Name(id=name):
             for _, parent in facts.tree.ancestors(source):
@@ -52,9 +52,9 @@ def _place(facts: Facts, source: ast.expr) -> ast.expr:
                             optional_vars=ast.Name(id=bound),
                         ) if bound == name:
                             return path
-        case ast.Call(
-            args=[ast.Call(func=ast.Attribute(value=buffer, attr=attr), args=[])]
-        ) if attr in _CONTENT and facts.call(source, "io.BytesIO"):
+        case ast.Call(args=[ast.Call(func=ast.Attribute(value=buffer, attr=attr), args=[])]) if (
+            attr in _CONTENT and facts.call(source, "io.BytesIO")
+        ):
             return buffer
     return source
 

@@ -110,7 +110,7 @@ def _stops(facts: Facts, child: ast.AST, parent: ast.AST) -> bool:
 
 
 def _parsed(facts: Facts, node: ast.expr) -> tuple[ast.expr, str] | None:
-    """Return the text out of which an expression takes a number, and the part that separates it from the rest."""
+    """Return the text out of which an expression takes a number, and the part that separates the two."""
     match node:
         case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=1)):
             return _separated(call, ("split", "rsplit"), ":")
@@ -118,7 +118,9 @@ def _parsed(facts: Facts, node: ast.expr) -> tuple[ast.expr, str] | None:
             parent = facts.tree.parents.get(node)
             unpacked = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], (ast.Tuple, ast.List))
             return _separated(node, ("split", "rsplit"), ":") if unpacked else None
-        case ast.Attribute(attr="group" | "groups", value=ast.Call(args=[ast.Constant(value=str(part)), text]) as call):
+        case ast.Attribute(
+            attr="group" | "groups", value=ast.Call(args=[ast.Constant(value=str(part)), text]) as call
+        ):
             found = facts.call(call, "re.search", "re.match", "re.fullmatch")
             return (text, part) if found and "cuda" in part else None
         case ast.Call(func=ast.Name(id="int"), args=[ast.Call() as call]):

@@ -8,6 +8,8 @@ from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import NVTX, Functions
 
+_STATISTICS = ("memory_stats", "memory.memory_stats")
+
 
 class CudaFunction(Rule):
     """
@@ -363,6 +365,29 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "what is empty without CUDA",
+            before="""
+                import torch
+
+                q7 = torch.cuda.memory_stats()
+                print(q7["num_ooms"], torch.cuda.default_generators[0].seed())
+            """,
+        ),
+        Example(
+            "a device as the device of another call",
+            before="""
+                import torch
+
+                torch.cuda.set_device(torch.cuda.device(rank))
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.cuda.set_device(torch.cuda.device(rank))
+            """,
+        ),
+        Example(
             "the properties of a device",
             before="""
                 import torch
@@ -396,6 +421,7 @@ class CudaFunction(Rule):
 
                 torch.cuda.empty_cache()
                 torch.cuda.manual_seed_all(1)
+                peak = torch.cuda.memory_stats().get("allocated_bytes.all.peak", 0)
                 n = torch.cuda.device_count()
             """,
         ),
@@ -426,10 +452,28 @@ class CudaFunction(Rule):
             return  # it needs no GPU
         if short == "device":
             yield from self._device(node)
+        elif short in _STATISTICS:
+            yield from self._statistics(node)
         elif self._functions.raises(short):
             fix = self._functions.fix(node, short)
             advice = "call it only with CUDA" if fix else "put it under a guard, and add a CPU path"
             yield self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
+        if self.facts.resolve(node.value) == "torch.cuda.default_generators" and not self.facts.is_guarded(
+            node
+        ):
+            yield self.finding(
+                node, "`torch.cuda.default_generators` is empty without CUDA; use `torch.default_generator`"
+            )
+
+    def _statistics(self, node: ast.Call) -> Iterator[Finding]:
+        """Check the items of `torch.cuda.memory_stats()`, which has none without CUDA."""
+        for use in self.context.uses.of(node).uses:
+            item = self.facts.tree.parents.get(use)
+            if isinstance(item, ast.Subscript) and item.value is use and not self.facts.is_guarded(item):
+                advice = "use `.get(key, 0)`"
+                yield self.finding(item, f"`torch.cuda.memory_stats()` is empty without CUDA; {advice}")
 
     def _perhaps(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a name that is bound to a function of `torch.cuda`, and to something else."""

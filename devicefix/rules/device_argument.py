@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
-from devicefix.model import Finding
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device
 from devicefix.rules.shared.taken_numbers import checked_for_number
@@ -160,6 +160,32 @@ class DeviceArgument(Rule):
                 y = y.to(**dict(device=int(1)))
             """,
         ),
+        Example(
+            "the number of a GPU for a library",
+            before="""
+                import argparse
+
+                import torch
+                from transformers import pipeline
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--local_rank", type=int, default=0)
+                args = parser.parse_args()
+                pipe = pipeline("fill-mask", device=args.local_rank)
+            """,
+            after="""
+                import argparse
+
+                import torch
+                from transformers import pipeline
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--local_rank", type=int, default=0)
+                args = parser.parse_args()
+                pipe = pipeline("fill-mask", device=args.local_rank if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -233,6 +259,15 @@ class DeviceArgument(Rule):
             """,
         ),
         Example(
+            "a number that is no GPU's",
+            """
+                import torch
+                from library import Camera
+
+                camera = Camera(device=options.camera)
+            """,
+        ),
+        Example(
             "a call that has nothing to do with torch",
             """
                 import cv2
@@ -249,13 +284,15 @@ class DeviceArgument(Rule):
         of_torch = name.startswith("torch.")
         for value in self._devices(node, name):
             device = self.facts.call(value, "torch.device") and cuda_device(self.facts, value)
-            number = integer(value) or (of_torch and self._is_number(value))
-            if not (device or cuda_string(value) or number):
+            literal = cuda_string(value) or integer(value)
+            if not (device or literal or self._is_number(value)):
                 continue
             if self.facts.is_guarded(value):
                 continue
-            takes_object = of_torch or device
-            fix = device_fix(self.context, value) if takes_object else self.context.when_cuda(value, '"cpu"')
+            if of_torch or device:
+                fix = device_fix(self.context, value)
+            else:
+                fix = self.context.when_cuda(value, '"cpu"', Safety.SAFE if literal else Safety.UNSAFE)
             if fix is None:
                 continue  # composed of parts, which the rule for torch.device checks
             self.context.mark_handled(value)
@@ -313,12 +350,14 @@ class DeviceArgument(Rule):
             return False
         if of_torch or cuda_string(value):
             return True
-        if not (integer(value) or self.facts.call(value, "torch.device")):
-            return False
-        if self.context.project.receives_device(last_name(function), keyword.arg):
+        literal = integer(value) or self.facts.call(value, "torch.device")
+        if literal and self.context.project.receives_device(last_name(function), keyword.arg):
             return True
         # For another library, `device_id=0` is also valid on a CPU.
-        return keyword.arg == "device" and not self._is_of_project(function)
+        if keyword.arg != "device" or self._is_of_project(function):
+            return False
+        imported = self.facts.resolve(function) is not None
+        return literal or (imported and gpu_number(self.context, value) is not None)
 
     def _is_of_project(self, function: ast.expr) -> bool:
         """Return whether a function is defined in the module, or imported from the project."""

@@ -196,7 +196,10 @@ class DisabledScaler(Rule):
         item = self.facts.tree.parents.get(state)
         match item:
             case ast.Subscript(value=value, slice=ast.Constant(value=str(key)), ctx=ast.Load()) if (
-                value is state and key in _KEYS and not self._is_on(item) and not self._is_asked_for(item, key)
+                value is state
+                and key in _KEYS
+                and not self._is_on(item)
+                and not self._is_asked_for(item, key)
             ):
                 advice = "use 1.0 instead" if key == "scale" else "ask `is_enabled()` first"
                 message = f"the state of a `GradScaler` is empty without CUDA, which has no `{key}`; {advice}"

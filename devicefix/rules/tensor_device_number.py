@@ -155,7 +155,8 @@ class TensorDeviceNumber(Rule):
         if name is not None:
             code = self.context.source.code(name)
             yield self.finding(
-                node, f"this takes a number out of `{code}`, and the name of the CPU has none; ask for it first"
+                node,
+                f"this takes a number out of `{code}`, and the name of the CPU has none; ask for it first",
             )
 
     def _check(self, node: ast.expr, without: str) -> Iterator[Finding]:

@@ -53,10 +53,8 @@ class Arguments(Stores, ABC):
         elif functions := list(self._functions(function)):
             for each in functions:
                 self._parameter(each, place, layers)
-        elif self.facts.call(call, "torch.device") and isinstance(self.tree.parents.get(call), ast.Compare):
-            self.use |= Use.SHOWN
-        elif not layers and (self.facts.resolve(function) or "").startswith("torch.cuda."):
-            self.use |= Use.OF_CUDA
+        elif not layers and (use := self._harmless(call, function)):
+            self.use |= use
         elif not layers and (
             takes_device(self.facts, function, place) or self.destinations.receives_device(name, place)
         ):
@@ -65,6 +63,12 @@ class Arguments(Stores, ABC):
             if layers and layers[0] and not layers[0].isdigit():
                 self._key(layers[0], layers[1:])
             self.use |= Use.SHOWN if name in SHOWS else Use.UNKNOWN
+
+    def _harmless(self, call: ast.Call, function: ast.expr) -> Use:
+        """Return the use of an argument that is only compared, or that a function of torch.cuda takes."""
+        if self.facts.call(call, "torch.device") and isinstance(self.tree.parents.get(call), ast.Compare):
+            return Use.SHOWN
+        return Use.OF_CUDA if (self.facts.resolve(function) or "").startswith("torch.cuda.") else Use.NOTHING
 
     def _passed_on(self, call: ast.Call, name: str, place: Place, layers: Layers) -> bool:  # noqa: C901, PLR0912 (one case a function)
         """Follow the argument of a function that returns or stores it; return whether it is one."""
@@ -128,8 +132,10 @@ class Arguments(Stores, ABC):
                         yield binding.node
                     elif isinstance(binding.value, ast.Lambda):
                         yield binding.value
-            case ast.Attribute(attr=name) if name not in ("to", "cuda"):
-                yield from self.destinations.methods.get(name, ())
+            case ast.Attribute(value=owner, attr=name) if name not in ("to", "cuda"):
+                is_super = isinstance(owner, ast.Call) and last_name(owner.func) == "super"
+                own = self.tree.scope(callee).node if is_super else None
+                yield from (each for each in self.destinations.methods.get(name, ()) if each is not own)
 
     def _parameter(self, function: Function | ast.ClassDef, place: Place, layers: Layers) -> None:
         """Follow a value into the parameter of a function, or of the constructor of a class."""

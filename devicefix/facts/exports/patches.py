@@ -26,7 +26,7 @@ def patched_names(facts: Facts) -> Iterator[str]:
 
 
 def patching(facts: Facts, name: str) -> frozenset[ast.AST]:
-    """Return the functions and classes in which a function of `torch.cuda` is replaced, or a decorator does it.
+    """Return the functions and classes that replace a function of `torch.cuda`, also by a decorator.
 
     Args:
         facts: the facts of the module.
