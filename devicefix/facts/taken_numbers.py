@@ -21,6 +21,7 @@ _STARTS = ("startswith", "endswith")
 _WORDS = ("int(", "startswith", "endswith", "cuda:", *_PARTS, *_WITHOUT)
 _NUMBER = len("cuda:")  # where it begins
 _SHOWING = ("print", "format", "debug", "info", "warning", "error")
+_GUARDED = ("torch.cuda.set_device", "torch.cuda.synchronize", "torch.cuda.device")
 _OF_DEVICES = ("torch.cuda.", "torch.device", "torch.distributed.", "torch.nn.")
 
 
@@ -92,8 +93,6 @@ def parsed_device(facts: Facts, node: ast.expr) -> ast.expr | None:
     text, part = taken
     device = text.args[0] if isinstance(text, ast.Call) and text.args and dotted(text.func) == "str" else text
     kinds = facts.kinds.of(device)
-    if kinds.shown({Kind.CUDA}):
-        return None  # it has a number, until a fix takes it
     named = device_name(last_name(device)) and (part or device is not text)
     if not (named or "cuda" in part or Kind.CUDA in kinds.seen or Kind.DEVICE in kinds.seen):
         return None
@@ -103,9 +102,9 @@ def parsed_device(facts: Facts, node: ast.expr) -> ast.expr | None:
 
 
 def _stops(facts: Facts, child: ast.AST, parent: ast.AST) -> bool:
-    """Return whether a statement handles the error, or a function of torch.cuda has a finding of its own."""
+    """Return whether a statement handles the error, or a call gets a guard."""
     if isinstance(parent, ast.Call):
-        return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
+        return facts.call(parent, *_GUARDED)
     return isinstance(parent, ast.Try) and child in parent.body and bool(parent.handlers)
 
 

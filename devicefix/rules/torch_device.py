@@ -186,15 +186,13 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
-            "what nothing uses, or only what has a finding of its own",
+            "what nothing uses",
             """
                 import torch
 
 
                 def f(n, where=torch.device("cuda")):
                     device = torch.device("cuda")
-                    current = torch.device("cuda:1")
-                    print(torch.cuda.memory_allocated(current), current)
                     return torch.ones(n)
             """,
         ),
