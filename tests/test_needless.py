@@ -339,6 +339,32 @@ PROGRAMS = {
         print(BOTH)
         print(torch.ones(3).cuda())  # DF101
     """,
+    "a parameter that becomes a flag": """
+        import torch
+
+        def timed(function, flag=True):
+            flag = flag and torch.cuda.is_available()
+            if flag:
+                start = torch.cuda.Event(enable_timing=True)
+                start.record()
+            result = function()
+            if flag:
+                torch.cuda.synchronize()
+            return result
+
+        def sometimes(x, flag=True):
+            if x is not None:
+                flag = flag and torch.cuda.is_available()
+            if flag:
+                x = x.cuda()  # DF101
+            return x
+
+        def later(xs, flag=True):
+            for x in xs:
+                if flag:
+                    x.cuda()  # DF101
+                flag = flag and torch.cuda.is_available()
+    """,
     "a class whose tests are skipped": """
         import pytest
         import torch
