@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
+from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, integer, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device
@@ -266,6 +266,8 @@ class DeviceArgument(Rule):
                 from library import Camera
 
                 camera = Camera(device=options.camera)
+                number = 0 if kind == "cuda" else -1
+                other = Camera(device=number)
             """,
         ),
         Example(
@@ -359,7 +361,8 @@ class DeviceArgument(Rule):
         if keyword.arg != "device" or self._is_of_project(function):
             return False
         imported = self.facts.resolve(function) is not None
-        return literal or (imported and gpu_number(self.context, value) is not None)
+        named = imported and index_name(last_name(value))  # other numbers may be -1, which often is the CPU
+        return literal or (named and gpu_number(self.context, value) is not None)
 
     def _is_of_project(self, function: ast.expr) -> bool:
         """Return whether a function is defined in the module, or imported from the project."""

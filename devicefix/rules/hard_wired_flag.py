@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
@@ -313,10 +314,13 @@ class HardWiredFlag(Rule):
         Example(
             "a number for none, and one that is asked about",
             """
+                import functools
+
                 import torch
                 from library import Engine
 
                 engine = Engine(device_id=-1)
+                make = functools.partial(build, device_id=0)
                 other = Engine(device_id=options.where)
                 if options.device_id >= 0 and use_cuda:
                     third = Engine(device_id=options.device_id)
@@ -548,13 +552,9 @@ class HardWiredFlag(Rule):
             if not isinstance(value, ast.Call):
                 return False
             name = self.facts.resolve(value.func)
-        if (
-            name is None
-            or name.startswith((".", "torch.", "argparse.", "types.", "easydict."))
-            or name == "torch"
-        ):
+        parts = (name or "").split(".")
+        if parts[0] in ("", "torch", "easydict", *sys.stdlib_module_names):
             return False
-        parts = name.split(".")
         found = self.context.project.has_module
         return not any(found(self.devices.path, ".".join(parts[:end])) for end in range(1, len(parts) + 1))
 
