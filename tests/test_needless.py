@@ -400,7 +400,7 @@ PROGRAMS = {
 
 
         def named(n):
-            where = torch.device("cuda")
+            where = torch.device("cuda")  # DF201
             print(where)
 
 

@@ -37,7 +37,7 @@ class TorchDevice(Rule):
     ## Fix safety
     Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none. A
     device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also right on
-    a CPU. So is one that nothing uses but functions of `torch.cuda`, or that is only printed.
+    a CPU. So is one that nothing uses but functions of `torch.cuda`.
     """
 
     code = "DF201"
@@ -244,12 +244,12 @@ class TorchDevice(Rule):
         return fix
 
     def _needs_nothing(self, node: ast.Call) -> bool:
-        """Return whether a device is only shown and compared, or goes to functions of torch.cuda.
+        """Return whether nothing uses a device but functions of torch.cuda.
 
         Without CUDA these ignore the device, as `torch.cuda.max_memory_allocated` does, or fail with any: then they
         have findings of their own.
         """
-        harmless = Use.SHOWN if self.devices.accelerator else Use.SHOWN | Use.OF_CUDA
+        harmless = Use.NOTHING if self.devices.accelerator else Use.OF_CUDA
         return not self.context.destinations.of(node) & ~harmless
 
     def _fix(self, node: ast.Call) -> Fix | None:
