@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import groupby
 
 # -- files ---------------------------------------------------------------------------------------------
 
@@ -145,6 +144,9 @@ def lines_that_matter(text: str, words: tuple[bytes, ...], imported: Iterable[by
     return _lines(text, places)
 
 
+_MOST_FREQUENT = " etsaronil_dcpfmu.,hg)(=\"b:y'kxvw[]-"
+
+
 @lru_cache(maxsize=4)
 def _to_line_ends(words: tuple[bytes, ...]) -> re.Pattern[str]:
     """Return a pattern for the rest of a line from the first of some words on."""
@@ -152,15 +154,22 @@ def _to_line_ends(words: tuple[bytes, ...]) -> re.Pattern[str]:
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Return a pattern for one of some words; each first letter is tried once, which is twice as fast."""
-    by_letter = groupby(sorted(words), key=lambda word: word[:1])
-    return (
-        "|".join(
-            f"{re.escape(letter)}(?:{'|'.join(re.escape(word[1:]) for word in group)})"
-            for letter, group in by_letter
-        )
-        or "(?!)"
-    )
+    """Return a pattern for one of some words, each found by a rare character: that is several times as fast."""
+    found, left = [], set(words)
+    left = {word for word in left if not any(other in word for other in left - {word})}
+    while left:
+        rarest = max(sorted({*"".join(left)}), key=lambda each: _rarity(each) * sum(each in word for word in left))
+        held = sorted(word for word in left if rarest in word)
+        left.difference_update(held)
+        ends = (f"{re.escape(word.partition(rarest)[2])}(?<={re.escape(word)})" for word in held)
+        found.append(f"{re.escape(rarest)}(?:{'|'.join(ends)})")
+    return "|".join(found) or "(?!)"
+
+
+def _rarity(character: str) -> int:
+    """Return the place of a character among those of Python code, of which the first is the most frequent."""
+    place = _MOST_FREQUENT.find(character)
+    return place + 1 if place >= 0 else 2 * len(_MOST_FREQUENT)
 
 
 def lines_with(text: str, word: str) -> list[int]:
