@@ -79,9 +79,12 @@ def device_values(facts: Facts) -> list[ast.expr]:
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     """Return the attributes, keys and imported names that some expressions read: other files may set them."""
-    origins = (origin for value in values for origin in _origins(facts, value, _HOPS))
-    shared = (each for each in origins if not _is_of_module(facts, each) and not is_of_tensor(facts, each))
-    return frozenset(filter(None, map(_name_of, shared)))
+    found = {""}
+    for origin in (origin for value in values for origin in _origins(facts, value, _HOPS)):
+        name = _name_of(origin)
+        if name not in found and not _is_of_module(facts, origin) and not is_of_tensor(facts, origin):
+            found.add(name)
+    return frozenset(found - {""})
 
 
 def _origins(facts: Facts, value: ast.expr, hops: int) -> Iterator[ast.expr]:
@@ -130,7 +133,7 @@ def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, t
     """
     passed = {_owner(facts, value) for value in values if isinstance(value, ast.Name)}
     kept = set(map(_name_of, values))
-    for node in facts.tree.scopes:
+    for node in facts.tree.scopes if kept else ():
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         owner = facts.tree.parents.get(node)

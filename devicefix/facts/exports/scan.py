@@ -38,16 +38,15 @@ _SETATTR = re.compile(  # what is no literal may be any name: it is found as an 
         b"~", rb"(?:\s|#[^\n]*\n|\\)*"
     )
 )
-# `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
-_PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
-_CUDA = rb"\(\s*[\"']cuda"
-_NUMBERED = (  # one by one: each begins with a word, which is found fast
-    *(re.compile(word + _PARTS) for word in (b"split", b"partition")),
-    *(re.compile(word + _CUDA) for word in (b"replace", b"prefix", b"strip")),
-    re.compile(rb"\[5:\]"),
+# `device.split(":")[1]`, `device.replace("cuda:", "")`, `device[5:]`: each with what is before it
+_NUMBERED = tuple(
+    (re.compile(taken), re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?" + taken_by + rb"\Z"))
+    for taken, taken_by in (
+        (rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])", rb"(?:split|partition)"),
+        (rb"\(\s*[\"']cuda", rb"(?:replace|prefix|strip)"),
+        (rb"\[5:\]", b""),
+    )
 )
-_IN_NUMBERED = (b"':'", b'":"', b"cuda", b"[5:]")  # each match holds one of them
-_TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
@@ -59,7 +58,7 @@ _LOW_PRECISION = (
 )
 _LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
-_FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
+_FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
 
 
@@ -148,10 +147,11 @@ def attributes_set(data: bytes) -> frozenset[str]:
 
 def numbered_names(data: bytes) -> frozenset[str]:
     """Return the names and attributes of which a module takes the number of a device."""
-    if not any(word in data for word in _IN_NUMBERED):
-        return frozenset()
-    starts = (found.start() for pattern in _NUMBERED for found in pattern.finditer(data))
-    names = (_TAKEN_OF.search(data[max(0, start - 80) : start]) for start in starts)
+    names = (
+        taken_of.search(data[max(0, found.start() - 80) : found.start()])
+        for taken, taken_of in _NUMBERED
+        for found in taken.finditer(data)
+    )
     return frozenset(name[1].decode() for name in names if name is not None)
 
 
