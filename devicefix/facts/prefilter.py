@@ -36,11 +36,11 @@ _AS_DEVICE = re.compile(rb"device\s*=\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")
 _STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
 _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
-# A variable that holds an int: `where = 0`, `where = x = 0`, `where: int = 0`, `where = int(...)`,
-# `where = args.gpu`, `for where in range(2)`, `for where, x in enumerate(xs)`.
-_INTEGER = (
-    rb"%b(?<=\b%b)(?:\s*(?::\s*int\s*)?:?=\s*(?:\w+\s*=\s*)*(?:-?\d|int\(|[\w.]*(?:rank|gpu))"
-    rb"|\s+in\s*(?:[\[(]\s*\d|range\()|\s*,[^\n]*\b(?:enumerate\(|zip\(range))"
+# What is behind the name of a variable that holds an int: `where = 0`, `where = x = 0`, `where: int = 0`,
+# `where = int(...)`, `where = args.gpu`, `for where in range(2)`, `for where, x in enumerate(xs)`.
+_INTEGER = re.compile(
+    rb"\s*(?::\s*int\s*)?:?=\s*(?:\w+\s*=\s*)*(?:-?\d|int\(|[\w.]*(?:rank|gpu))"
+    rb"|\s+in\s*(?:[\[(]\s*\d|range\()|\s*,[^\n]*\b(?:enumerate\(|zip\(range)"
 )
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+)")
@@ -87,9 +87,24 @@ def _moves_to_number(data: bytes) -> bool:
     found = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
     owners = {(before or name).partition(b".")[0] for before, name in found} - {b"torch"}
     imported = _IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data))) if owners else []
+    names = {name for _, name in found}
     return not owners.isdisjoint(imported) or any(
-        re.search(_INTEGER % (name, name), data) for _, name in found
+        True for name in names for _ in behind_name(data, name, _INTEGER)
     )
+
+
+def behind_name(data: bytes, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[re.Match[bytes]]:
+    """Yield the matches of a pattern right behind a name, and not behind what only ends in it.
+
+    It is several times as fast as to compile and search one pattern a name.
+    """
+    at = data.find(name)
+    while at >= 0:
+        before, end = data[at - 1 : at], at + len(name)
+        found = None if before == b"_" or before.isalnum() else pattern.match(data, end)
+        if found is not None:
+            yield found
+        at = data.find(name, end)
 
 
 def _loads(data: bytes) -> bool:

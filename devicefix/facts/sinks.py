@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
+from devicefix.facts.prefilter import behind_name
 from devicefix.facts.values import device_name, last_name
 
 Place = int | str  # the position of an argument, or its keyword
@@ -34,8 +35,8 @@ _PASSED_ON = re.compile(
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([^\n]*)")
 _WORD = re.compile(rb"\w+")
 _DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
-# What a variable is bound to, or the expression that a loop takes it from.
-_COMES_FROM = rb"\b(?:%b)\b(?:\s*=\s*[A-Za-z_][\w.]*|[\w, \t]*\bin\b[^\n]*)"
+# What a variable is bound to, or the expression that a loop takes it from, behind its name.
+_COMES_FROM = re.compile(rb"\s*=\s*[A-Za-z_][\w.]*|\b[\w, \t]*\bin\b[^\n]*")
 _PATH = re.compile(rb"[A-Za-z_]\w*(?:\.(?!(?:items|values)\b)\w+)*")
 _HOPS = 3  # bindings and calls to follow from a device to what it comes from
 _BINDINGS = 20
@@ -156,7 +157,7 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
         return frozenset(), frozenset()
     passed = {(path, key) for path, _, key in _PASSED_ON.findall(data)}
     paths = (key or path.rpartition(b".")[2] for path, key in passed)
-    names = frozenset(name for name in paths if not name.isdigit())
+    names = frozenset(name for name in paths if name and not name.isdigit())
     found: set[tuple[str, tuple[str, int]]] = set()
     owner = b""
     for class_name, function, parameters in _DEFINITION.findall(data) if names else ():
@@ -174,7 +175,7 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
         )
     shared = {key or path for path, key in passed if key or b"." in path}
     if names:
-        bindings = re.findall(_COMES_FROM % b"|".join(sorted(names)), data)
+        bindings = (found[0] for name in names for found in behind_name(data, name, _COMES_FROM))
         origins = names.union(_PATH.findall(b" ".join(bindings)))
         shared |= {path for path in origins if b"." in path and not path.startswith(b"torch.")}
         shared |= origins.intersection(_WORD.findall(b"\n".join(_IMPORTED.findall(data))))

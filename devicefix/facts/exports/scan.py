@@ -26,9 +26,8 @@ _NUMBER = re.compile(
     rb"\n([A-Za-z_]\w*)[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*(?:\d+|int\([^\n]*\))[ \t\r]*(?=[#\n]|\Z)"
 )
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
-_ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
+_ATTRIBUTE = re.compile(rb"\.(?:(?<=\b(self)\.))?([A-Za-z_]\w*)\b(?!\s*\()")
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
-_OWN_ATTRIBUTE = re.compile(rb"self(?<=\bself)(\.[A-Za-z_]\w*)\b(?!\s*\()")
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
@@ -128,8 +127,8 @@ def _to_classes(data: bytes) -> frozenset[str]:
 
 def attributes_read(data: bytes) -> frozenset[str]:
     """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
-    own = (b"self" + name for name in _OWN_ATTRIBUTE.findall(data)) if b"self" in data else ()
-    return frozenset(name.decode() for name in {*_ATTRIBUTE.findall(data), *own})
+    names = {own + b"." + name if own else name for own, name in set(_ATTRIBUTE.findall(data))}
+    return frozenset(map(bytes.decode, names))
 
 
 def attributes_set(data: bytes) -> frozenset[str]:
