@@ -173,7 +173,9 @@ def _any_of(words: Iterable[str]) -> str:
     found, left = [], set(words)
     left = {word for word in left if not any(other in word for other in left - {word})}
     while left:
-        rarest = max(sorted({*"".join(left)}), key=lambda each: _rarity(each) * sum(each in word for word in left))
+        rarest = max(
+            sorted({*"".join(left)}), key=lambda each: _rarity(each) * sum(each in word for word in left)
+        )
         held = sorted(word for word in left if rarest in word)
         left.difference_update(held)
         ends = (f"{re.escape(word.partition(rarest)[2])}(?<={re.escape(word)})" for word in held)
@@ -189,7 +191,7 @@ def _rarity(character: str) -> int:
 
 def lines_with(text: str, word: str) -> list[int]:
     """Return the lines, from 1 and in order, that hold a word or a part of one."""
-    return _lines(text, _once_a_line(text, word))
+    return _lines(text, _once_a_line(text, word)) if word in text else []
 
 
 def lines_with_name(text: str, name: str) -> list[int]:
