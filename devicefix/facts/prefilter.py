@@ -159,34 +159,36 @@ def lines_that_matter(text: str, words: tuple[bytes, ...], imported: Iterable[by
     return _lines(text, places)
 
 
-_MOST_FREQUENT = " etsaronil_dcpfmu.,hg)(=\"b:y'kxvw[]-"
-
-
 @lru_cache(maxsize=4)
 def _to_line_ends(words: tuple[bytes, ...]) -> re.Pattern[str]:
     """Return a pattern for the rest of a line from the first of some words on."""
     return re.compile(rf"(?:{_any_of(word.decode().lower() for word in words)})[^\n]*")
 
 
+# The characters of Python code, the most frequent first; those that are not here are rarer.
+_FREQUENT = " etsaronil_dcpfmu.,hg)(=\"b:y'kxvw[]-"
+
+
 def _any_of(words: Iterable[str]) -> str:
-    """Return a pattern for one of some words, each found by a rare character: that is several times as fast."""
-    found, left = [], set(words)
+    """Return a pattern for one of some words; each is found fast by a rare character in it."""
+    left = {*words}
     left = {word for word in left if not any(other in word for other in left - {word})}
-    while left:
+    found = []
+    while left:  # choose the character that is in the most words for how frequent it is
         rarest = max(
             sorted({*"".join(left)}), key=lambda each: _rarity(each) * sum(each in word for word in left)
         )
         held = sorted(word for word in left if rarest in word)
-        left.difference_update(held)
         ends = (f"{re.escape(word.partition(rarest)[2])}(?<={re.escape(word)})" for word in held)
         found.append(f"{re.escape(rarest)}(?:{'|'.join(ends)})")
+        left.difference_update(held)
     return "|".join(found) or "(?!)"
 
 
 def _rarity(character: str) -> int:
-    """Return the place of a character among those of Python code, of which the first is the most frequent."""
-    place = _MOST_FREQUENT.find(character)
-    return place + 1 if place >= 0 else 2 * len(_MOST_FREQUENT)
+    """Return the place of a character among the frequent ones, or twice their number."""
+    place = _FREQUENT.find(character)
+    return place + 1 if place >= 0 else 2 * len(_FREQUENT)
 
 
 def lines_with(text: str, word: str) -> list[int]:
