@@ -315,6 +315,115 @@ PROGRAMS = {
             again(1)
             registered()
     """,
+    "a module whose tests are skipped": """
+        import pytest
+        import torch
+
+        available = torch.cuda.is_available()
+        pytestmark = [pytest.mark.slow, pytest.mark.skipif(not available, reason="needs CUDA")]
+        KIND = "cuda"
+        OTHER = torch.device("cuda")
+        BOTH = "cuda"  # DF203
+        START = torch.ones(3).cuda()  # DF101
+
+        def build(seed):
+            return torch.ones(1, device=KIND), torch.ones(seed, device=OTHER), torch.ones(2, device=BOTH)
+
+        def test_build():
+            START.add_(build(3)[0].cuda())
+
+        class TestBuild:
+            def test_more(self):
+                build(3)[0].cuda()
+
+        print(BOTH)
+        print(torch.ones(3).cuda())  # DF101
+    """,
+    "a parameter that becomes a flag": """
+        import torch
+
+        def timed(function, flag=True):
+            flag = flag and torch.cuda.is_available()
+            if flag:
+                start = torch.cuda.Event(enable_timing=True)
+                start.record()
+            result = function()
+            if flag:
+                torch.cuda.synchronize()
+            return result
+
+        def sometimes(x, flag=True):
+            if x is not None:
+                flag = flag and torch.cuda.is_available()
+            if flag:
+                x = x.cuda()  # DF101
+            return x
+
+        def later(xs, flag=True):
+            for x in xs:
+                if flag:
+                    x.cuda()  # DF101
+                flag = flag and torch.cuda.is_available()
+    """,
+    "a fixture that each test of the module gets": """
+        import pytest
+        import torch
+
+        KIND = "cuda"
+
+        def need_kernels():
+            if not torch.cuda.is_available():
+                pytest.skip("CUDA is required")
+            pytest.importorskip("kernels")
+
+        @pytest.fixture(scope="module", autouse=True)
+        def kernels():
+            need_kernels()
+
+        def test_it():
+            torch.ones(3, device=KIND).cuda()
+
+        def bench(n):
+            need_kernels()
+            torch.ones(n, device=KIND)
+
+        def other(n):
+            torch.ones(n).cuda()  # DF101
+    """,
+    "a default that is only read with CUDA": """
+        import torch
+        import torch.distributed as dist
+
+        def initialize(fork=False, backend="nccl", kind="cuda", start=torch.ones(1).cuda()):  # DF101
+            if not torch.cuda.is_available():
+                return
+            dist.init_process_group(backend=backend)
+            start.to(kind)
+
+        def always(kind="cuda"):  # DF203
+            x = torch.ones(1, device=kind)
+            if torch.cuda.is_available():
+                x.to(kind)
+    """,
+    "a class whose tests are skipped": """
+        import pytest
+        import torch
+
+        class TestFast:
+            pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+            def test_it(self):
+                torch.ones(3).cuda()
+
+            def helper(self):
+                return torch.ones(3).cuda()  # DF101
+
+        class TestSlow:
+            pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="is for the CPU")
+
+            def test_it(self):
+                torch.ones(3).cuda()  # DF101
+    """,
 }
 
 
@@ -342,3 +451,29 @@ def test_a_function_that_another_file_calls_without_a_guard() -> None:
     source = dedent(PROGRAMS["a function that is only called with CUDA, by others"])
     other = "from module import inner\n\ninner()\n"
     assert len(analyze(source, others={"other.py": other}).findings) == 3
+
+
+def test_an_option_of_another_file_is_no_attribute_of_tensors() -> None:
+    source = dedent("""
+        import torch
+
+
+        def noise(x, y):
+            return y.to(x.device) + torch.randn(3, device=x.device)
+    """)
+    option = dedent("""
+        import argparse
+        import torch
+
+
+        def main(options):
+            torch.cuda.empty_cache()
+            model.to(options.device)
+
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", type=int, default=0)
+        main(parser.parse_args())
+    """)
+    assert analyze(source, others={"other.py": option}).findings == []
+    assert [finding.code for finding in analyze(option).findings] == ["DF102"]
