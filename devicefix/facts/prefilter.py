@@ -98,7 +98,7 @@ def behind_name(data: bytes, name: bytes, pattern: re.Pattern[bytes]) -> Iterato
 
     It is several times as fast as to compile and search one pattern a name.
     """
-    at = data.find(name)
+    at = data.find(name) if name else -1
     while at >= 0:
         before, end = data[at - 1 : at], at + len(name)
         found = None if before == b"_" or before.isalnum() else pattern.match(data, end)
@@ -172,6 +172,8 @@ _FREQUENT = " etsaronil_dcpfmu.,hg)(=\"b:y'kxvw[]-"
 def _any_of(words: Iterable[str]) -> str:
     """Return a pattern for one of some words; each is found fast by a rare character in it."""
     left = {*words}
+    if "" in left:
+        return ""
     left = {word for word in left if not any(other in word for other in left - {word})}
     found = []
     while left:  # choose the character that is in the most words for how frequent it is
