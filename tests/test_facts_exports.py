@@ -127,6 +127,18 @@ def test_passed_through() -> None:
     assert not summary.bound
 
 
+def test_arguments_that_follow_one_another_are_passed_through() -> None:
+    summary = passed_through(b"import torch\nmove(torch.float16, 'mps', where = \"xpu:1\")\n", "x.py")
+    assert summary is not None
+    assert summary.passed == {("move", (0, "DTYPE")), ("move", (1, "DEVICE")), ("move", ("where", "DEVICE"))}
+
+
+def test_a_device_without_a_name_is_no_place_of_devices() -> None:
+    summary = passed_through(b"import torch\nf(device=...)\nx = config.size\n", "x.py")
+    assert summary is not None
+    assert "size" not in summary.device_places
+
+
 def test_numbers_are_passed_through() -> None:
     summary = passed_through(
         b"a = 1\nb: int = 2  # b\nc = int(f())\nd = 1.5\ne = 1 + x\nf = '1'\ng == 1\n", "x.py"

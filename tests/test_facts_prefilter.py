@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
+from devicefix.config.settings import Settings
 from devicefix.facts.prefilter import (
+    behind_name,
+    holds_word,
     imported_words,
     lines_that_matter,
     lines_with,
     lines_with_name,
     may_matter,
 )
+from devicefix.rules.registry import words
 
 
 @pytest.mark.parametrize(
@@ -80,6 +85,29 @@ from devicefix.facts.prefilter import (
 )
 def test_may_matter(text: str, expected: bool) -> None:
     assert may_matter(text.encode()) is expected
+
+
+@pytest.mark.parametrize("word", words(Settings()))
+def test_each_word_of_a_rule_is_found_alone_and_inside_others(word: bytes) -> None:
+    found = words(Settings())
+    assert holds_word(word, found)
+    assert holds_word(b"x\n_" + word + b"_\n", found)
+    for end in (word[1:], word[:-1]):
+        assert holds_word(end, found) is any(each in end for each in found)
+
+
+def test_words_that_hold_others() -> None:
+    found = (b"apex", b"apex_C", b"flash_att", b"")
+    assert [holds_word(text, found[:3]) for text in (b"apex_C", b"flash_attn", b"ape flash_", b"")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert holds_word(b"", found)
+    assert not holds_word(b"apex", ())
+
+
+def test_behind_name() -> None:
+    text = b"a = 1\nba = 2\n_a = 3\naa = 4\nfor a in x: a = 5"
+    assert [each[0] for each in behind_name(text, b"a", re.compile(rb" = \d"))] == [b" = 1", b" = 5"]
 
 
 @pytest.mark.parametrize("word", ["cuda", "CUDA", "my_cuda_x", "Cuda.y()"])

@@ -12,9 +12,15 @@ Passed = tuple[str, tuple[int | str, str]]  # a function, the position or keywor
 # What `.to(...)` accepts besides the number of a GPU: as the first argument, a later one, or by keyword.
 _DTYPE = rb"torch\.(?:" + "|".join(sorted(DTYPES)).encode() + rb")\b"
 _OTHERS = rb"(?:mps|xpu|npu|hpu|mlu|musa|xla)(?::\d+)?"
-_VALUE = re.compile(rb"([(,=])\s*(?:(" + _DTYPE + rb")|[\"']" + _OTHERS + rb"[\"'])\s*[,)]")
-# One of these is in each module with a value; they begin with one text, so that they are found much sooner.
-_HELD = [re.compile(pattern) for pattern in (_DTYPE, b"'" + _OTHERS, b'"' + _OTHERS)]
+# One by one: each begins with one text, so that it is found much sooner.
+_VALUES = [
+    (kind, re.compile(value + rb"(?=\s*[,)])"))
+    for kind, value in (
+        (Kind.DTYPE, _DTYPE),
+        (Kind.DEVICE, b"'" + _OTHERS + b"'"),
+        (Kind.DEVICE, b'"' + _OTHERS + b'"'),
+    )
+]
 _SPAWNED = re.compile(rb"\b(?:spawn|start_processes)\(\s*(?:fn\s*=\s*)?(?:\w+\.)*(\w+)\s*[,)]")
 _KEYWORD = re.compile(rb"(\w+)\s*\Z")
 _OPENING, _CLOSING = b"([{", b")]}"
@@ -26,16 +32,15 @@ def passed_kinds(data: bytes) -> Iterator[Passed]:
     """Yield the arguments that are dtypes, other accelerators or ranks, without parsing the module."""
     if b"multiprocessing" in data:
         yield from ((name.decode(), (0, Kind.INDEX.name)) for name in _SPAWNED.findall(data))
-    if (b"torch." not in data and b"mps" not in data) or not any(each.search(data) for each in _HELD):
+    if b"torch." not in data and b"mps" not in data:
         return
-    for found in _VALUE.finditer(data):
-        before = data[max(0, found.start() - _FAR) : found.start() + (found[1] != b"=")]
-        keyword = _KEYWORD.search(before) if found[1] == b"=" else None
-        if found[1] == b"=" and (keyword is None or keyword[1] == b"dtype"):
+    for kind, found in ((kind, found) for kind, value in _VALUES for found in value.finditer(data)):
+        before = data[max(0, found.start() - _FAR) : found.start()].rstrip()
+        keyword = _KEYWORD.search(before[:-1]) if before.endswith(b"=") else None
+        if not before.endswith((b"(", b",")) and (keyword is None or keyword[1] == b"dtype"):
             continue
         function, position = _call(before if keyword is None else before[: keyword.start()])
         if function and function not in _OF_TENSORS:
-            kind = Kind.DTYPE if found[2] else Kind.DEVICE
             yield function, (position if keyword is None else keyword[1].decode(), kind.name)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
+from devicefix.facts.prefilter import behind_name
 from devicefix.facts.values import device_name, last_name
 
 Place = int | str  # the position of an argument, or its keyword
@@ -34,8 +35,8 @@ _PASSED_ON = re.compile(
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([^\n]*)")
 _WORD = re.compile(rb"\w+")
 _DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
-# What a variable is bound to, or the expression that a loop takes it from.
-_COMES_FROM = rb"\b(?:%b)\b(?:\s*=\s*[A-Za-z_][\w.]*|[\w, \t]*\bin\b[^\n]*)"
+# What a variable is bound to, or the expression that a loop takes it from, behind its name.
+_COMES_FROM = re.compile(rb"\s*=\s*[A-Za-z_][\w.]*|\b[\w, \t]*\bin\b[^\n]*")
 _PATH = re.compile(rb"[A-Za-z_]\w*(?:\.(?!(?:items|values)\b)\w+)*")
 _HOPS = 3  # bindings and calls to follow from a device to what it comes from
 _BINDINGS = 20
@@ -79,9 +80,12 @@ def device_values(facts: Facts) -> list[ast.expr]:
 
 def device_names(facts: Facts, values: Iterable[ast.expr]) -> frozenset[str]:
     """Return the attributes, keys and imported names that some expressions read: other files may set them."""
-    origins = (origin for value in values for origin in _origins(facts, value, _HOPS))
-    shared = (each for each in origins if not _is_of_module(facts, each) and not is_of_tensor(facts, each))
-    return frozenset(filter(None, map(_name_of, shared)))
+    found = {""}
+    for origin in (origin for value in values for origin in _origins(facts, value, _HOPS)):
+        name = _name_of(origin)
+        if name not in found and not _is_of_module(facts, origin) and not is_of_tensor(facts, origin):
+            found.add(name)
+    return frozenset(found - {""})
 
 
 def _origins(facts: Facts, value: ast.expr, hops: int) -> Iterator[ast.expr]:
@@ -130,7 +134,7 @@ def receivers(facts: Facts, values: Iterable[ast.expr]) -> Iterator[tuple[str, t
     """
     passed = {_owner(facts, value) for value in values if isinstance(value, ast.Name)}
     kept = set(map(_name_of, values))
-    for node in facts.tree.scopes:
+    for node in facts.tree.scopes if kept else ():
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         owner = facts.tree.parents.get(node)
@@ -153,7 +157,7 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
         return frozenset(), frozenset()
     passed = {(path, key) for path, _, key in _PASSED_ON.findall(data)}
     paths = (key or path.rpartition(b".")[2] for path, key in passed)
-    names = frozenset(name for name in paths if not name.isdigit())
+    names = frozenset(name for name in paths if name and not name.isdigit())
     found: set[tuple[str, tuple[str, int]]] = set()
     owner = b""
     for class_name, function, parameters in _DEFINITION.findall(data) if names else ():
@@ -171,7 +175,7 @@ def scanned(data: bytes) -> tuple[frozenset[str], frozenset[tuple[str, tuple[str
         )
     shared = {key or path for path, key in passed if key or b"." in path}
     if names:
-        bindings = re.findall(_COMES_FROM % b"|".join(sorted(names)), data)
+        bindings = (found[0] for name in names for found in behind_name(data, name, _COMES_FROM))
         origins = names.union(_PATH.findall(b" ".join(bindings)))
         shared |= {path for path in origins if b"." in path and not path.startswith(b"torch.")}
         shared |= origins.intersection(_WORD.findall(b"\n".join(_IMPORTED.findall(data))))

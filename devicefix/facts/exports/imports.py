@@ -34,9 +34,8 @@ def tried_names(facts: Facts) -> Iterable[str]:
     refusals = facts.guards.refusals
     for node in facts.tree.statements:
         if isinstance(node, ast.Try) and any(
-            may_catch(handler, error) and not refusals.refuses(handler.body)
+            any(may_catch(handler, error) for error in _ERRORS) and not refusals.refuses(handler.body)
             for handler in node.handlers
-            for error in _ERRORS
         ):
             for part in (part for statement in node.body for part in walk(statement)):
                 if isinstance(part, (ast.Import, ast.ImportFrom)):

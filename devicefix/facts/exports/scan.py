@@ -26,9 +26,8 @@ _NUMBER = re.compile(
     rb"\n([A-Za-z_]\w*)[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*(?:\d+|int\([^\n]*\))[ \t\r]*(?=[#\n]|\Z)"
 )
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
-_ATTRIBUTE = re.compile(rb"\.(?<!\bself\.)([A-Za-z_]\w*)\b(?!\s*\()")
+_ATTRIBUTE = re.compile(rb"\.(?:(?<=\b(self)\.))?([A-Za-z_]\w*)\b(?!\s*\()")
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
-_OWN_ATTRIBUTE = re.compile(rb"self(?<=\bself)(\.[A-Za-z_]\w*)\b(?!\s*\()")
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 # `config.device = "cpu"`, `setattr(config, "device", "cpu")`
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
@@ -38,16 +37,15 @@ _SETATTR = re.compile(  # what is no literal may be any name: it is found as an 
         b"~", rb"(?:\s|#[^\n]*\n|\\)*"
     )
 )
-# `device.split(":")[1]`, `device[5:]`, `device.replace("cuda:", "")`
-_PARTS = rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])"
-_CUDA = rb"\(\s*[\"']cuda"
-_NUMBERED = (  # one by one: each begins with a word, which is found fast
-    *(re.compile(word + _PARTS) for word in (b"split", b"partition")),
-    *(re.compile(word + _CUDA) for word in (b"replace", b"prefix", b"strip")),
-    re.compile(rb"\[5:\]"),
+# `device.split(":")[1]`, `device.replace("cuda:", "")`, `device[5:]`: each with what is before it
+_NUMBERED = tuple(
+    (re.compile(taken), re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?" + taken_by + rb"\Z"))
+    for taken, taken_by in (
+        (rb"\(\s*[\"']:[\"'][^)\n]*\)(?!\s*\[0\])", rb"(?:split|partition)"),
+        (rb"\(\s*[\"']cuda", rb"(?:replace|prefix|strip)"),
+        (rb"\[5:\]", b""),
+    )
 )
-_IN_NUMBERED = (b"':'", b'":"', b"cuda", b"[5:]")  # each match holds one of them
-_TAKEN_OF = re.compile(rb"(\w+)(?:\.(?:[rl]|remove)?)?\Z")
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
@@ -59,7 +57,7 @@ _LOW_PRECISION = (
 )
 _LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
-_FORKING = re.compile(rb"\bProcess\b|\bPool\(|ProcessPoolExecutor|os\.fork\(")
+_FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
 
 
@@ -129,8 +127,8 @@ def _to_classes(data: bytes) -> frozenset[str]:
 
 def attributes_read(data: bytes) -> frozenset[str]:
     """Return the attributes that a module may read, also in strings; methods that it calls are left out."""
-    own = (b"self" + name for name in _OWN_ATTRIBUTE.findall(data)) if b"self" in data else ()
-    return frozenset(name.decode() for name in {*_ATTRIBUTE.findall(data), *own})
+    names = {own + b"." + name if own else name for own, name in set(_ATTRIBUTE.findall(data))}
+    return frozenset(map(bytes.decode, names))
 
 
 def attributes_set(data: bytes) -> frozenset[str]:
@@ -148,10 +146,11 @@ def attributes_set(data: bytes) -> frozenset[str]:
 
 def numbered_names(data: bytes) -> frozenset[str]:
     """Return the names and attributes of which a module takes the number of a device."""
-    if not any(word in data for word in _IN_NUMBERED):
-        return frozenset()
-    starts = (found.start() for pattern in _NUMBERED for found in pattern.finditer(data))
-    names = (_TAKEN_OF.search(data[max(0, start - 80) : start]) for start in starts)
+    names = (
+        taken_of.search(data[max(0, found.start() - 80) : found.start()])
+        for taken, taken_of in _NUMBERED
+        for found in taken.finditer(data)
+    )
     return frozenset(name[1].decode() for name in names if name is not None)
 
 

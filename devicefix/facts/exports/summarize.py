@@ -31,6 +31,7 @@ from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
 
 _FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(")
+_OF_CUDA = re.compile("cuda|gpu")
 _NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(")
 
 
@@ -156,7 +157,7 @@ def _flags(facts: Facts) -> dict[str, bool]:
         if scope.is_class:
             attributes += [(("", ".", name), bindings) for name, bindings in scope.bindings.items()]
     for (start, _, name), bindings in attributes:
-        if re.search("cuda|gpu", name):
+        if _OF_CUDA.search(name):
             values = [(binding.node, binding.value) for binding in bindings if binding.value is not None]
             right = len(values) == len(bindings) and all(_only_with_cuda(facts, *pair) for pair in values)
             if start == "self" or (not right and values):
