@@ -170,10 +170,11 @@ def _is_called_with_cuda(context: Context, node: ast.AST, known: dict[ast.AST, b
     if function not in known:
         known[function] = False
         uses = facts.tree.reads(function.name)
-        if uses and not context.project.is_read_elsewhere(context.devices.path, function.name):
-            known[function] = all(
-                facts.is_guarded(use) or _is_called_with_cuda(context, use, known) for use in uses
-            )
+        known[function] = (
+            bool(uses)
+            and all(facts.is_guarded(use) or _is_called_with_cuda(context, use, known) for use in uses)
+            and not context.project.is_read_elsewhere(context.devices.path, function.name)
+        )
     return known[function]
 
 
