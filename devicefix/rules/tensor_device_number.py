@@ -37,6 +37,7 @@ class TensorDeviceNumber(Rule):
     name = "tensor-device-number"
     summary = "The number of a tensor's device is used as a number"
     words = (b"get_device(", b".device.index")
+    attributes = ("index",)
     INVALID = (
         Example(
             "the index of a list",

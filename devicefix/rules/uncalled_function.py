@@ -53,6 +53,7 @@ class UncalledFunction(Rule):
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
     words = (b"cuda",)
     references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))
+    attributes = ("cuda",)
     INVALID = (
         Example(
             "a function in a variable",
