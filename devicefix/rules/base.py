@@ -203,7 +203,7 @@ def attributes_of(rules: tuple[type[Rule], ...]) -> frozenset[str] | None:
     """Return the names of the attributes that some rules visit, None if one of them visits all."""
     names: set[str] = set()
     for rule in rules:
-        if any(kind is ast.Attribute for kind, _ in visitors_of(rule)):  # type: ignore[arg-type]  # as above
+        if any(kind is ast.Attribute for kind, _ in visitors_of(rule)):  # type: ignore[arg-type]  # as in `visitors`
             if not rule.attributes:
                 return None
             names.update(rule.attributes)
