@@ -23,7 +23,7 @@ from devicefix.facts.prefilter import imported_words
 from devicefix.facts.project import Project
 from devicefix.model import Finding
 from devicefix.rules import pin_memory, registry
-from devicefix.rules.base import Example, Rule, words_of
+from devicefix.rules.base import Example, Rule, attributes_of, words_of
 from devicefix.rules.categories import CATEGORIES
 from devicefix.rules.dispatch import CircleError, precedence, tables, visit
 from devicefix.rules.registry import ORDER, RANKS, RULES, WORDS, words
@@ -241,9 +241,9 @@ def found(text: str, *rules: type[Rule]) -> list[str]:
     )
     ranks = precedence({rule.code: rule for rule in rules})
     statements = facts.tree.statements_at(range(1, len(facts.tree.text)))  # without the module itself
+    methods = tables([rule(context) for rule in rules], ranks)
     return [
-        finding.message
-        for _, finding in visit(statements, tables([rule(context) for rule in rules], ranks), context.handled)
+        finding.message for _, finding in visit(statements, methods, context.handled, attributes_of(rules))
     ]
 
 
@@ -275,6 +275,25 @@ class References(Rule):
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         yield self.finding(node, f"{self.context.source.code(node)} is {name}")
+
+
+class Attributes(Rule):
+    code, name, summary = "XY3", "attributes", "Attributes"
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        yield self.finding(node, node.attr)
+
+
+class Indices(Attributes):
+    code = "XY4"
+    attributes = ("index",)
+
+
+def test_attributes_that_no_rule_looks_for_are_not_visited() -> None:
+    text = "x.index.cuda\n"
+    assert found(text, Indices) == ["index"]
+    assert found(text, Attributes) == ["cuda", "index"]
+    assert found(text, Indices, Attributes) == ["cuda", "cuda", "index", "index"]
 
 
 @pytest.mark.parametrize(

@@ -129,9 +129,9 @@ def may_ask_tensor(context: Context, target: ast.expr) -> bool:
     if not asks_for_index(target):
         return False
     owner = target.func.value  # type: ignore[attr-defined]
-    if context.project.defines_get_device():
-        return Kind.TENSOR in context.facts.kinds.of(owner).seen
-    return last_name(owner) != "self"
+    if Kind.TENSOR in context.facts.kinds.of(owner).seen:
+        return True
+    return last_name(owner) != "self" and not context.project.defines_get_device()
 
 
 def _is_called_gpu(target: ast.expr) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from devicefix.facts import Facts
     from devicefix.facts.project import Project
     from devicefix.files.text import Source
-    from devicefix.rules.dispatch import Table
+    from devicefix.rules.base import Rule
 
 
 def matters(data: bytes, settings: Settings) -> bool:
@@ -89,15 +89,14 @@ def _rules(settings: Settings) -> dict[str, bool]:
 
 def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tuple[list[Finding], Devices]:
     from devicefix.devices.context import Context
-    from devicefix.rules.dispatch import tables
-    from devicefix.rules.registry import ORDER, RANKS, RULES, by_position
+    from devicefix.rules.registry import ORDER, RULES, by_position
 
     imported = partial(project.is_number, path), partial(project.is_pure, path)
     facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, *imported)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)
-    on = (RULES[code](context) for code in ORDER if code in options.enabled)
-    found = sorted(_visit(context, settings, tables(on, RANKS)), key=by_position)
+    on = [RULES[code](context) for code in ORDER if code in options.enabled]
+    found = sorted(_visit(context, settings, on), key=by_position)
     fixable = _unless_comments_go(facts.source, _unless_deep(facts, found))
     return _unless_around_stays(facts.source, fixable), context.devices
 
@@ -119,13 +118,14 @@ def _rule_options(settings: Settings) -> RuleOptions:
 _FAILING = "123456"
 
 
-def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
+def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
     from devicefix.engine.guarded_uses import GuardedUses
     from devicefix.facts.exports import patching
     from devicefix.facts.fallbacks import Fallbacks
-    from devicefix.rules.dispatch import visit
-    from devicefix.rules.registry import WORDS, words
+    from devicefix.rules.base import attributes_of
+    from devicefix.rules.dispatch import tables, visit
+    from devicefix.rules.registry import RANKS, WORDS, words
     from devicefix.rules.shared.counts import IdleLoops
 
     tree = context.facts.tree
@@ -137,7 +137,8 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     patched = patching(context.facts, "is_available")
     guarded = GuardedUses(context)
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
-    for node, finding in visit(statements, tables, context.handled):
+    attributes = attributes_of(tuple(map(type, rules)))
+    for node, finding in visit(statements, tables(rules, RANKS), context.handled, attributes):
         if idle.hold(node) or guarded.hold(node):
             continue
         string = tree.f_string(node)

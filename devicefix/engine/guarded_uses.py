@@ -39,8 +39,11 @@ class GuardedUses:
         if definition not in self._known:
             self._known[definition] = False
             uses = self._facts.tree.reads(name)
-            if uses and not self._context.project.is_read_elsewhere(self._context.devices.path, name):
-                self._known[definition] = self._are_guarded(uses)
+            self._known[definition] = (
+                bool(uses)
+                and self._are_guarded(uses)
+                and not self._context.project.is_read_elsewhere(self._context.devices.path, name)
+            )
         return self._known[definition]
 
     def _is_default(self, node: ast.AST) -> bool:

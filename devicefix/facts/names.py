@@ -134,13 +134,12 @@ class Names:
         found = self.tree.scope(node).lookup(node.id)
         if found is None:
             return "torch" if node.id == "torch" else None
-        imported = self.once(_import_of, found[1])
-        if imported is None and self.once(_imports_in, found[1]):
-            imported = _import_of(self, reaching(self.tree, node, found[1]))  # it is bound again below
-        if imported is not None:
-            return imported
-        value = found[1][0].value
-        if len(found[1]) == 1 and hops and isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+        bindings = found[1]
+        if self.once(_imports_in, bindings):
+            # It may be bound again below.
+            return self.once(_import_of, bindings) or _import_of(self, reaching(self.tree, node, bindings))
+        value = bindings[0].value
+        if len(bindings) == 1 and hops and isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
             return self._resolve(value, hops - 1)
         return None
 

@@ -93,6 +93,8 @@ class Rule:
         common_words: words that are too common to parse a file for, such as `device`. In the files that are
             parsed, statements that hold one are visited as well.
         references: full dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`.
+        attributes: the names of the attributes that `visit_Attribute` looks for, such as `index` for
+            `x.index`; by default all. The attributes that no rule looks for are not visited.
         before: codes of the rules that this one precedes: it visits each statement before they do, and where
             its fix and theirs overlap, its fix is made.
         sees_handled: whether the rule also visits nodes that other rules have handled.
@@ -110,6 +112,7 @@ class Rule:
     words: ClassVar[tuple[bytes, ...]] = ()
     common_words: ClassVar[tuple[bytes, ...]] = ()
     references: ClassVar[tuple[str, ...]] = ()
+    attributes: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
     sees_handled: ClassVar[bool] = False
     INVALID: ClassVar[tuple[Example, ...]] = ()
@@ -193,6 +196,19 @@ def visitors_of(rule: type) -> tuple[tuple[type[ast.AST], str], ...]:
         elif kind not in (name, "reference"):
             found.append((getattr(ast, kind), name))
     return tuple(found)
+
+
+@cache
+def attributes_of(rules: tuple[type[Rule], ...]) -> frozenset[str] | None:
+    """Return the names of the attributes that some rules visit, None if one of them visits all."""
+    names: set[str] = set()
+    for rule in rules:
+        if any(kind is ast.Attribute for kind, _ in visitors_of(rule)):  # type: ignore[arg-type]  # as in `visitors`
+            if not rule.attributes:
+                return None
+            names.update(rule.attributes)
+        names.update(_endings(rule.references))
+    return frozenset(names)
 
 
 def _imports_reference(rule: Rule) -> bool:

@@ -56,6 +56,7 @@ class DisabledScaler(Rule):
         b"state_dict()", b'"scale"', b"'scale'", b"._scale", b"_growth_", b"_backoff_", b"._init_scale",
         b"._per_opt", b"._check_", b"._found_inf",
     )  # fmt: skip
+    attributes = tuple(_MISSING)
     INVALID = (
         Example(
             "the scale of a scaler",

@@ -63,7 +63,10 @@ def tables(rules: Iterable[Rule], ranks: Mapping[str, int]) -> list[Table]:
 
 
 def visit(
-    statements: Iterable[Iterable[ast.AST]], tables: list[Table], handled: set[ast.AST]
+    statements: Iterable[Iterable[ast.AST]],
+    tables: list[Table],
+    handled: set[ast.AST],
+    attributes: frozenset[str] | None = None,
 ) -> Iterator[tuple[ast.AST, Finding]]:
     """Visit nodes statement by statement, and yield each finding with the node it was found at.
 
@@ -71,10 +74,13 @@ def visit(
         statements: the statements of a tree, each with the nodes of its expressions.
         tables: those of `tables`; in each statement the first visits all nodes before the second does.
         handled: the nodes that a rule has marked as handled; it grows during the visit.
+        attributes: the names of the attributes to visit, None for all.
     """
     visited = frozenset().union(*tables)
     for statement in statements:
         nodes = [node for node in statement if type(node) in visited]
+        if attributes is not None:
+            nodes = [node for node in nodes if type(node) is not ast.Attribute or node.attr in attributes]
         for table in tables:
             for node in nodes:
                 for method, sees_handled in table.get(type(node), ()):

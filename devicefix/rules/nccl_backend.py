@@ -53,6 +53,7 @@ class NcclBackend(Rule):
     summary = "The backend of distributed training is NCCL, which needs CUDA"
     words = (b"nccl", b"NCCL", b"device_mesh", b"DeviceMesh")
     common_words = (b"backend",)
+    attributes = ("NCCL",)
     INVALID = (
         Example(
             "the backend of a process group",

@@ -42,6 +42,7 @@ class TensorDeviceNumber(Rule):
     summary = "The number of a device is used as a number"
     words = (b"get_device(", b".device.index")
     common_words = (b"cuda", b'split(":")', b"split(':')", b'partition(":")', b"partition(':')", b"[5:]")
+    attributes = ("index",)
     INVALID = (
         Example(
             "the index of a list",

@@ -46,6 +46,7 @@ class UncalledCuda(Rule):
     summary = "`.cuda` is used without a direct call"
     words = (b"cuda",)
     common_words = (b"getattr", b"methodcaller", b"attrgetter")
+    attributes = ("cuda",)
     INVALID = (
         Example(
             "the unbound method mapped over a list",

@@ -53,6 +53,7 @@ class UncalledFunction(Rule):
     targets = ("cuda",)  # for any accelerator, the rule for its functions reports them
     words = (b"cuda",)
     references = tuple(f"torch.cuda.{name}" for name in sorted(RAISING | _STREAMS))
+    attributes = ("cuda",)
     INVALID = (
         Example(
             "a function in a variable",
@@ -264,23 +265,23 @@ class UncalledFunction(Rule):
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
         """Check `torch.cuda` where it is passed on."""
-        if node.attr == "cuda" and self.facts.resolve(node) == "torch.cuda":
+        if node.attr == "cuda":
             yield from self._module(node)
 
     def visit_Name(self, node: ast.Name) -> Iterator[Finding]:
         """Check `cuda` of `from torch import cuda` where it is passed on."""
-        if isinstance(node.ctx, ast.Load) and self.facts.resolve(node) == "torch.cuda":
+        if isinstance(node.ctx, ast.Load):
             yield from self._module(node)
 
     def _module(self, node: ast.expr) -> Iterator[Finding]:
-        if self.facts.is_guarded(node):
-            return
         parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, (ast.Attribute, ast.Compare, ast.Delete, ast.Expr)):
+            return
+        if self.facts.resolve(node) != "torch.cuda" or self.facts.is_guarded(node):
+            return
         if isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in _LOOKING_UP:
             return
-        if not isinstance(parent, (ast.Attribute, ast.Compare, ast.Delete, ast.Expr)) and not self._is_alias(
-            parent
-        ):
+        if not self._is_alias(parent):
             yield self._looked_up(node)
 
     def _is_alias(self, parent: ast.AST | None) -> bool:

@@ -24,7 +24,9 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
         context: the context of the module.
         name: a use of the variable, or the target of its assignment.
     """
-    if not isinstance(name, ast.Name):
+    if not isinstance(name, ast.Name) or name.id not in context.facts.once(
+        _passed_as_devices, context.facts.tree.root
+    ):
         return None
     found = context.facts.tree.scope(name).lookup(name.id)
     if found is None or len(found[1]) != 1 or name.id in context.facts.tree.declared_elsewhere:
@@ -43,7 +45,7 @@ def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> b
     node, value = bindings[0].node, bindings[0].value
     if value is None or not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
         return False
-    if len(node.targets) > 1 or name not in facts.once(_passed_as_devices, facts.tree.root):
+    if len(node.targets) > 1:
         return False
     if not facts.kinds.of(value).are(NUMBERS) or has_effects(facts, value):
         return False
