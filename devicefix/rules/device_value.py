@@ -10,10 +10,18 @@ from devicefix.devices.context import Context
 from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Destinations, Use
 from devicefix.facts.sinks import turns_off
-from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
+from devicefix.facts.values import (
+    cpu,
+    cuda_literal,
+    cuda_string,
+    device_name,
+    devices_name,
+    last_name,
+    text_of,
+)
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.taken_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
@@ -835,7 +843,7 @@ class DeviceValue(Rule):
                 if alias.name == "torch":
                     names.add(alias.asname or "torch")
         reads = (read for name in names for read in self.facts.tree.reads(name))
-        return any(self._path_after(read) not in _OF_FIXES for read in reads)
+        return any(self._path_after(read) not in _OF_FIXES or self._makes_device(read) for read in reads)
 
     def _path_after(self, node: ast.expr) -> str:
         """Return the attributes that are read of a name: `cuda.is_available`."""
@@ -845,6 +853,17 @@ class DeviceValue(Rule):
             names.append(parent.attr)
             parent = self.facts.tree.parents.get(parent)
         return ".".join(names)
+
+    def _makes_device(self, torch: ast.Name) -> bool:
+        """Return whether `torch.device` makes a device of a value of the program, as it does in no fix."""
+        function = self.facts.tree.parents.get(torch)
+        match self.facts.tree.parents.get(function) if isinstance(function, ast.Attribute) else None:
+            case ast.Call(func=called, args=[device], keywords=[]) if called is function:
+                first = (
+                    device.body if isinstance(device, ast.IfExp) else device
+                )  # with its fix it is a choice
+                return text_of(first) is None and not isinstance(first, ast.Constant)
+        return False
 
     def _is_of_another_rule(self, value: ast.expr) -> bool:
         """Return whether a value is a direct argument of a call that another rule checks."""
@@ -885,7 +904,7 @@ class DeviceValue(Rule):
             advice += f", and mind that {collapses}"
         fix = self.context.when_cuda(value, '"cpu"', safety)
         finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
-        return checked_for_number(self.context, value, finding)
+        return checked_for_uses(self.context, value, finding)
 
     def _is_device(self, value: ast.expr) -> str:
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"

@@ -7,7 +7,7 @@ from devicefix.devices.arguments import gpu_number
 from devicefix.facts.values import cuda_literal, cuda_string, is_negative
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.taken_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 
 class TorchDevice(Rule):
@@ -182,7 +182,7 @@ class TorchDevice(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self.facts.call(node, "torch.device"):
             return
-        if isinstance(self.facts.tree.parents.get(node), ast.Compare) or self.facts.is_guarded(node):
+        if self._is_compared(node) or self.facts.is_guarded(node):
             return
         if self._is_of_cuda(node):
             return
@@ -193,7 +193,14 @@ class TorchDevice(Rule):
             )
             code = self.context.source.code(node)
             finding = self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
-            yield checked_for_number(self.context, node, finding)
+            yield checked_for_uses(self.context, node, finding)
+
+    def _is_compared(self, node: ast.Call) -> bool:
+        """Return whether another device is compared with this one, or with its type."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.Attribute) and parent.attr == "type":
+            parent = self.facts.tree.parents.get(parent)
+        return isinstance(parent, ast.Compare)
 
     def _is_of_cuda(self, node: ast.Call) -> bool:
         """Return whether a function of torch.cuda takes a device.

@@ -11,9 +11,10 @@ from weakref import proxy
 from devicefix.facts.flow import own_nodes
 from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
 from devicefix.facts.names import Names
+from devicefix.facts.reaching import reaching
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
-from devicefix.facts.values import backend_name, text_of
+from devicefix.facts.values import backend_name, device_named, device_type, text_of
 
 DEPTH = 8  # how many bindings to follow from one flag to the next
 _BACKENDS_IN_USE = tuple(
@@ -33,7 +34,7 @@ class Conditions(ABC):
     def __init__(self, facts: Names) -> None:
         self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
         self.refusals = Refusals(facts)
-        self.asked: set[int] = set()  # the flags, by their bindings, that are being asked about
+        self.asked: set[int] = set()  # the flags, by their bindings or site, that are being asked about
         self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.flags: dict[tuple[int, int], bool] = {}
 
@@ -126,6 +127,8 @@ class Conditions(ABC):
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
         value = right.value if isinstance(right, ast.Constant) else text_of(right)
+        if value is None:
+            value = device_type(self.facts, right)
         if value is not None:
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
                 same = isinstance(op, (ast.Is, ast.Eq))
@@ -136,7 +139,7 @@ class Conditions(ABC):
                 return truth is isinstance(op, ast.Eq) and self._may_be_device(left, depth)
             if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
                 return truth is isinstance(op, ast.NotEq) and self._type_of_device(left, depth)
-        if isinstance(op, (ast.Eq, ast.NotEq)) and (named := self._named_device(right)) is not None:
+        if isinstance(op, (ast.Eq, ast.NotEq)) and (named := device_named(self.facts, right)) is not None:
             of_cpu = named == "cpu" and isinstance(left, ast.Attribute) and not self.facts.bindings(left)
             return (of_cpu or named.startswith("cuda")) and truth is isinstance(
                 op, ast.NotEq if of_cpu else ast.Eq
@@ -151,13 +154,6 @@ class Conditions(ABC):
         """Return whether a value is the backend of a process group that exists: NCCL needs CUDA."""
         value = self.facts.value(node)
         return self.facts.call(node if value is None else value, *_BACKENDS_IN_USE)
-
-    def _named_device(self, node: ast.expr) -> str | None:
-        """Return the name of the device in `torch.device("cuda:0")`, None for other expressions."""
-        match node:
-            case ast.Call(args=[ast.Constant(value=str(text))]) if self.facts.call(node, "torch.device"):
-                return text
-        return None
 
     def _may_be_device(self, node: ast.expr, depth: int) -> bool:
         """Return whether a node that is "cuda" is so by the user's choice, or where CUDA is available.
@@ -250,13 +246,16 @@ class Conditions(ABC):
         return False
 
     def _flag(self, node: ast.expr, depth: int) -> bool:
-        """Return whether every value of a flag is true only where CUDA is available."""
+        """Return whether every value that a flag may have here is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
         if not bindings:
             return False
         flag = id(bindings)
+        near = reaching(self.facts.tree, node, bindings) if isinstance(node, ast.Name) else bindings
+        if len(near) < len(bindings):
+            flag, bindings = id(node), near
         key = flag, depth
         if key in self.flags:
             return self.flags[key]
@@ -277,7 +276,7 @@ class Conditions(ABC):
 
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:
-            return False
+            return isinstance(binding.node, ast.Delete)  # nothing is read after that
         return (
             falsy(binding.value) or self.implies(binding.value, True, depth) or self.is_guarded(binding.node)
         )
