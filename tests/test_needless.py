@@ -315,6 +315,49 @@ PROGRAMS = {
             again(1)
             registered()
     """,
+    "a module whose tests are skipped": """
+        import pytest
+        import torch
+
+        available = torch.cuda.is_available()
+        pytestmark = [pytest.mark.slow, pytest.mark.skipif(not available, reason="needs CUDA")]
+        KIND = "cuda"
+        OTHER = torch.device("cuda")
+        BOTH = "cuda"  # DF203
+        START = torch.ones(3).cuda()  # DF101
+
+        def build(seed):
+            return torch.ones(1, device=KIND), torch.ones(seed, device=OTHER), torch.ones(2, device=BOTH)
+
+        def test_build():
+            START.add_(build(3)[0].cuda())
+
+        class TestBuild:
+            def test_more(self):
+                build(3)[0].cuda()
+
+        print(BOTH)
+        print(torch.ones(3).cuda())  # DF101
+    """,
+    "a class whose tests are skipped": """
+        import pytest
+        import torch
+
+        class TestFast:
+            pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+            def test_it(self):
+                torch.ones(3).cuda()
+
+            def helper(self):
+                return torch.ones(3).cuda()  # DF101
+
+        class TestSlow:
+            pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="is for the CPU")
+
+            def test_it(self):
+                torch.ones(3).cuda()  # DF101
+    """,
 }
 
 

@@ -788,7 +788,11 @@ class DeviceValue(Rule):
         Example(
             "the choices of a command line option",
             """
+                import torch
+
                 parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")
+                parser.add_argument("--kind", type=click.Choice(["cuda", "cpu"]), default="cpu")
+                net = build(torch.randn(3), parser.parse_args().kind)
             """,
         ),
     )
@@ -915,6 +919,8 @@ class DeviceValue(Rule):
         parent = parents.get(node)
         if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
             outer = parents.get(parent)
+            if any(cpu(self.facts, item) for item in parent.elts) and _limits_option(outer):
+                return False
             return not isinstance(outer, ast.Compare) and not (
                 isinstance(outer, ast.Subscript) and parent is outer.slice
             )
@@ -1002,6 +1008,13 @@ def _offers_both(call: ast.Call) -> bool:
     arguments = (*call.args, *(keyword.value for keyword in call.keywords))
     lists = (set(map(_text, node.elts)) for node in arguments if isinstance(node, (ast.List, ast.Tuple)))
     return any(items >= {"cuda", "cpu"} for items in lists)
+
+
+def _limits_option(node: ast.AST | None) -> bool:
+    """Return whether a node gives the values that an option of the command line may have: it has none of them yet."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "choices"
+    return isinstance(node, ast.Call) and last_name(node.func) == "Choice"
 
 
 def _collapses(facts: Facts, value: ast.expr) -> str | None:
