@@ -458,17 +458,21 @@ class DeviceValue(Rule):
                 import torch
 
                 from functools import partial
+                from operator import methodcaller
 
                 make = partial(torch.device, "cuda")
                 x = torch.ones(1, device=make())
+                y = methodcaller("to", "cuda")(x)
             """,
             after="""
                 import torch
 
                 from functools import partial
+                from operator import methodcaller
 
                 make = partial(torch.device, "cuda" if torch.cuda.is_available() else "cpu")
                 x = torch.ones(1, device=make())
+                y = methodcaller("to", "cuda" if torch.cuda.is_available() else "cpu")(x)
             """,
         ),
         Example(
@@ -669,7 +673,6 @@ class DeviceValue(Rule):
                 *_, last = 1, "cuda:%d" % 0
                 net.to(["cpu", "cuda"][choice])
                 launch(last)
-                move = methodcaller("to", "cuda")
             """,
         ),
         Example(
@@ -818,7 +821,9 @@ class DeviceValue(Rule):
         if self._is_of_another_rule(value):
             return
         use = self._destinations.of(value)
-        if Use.DEVICE in use:
+        if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
+            yield self._report(value, Safety.UNSAFE, ", and mind that it gets a number, as no CPU has one")
+        elif Use.DEVICE in use:
             yield self._report(value, self.devices.safety(value))
         elif Use.REFUSED in use or (
             Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value))
@@ -900,9 +905,9 @@ class DeviceValue(Rule):
             return False
         return not self.context.project.has_module(self.devices.path, module)
 
-    def _report(self, value: ast.expr, safety: Safety) -> Finding:
+    def _report(self, value: ast.expr, safety: Safety, more: str = "") -> Finding:
         self.context.mark_handled(value)
-        advice = "select it by `torch.cuda.is_available()`"
+        advice = f"select it by `torch.cuda.is_available()`{more}"
         if (collapses := _collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
             advice += f", and mind that {collapses}"
