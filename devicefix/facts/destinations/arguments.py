@@ -17,6 +17,7 @@ _SAME = {
     "cast", "field", "Field", "ib", "attrib", "Option", "Argument",
 }  # fmt: skip
 _DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
+_HOPS = 4  # how many names of a function to follow from one to the next
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig"}
 
 
@@ -114,8 +115,8 @@ class Arguments(Stores, ABC):
         else:
             self.use |= Use.UNKNOWN
 
-    def _functions(self, callee: ast.expr) -> Iterator[Function | ast.ClassDef]:
-        """Yield the functions and classes of the module that a call may reach."""
+    def _functions(self, callee: ast.expr, hops: int = _HOPS) -> Iterator[Function | ast.ClassDef]:
+        """Yield the functions and classes of the module that a call may reach, also by another name."""
         match callee:
             case ast.Lambda():
                 yield callee
@@ -126,6 +127,8 @@ class Arguments(Stores, ABC):
                         yield binding.node
                     elif isinstance(binding.value, ast.Lambda):
                         yield binding.value
+                    elif isinstance(binding.value, ast.Name) and hops:
+                        yield from self._functions(binding.value, hops - 1)
             case ast.Attribute(attr=name) if name not in ("to", "cuda"):
                 yield from self.destinations.methods.get(name, ())
 
