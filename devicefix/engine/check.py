@@ -121,6 +121,7 @@ _FAILING = "123456"
 
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.engine.guarded_uses import GuardedUses
     from devicefix.facts.fallbacks import Fallbacks
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
@@ -132,10 +133,10 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
     lines = lines_that_matter(tree.text, WORDS, imported)
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
     idle = IdleLoops(context.facts)
-    called: dict[ast.AST, bool] = {}
+    guarded = GuardedUses(context)
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
-        if idle.hold(node) or _is_only_used_with_cuda(context, node, called):
+        if idle.hold(node) or guarded.hold(node):
             continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
@@ -150,43 +151,6 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
         if bypassed is not None:
             sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
         yield sound if string is None else _in_string(context, string, sound)
-
-
-def _is_only_used_with_cuda(context: Context, node: ast.AST, known: dict[ast.AST, bool]) -> bool:
-    """Return whether a node is part of a definition of the module that is only used where there is CUDA.
-
-    Args:
-        context: the context of the module.
-        node: the node.
-        known: the answers by definition; while one is asked for, it is False.
-    """
-    facts = context.facts
-    match _definition(facts, node):
-        case ast.FunctionDef(name=name, decorator_list=[]) as definition:
-            pass
-        case ast.Assign(targets=[ast.Name(id=name)], value=value) as definition if value is node:
-            if not (isinstance(value, ast.Constant) or facts.call(value, "torch.device")):
-                return False  # evaluating it may fail
-        case _:
-            return False
-    if definition not in known:
-        known[definition] = False
-        uses = facts.tree.reads(name)
-        if uses and not context.project.is_read_elsewhere(context.devices.path, name):
-            known[definition] = all(
-                facts.is_guarded(use) or _is_only_used_with_cuda(context, use, known) for use in uses
-            )
-    return known[definition]
-
-
-def _definition(facts: Facts, node: ast.AST) -> ast.AST | None:
-    """Return the function or class of the module that a node is part of, or else the statement above it."""
-    scope = facts.tree.scope(node)
-    if scope.is_module:
-        return facts.tree.parents.get(node)
-    while scope.parent is not None and not scope.parent.is_module:
-        scope = scope.parent
-    return scope.node
 
 
 def _in_data(finding: Finding) -> Finding:

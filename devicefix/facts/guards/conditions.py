@@ -251,7 +251,7 @@ class Conditions(ABC):
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
         if not bindings:
-            return False
+            return isinstance(node, ast.Name) and self._bound_again(node, depth - 1)
         flag = id(bindings)
         near = reaching(self.facts.tree, node, bindings) if isinstance(node, ast.Name) else bindings
         if len(near) < len(bindings):
@@ -273,6 +273,14 @@ class Conditions(ABC):
         if answer or not self.supposed:
             self.flags[key] = answer
         return answer
+
+    def _bound_again(self, node: ast.Name, depth: int) -> bool:
+        """Return whether a parameter is bound again before it is read: `flag = flag and is_available()`."""
+        found = self.facts.tree.scope(node).lookup(node.id)
+        if found is None or depth <= 0:
+            return False
+        bindings = reaching(self.facts.tree, node, found[1])
+        return len(bindings) == 1 < len(found[1]) and self._set_with_cuda(bindings[0], depth)
 
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:

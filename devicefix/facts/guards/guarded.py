@@ -242,7 +242,22 @@ class Guards(Decided):
         https://docs.pytest.org/en/stable/how-to/fixtures.html
         """
         names = {each.arg for each in test.args.args} & self._fixtures.keys()
+        if test.name.startswith("test"):
+            names |= self._automatic
         return any(self._skips_test(each) for name in names for each in self._fixtures[name].body)
+
+    @cached_property
+    def _automatic(self) -> set[str]:
+        """The fixtures of the module that each of its tests gets."""
+        return {
+            name
+            for name, function in self._fixtures.items()
+            if isinstance(self.facts.tree.parents[function], ast.Module)
+            for decorator in function.decorator_list
+            if isinstance(decorator, ast.Call)
+            for keyword in decorator.keywords
+            if keyword.arg == "autouse" and getattr(keyword.value, "value", False) is True
+        }
 
     @cached_property
     def _fixtures(self) -> dict[str, ast.FunctionDef]:
