@@ -72,7 +72,9 @@ class DeviceValue(Rule):
     - only the name of the variable, option or key says that the value is a device, or `"cpu"` beside it does,
     - the value is an argument of another library,
     - the value is beside the CPU in a list, or in a set: with equal devices these may mean something else,
-    - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none,
+    - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none, or adds one
+      (`torch.device(device, 1)`): a tensor's device is never `cpu:1`,
+    - the program stops where the value is the CPU (`assert device == "cuda"`),
     - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
       are visible.
     """
@@ -149,6 +151,33 @@ class DeviceValue(Rule):
 
                 make(1, "cuda" if torch.cuda.is_available() else "cpu")
                 make(1, where="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "an argument of a function by another name, and of a lambda that is called",
+            before="""
+                import torch
+
+                def make(n, where=None):
+                    return torch.ones(n, device=where)
+
+
+                build = make
+                build(1, "cuda")
+                place = (lambda each: each)("cuda:1")
+                net.to(place)
+            """,
+            after="""
+                import torch
+
+                def make(n, where=None):
+                    return torch.ones(n, device=where)
+
+
+                build = make
+                build(1, "cuda" if torch.cuda.is_available() else "cpu")
+                place = (lambda each: each)("cuda:1" if torch.cuda.is_available() else "cpu")
+                net.to(place)
             """,
         ),
         Example(
@@ -690,6 +719,28 @@ class DeviceValue(Rule):
                 where = "cuda:1" if torch.cuda.is_available() else "cpu"
                 x = x.to(where)
                 q7 = int(where.split(":")[1])
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a device that gets a number, and one that the program requires",
+            before="""
+                import torch
+
+                where = "cuda"
+                x = x.to(torch.device(where, rank))
+                q7 = "cuda"
+                assert q7 == "cuda"
+                x = x.to(q7)
+            """,
+            after="""
+                import torch
+
+                where = "cuda" if torch.cuda.is_available() else "cpu"
+                x = x.to(torch.device(where, rank))
+                q7 = "cuda" if torch.cuda.is_available() else "cpu"
+                assert q7 == "cuda"
+                x = x.to(q7)
             """,
             unsafe=True,
         ),

@@ -38,7 +38,7 @@ class GpuCount(Rule):
     ## Fix safety
     Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
     places that compute with it are fixed. Such a fix is unsafe if the number may be another one, such as a 0 that
-    the user of a machine with CUDA chose.
+    the user of a machine with CUDA chose, or if the number of one GPU is made of it and goes out of sight.
     """
 
     code = "DF402"
@@ -566,6 +566,20 @@ class GpuCount(Rule):
                 n = max(torch.cuda.device_count() if torch.cuda.is_available() else 0, 1)
                 share = batch // n
             """,
+        ),
+        Example(
+            "the first GPU, which goes out of sight",
+            before="""
+                import torch
+
+                launch(gpu=list(range(torch.cuda.device_count()))[0])
+            """,
+            after="""
+                import torch
+
+                launch(gpu=list(range(max(torch.cuda.device_count(), 1)))[0])
+            """,
+            unsafe=True,
         ),
     )
     VALID = (

@@ -33,9 +33,9 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none. A
-    device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also right on
-    a CPU.
+    Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none, or if
+    it stops where the device is the CPU (`assert device.type == "cuda"`). A device that is only compared
+    (`x.device == torch.device("cuda")`), or whose type is, is left alone: the comparison is also right on a CPU.
     """
 
     code = "DF201"
@@ -125,6 +125,24 @@ class TorchDevice(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a device that the program requires, and a number that may go on",
+            before="""
+                import torch
+
+                q7 = torch.device("cuda")
+                assert q7.type == "cuda"
+                launch([torch.device("cuda:1").index])
+            """,
+            after="""
+                import torch
+
+                q7 = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                assert q7.type == "cuda"
+                launch([torch.device("cuda:1" if torch.cuda.is_available() else "cpu").index])
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -150,6 +168,8 @@ class TorchDevice(Rule):
 
                 if x.device != torch.device("cuda"):
                     print(x)
+                if args.where == torch.device("cuda").type and not torch.cuda.is_available():
+                    raise ValueError("no GPU")
             """,
         ),
         Example(

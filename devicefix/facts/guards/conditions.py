@@ -250,12 +250,11 @@ class Conditions(ABC):
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
-        if not bindings:
-            return isinstance(node, ast.Name) and self._bound_again(node, depth - 1)
         flag = id(bindings)
-        near = reaching(self.facts.tree, node, bindings) if isinstance(node, ast.Name) else bindings
-        if len(near) < len(bindings):
+        if isinstance(node, ast.Name) and (near := self._near(node)):
             flag, bindings = id(node), near
+        if not bindings:
+            return False
         key = flag, depth
         if key in self.flags:
             return self.flags[key]
@@ -274,13 +273,11 @@ class Conditions(ABC):
             self.flags[key] = answer
         return answer
 
-    def _bound_again(self, node: ast.Name, depth: int) -> bool:
-        """Return whether a parameter is bound again before it is read: `flag = flag and is_available()`."""
+    def _near(self, node: ast.Name) -> Sequence[Binding]:
+        """Return the bindings of a name that may hold where it is read, none if all of them may."""
         found = self.facts.tree.scope(node).lookup(node.id)
-        if found is None or depth <= 0:
-            return False
-        bindings = reaching(self.facts.tree, node, found[1])
-        return len(bindings) == 1 < len(found[1]) and self._set_with_cuda(bindings[0], depth)
+        near = reaching(self.facts.tree, node, found[1]) if found is not None else ()
+        return near if found is not None and len(near) < len(found[1]) else ()
 
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:
