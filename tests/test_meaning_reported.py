@@ -361,6 +361,13 @@ PROGRAMS = {
         y.fill(2)
         print(f65.tolist(), y.tolist(), f65.device)
     """,
+    "a copy of the array of a tensor": """
+        import torch
+        a = torch.ones(2)
+        q = torch.as_tensor(a.numpy(), device='cuda')
+        a += 1
+        print(a.tolist(), q.tolist())
+    """,
     "the type of a captured tensor": """
         import torch
         match {'k': torch.ones(2).cuda()}:

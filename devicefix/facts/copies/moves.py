@@ -225,16 +225,19 @@ def is_there(facts: Facts, value: ast.expr, to_cpu: bool) -> bool:
 
 
 def numpy_array(facts: Facts, node: ast.expr) -> bool:
-    """Return whether an expression is a view of a name that may be bound to a NumPy array."""
-    while (inner := viewed(node)) is not None:
+    """Return whether an expression may be a NumPy array, or a view of one, also by a name."""
+    while not _is_array(facts, node):
+        inner = viewed(node)
+        if inner is None:
+            return any(_is_array(facts, value) for value in values_of(facts, node))
         node = inner
-    return any(
-        isinstance(value, ast.Call)
-        and (
-            (facts.resolve(value.func) or "").startswith("numpy.")
-            or last_name(value.func) in ("numpy", "astype")
-        )
-        for value in values_of(facts, node)
+    return True
+
+
+def _is_array(facts: Facts, value: ast.expr | None) -> bool:
+    """Return whether a function or method that returns an array makes a value."""
+    return isinstance(value, ast.Call) and (
+        (facts.resolve(value.func) or "").startswith("numpy.") or last_name(value.func) in ("numpy", "astype")
     )
 
 
