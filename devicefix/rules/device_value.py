@@ -914,7 +914,7 @@ class DeviceValue(Rule):
             parent = self.facts.tree.parents.get(parent)
         return ".".join(names)
 
-    def _makes_device(self, torch: ast.Name) -> bool:
+    def _makes_device(self, torch: ast.expr) -> bool:
         """Return whether `torch.device` makes a device of a value of the program, as it does in no fix."""
         function = self.facts.tree.parents.get(torch)
         match self.facts.tree.parents.get(function) if isinstance(function, ast.Attribute) else None:
@@ -922,6 +922,8 @@ class DeviceValue(Rule):
                 first = (
                     device.body if isinstance(device, ast.IfExp) else device
                 )  # with its fix it is a choice
+                if isinstance(first, ast.Attribute) and first.attr == "type":
+                    return False  # of the accelerator
                 return text_of(first) is None and not isinstance(first, ast.Constant)
         return False
 

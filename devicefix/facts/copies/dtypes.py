@@ -95,8 +95,8 @@ def dtypes_of(facts: Facts, node: ast.expr, depth: int = _DEPTH) -> set[str | No
     """Return the dtypes that a tensor or array may have, with None for one that is not known."""
     while True:
         if isinstance(node, ast.Call):
-            if (found := _made_as(facts, node)) is not None:
-                return {found}
+            if (made := _made_as(facts, node)) is not None:
+                return {made}
             if isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "cuda", "clone"):
                 node = node.func.value
                 continue
