@@ -361,6 +361,15 @@ PROGRAMS = {
         y.fill(2)
         print(f65.tolist(), y.tolist(), f65.device)
     """,
+    "a conversion that copies nothing of an array whose name had another value": """
+        import numpy as np
+        import torch
+        use_cuda = False
+        use_cuda = np.ones(3, dtype=np.float32)
+        model = torch.from_numpy(use_cuda).float().cuda()
+        use_cuda[0] = 9
+        print(model.tolist(), use_cuda.tolist(), model.device)
+    """,
     "a copy of the array of a tensor": """
         import torch
         a = torch.ones(2)
