@@ -321,6 +321,158 @@ PROGRAMS = {
             dev, _ = e.args[0], 1
             print(torch.tensor([1.0], device=dev).device)  # cuda
     """,
+    "a copy of a tensor that an operator changes": """
+        import torch as th
+        def stream():
+            source = th.ones(3)
+            for _ in range(2):
+                kept = th.as_tensor(source, device='cuda')
+                source *= 2
+            print(source.tolist(), kept.tolist())
+        stream()
+    """,
+    "a copy of what may be a tensor": """
+        import torch
+        import types
+        h = types.SimpleNamespace(a=torch.arange(4.0)).a
+        c17 = torch.as_tensor(h, device='cuda')
+        c17 += 1
+        print(h.tolist(), c17.tolist())
+    """,
+    "a copy of an array whose name gets another value later": """
+        import io
+        import numpy as np
+        import torch as th
+        batch = np.ones(3, dtype=np.float32)
+        labels = next(iter([th.cuda.FloatTensor(batch)]))
+        batch[:] = 3
+        print(labels.tolist(), batch.tolist(), labels.device)
+        file = io.BytesIO()
+        th.save(th.nn.Linear(2, 2).cuda().state_dict(), file)
+        file.seek(0)
+        batch = th.load(file, lambda storage, loc: storage.cuda(0))
+    """,
+    "a copy of an array whose name had another value before": """
+        import numpy as np
+        import torch
+        y = torch.nn.Linear(2, 2).cuda()(torch.randn(3, 2).cuda())
+        y = np.ones(3, dtype=np.float32)
+        f65 = torch.cuda.FloatTensor(y)
+        y.fill(2)
+        print(f65.tolist(), y.tolist(), f65.device)
+    """,
+    "a conversion that copies nothing of an array whose name had another value": """
+        import numpy as np
+        import torch
+        use_cuda = False
+        use_cuda = np.ones(3, dtype=np.float32)
+        model = torch.from_numpy(use_cuda).float().cuda()
+        use_cuda[0] = 9
+        print(model.tolist(), use_cuda.tolist(), model.device)
+    """,
+    "a copy of the array of a tensor": """
+        import torch
+        a = torch.ones(2)
+        q = torch.as_tensor(a.numpy(), device='cuda')
+        a += 1
+        print(a.tolist(), q.tolist())
+    """,
+    "the type of a captured tensor": """
+        import torch
+        match {'k': torch.ones(2).cuda()}:
+            case {'k': b55}:
+                pass
+        if not isinstance(b55, torch.cuda.FloatTensor):
+            print(0)
+    """,
+    "a method by its name, behind a question": """
+        import torch
+        devices = [(lambda out: torch.cuda.is_available() and getattr(out, 'cuda')())(torch.randn(2, 2))]
+        print(devices[0])
+    """,
+    "a device of a name, by another name of a function": """
+        import torch
+        def run(dev):
+            print(torch.device(dev))
+        u28 = run
+        u28('cuda:' + str(0))
+    """,
+    "a device of a name that goes out of sight": """
+        import asyncio
+        import torch as th
+        async def step():
+            return 'cuda'
+        device = asyncio.run(step())
+        print(th.device(device))
+    """,
+    "a device that gets a number": """
+        import os
+        import torch
+        idx = 1
+        print(torch.device(os.environ.get('NO_SUCH', 'cuda'), idx))
+    """,
+    "a flag that is another thing later": """
+        import torch
+        stream = bool(torch.cuda.device_count())
+        if not stream:
+            raise SystemExit('no GPU')
+        async def stream():
+            pass
+    """,
+    "a flag that is deleted": """
+        import torch
+        answer = torch.cuda.is_available()
+        c47 = answer
+        del answer
+        assert c47
+    """,
+    "a refusal that compares with the type of a device": """
+        import argparse
+        import torch
+        stream = argparse.Namespace(device='cuda')
+        if stream.device == torch.device('cuda').type and not torch.cuda.is_available():
+            raise ValueError('no GPU')
+        stream = argparse.Namespace(device='cpu')
+        if stream.device == torch.device('cuda').type and not torch.cuda.is_available():
+            raise ValueError('no GPU')
+    """,
+    "a device that a check refuses": """
+        import torch
+        s58 = torch.device('cuda')
+        assert s58.type == 'cuda'
+    """,
+    "the number of a device that is None": """
+        import torch
+        gpu = [torch.device('cuda:1').index][0]
+        print(gpu + 0 >= 0, torch.ones(1, device=torch.device('cuda', gpu)))
+    """,
+    "the number of the first GPU that a pattern captures": """
+        import torch, types
+        match types.SimpleNamespace(k=list(range(torch.cuda.device_count()))[0]):
+            case object(k=use_cuda):
+                y = (lambda: torch.Generator(device=use_cuda))()
+    """,
+    "the number of the first GPU from a coroutine": """
+        import asyncio
+        import torch
+        async def g49():
+            return list(range(torch.cuda.device_count()))[0]
+        n_gpu = lambda t, w: t.to(w)
+        print(n_gpu(torch.ones(2), asyncio.run(g49())))
+    """,
+    "an argument that draws random numbers": """
+        import torch
+        print([x.cuda(next(torch.nn.Linear(1, 1).cuda().parameters()).device) for x in (torch.zeros(2),)])
+        print(torch.rand(2).cuda())
+    """,
+    "a device that a lambda returns": """
+        import torch
+        class use_cuda:
+            cuda = True
+        z88 = (lambda w: w)({True: 'cuda', False: 'cpu'}[use_cuda.cuda])
+        w98 = torch.ones(2).cuda() if use_cuda.cuda else torch.ones(2)
+        print(w98, w98.to(z88).device)
+    """,
 }
 
 

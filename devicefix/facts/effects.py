@@ -28,6 +28,7 @@ _OF_CUDA = {
 _EFFECTS = re.compile(
     r"torch\.(?:rand|multinomial|bernoulli|normal|poisson|manual_seed|seed|save|set_|use_)"
     r"|torch\.(?:autograd|backends|hub|jit|multiprocessing|nn\.init|random)\.|torch\.distributed\.(?!get_|is_)"
+    r"|torch\.nn\.(?:modules\.\w+\.)?(?:Linear|Bilinear|Conv|Embedding|LSTM|GRU|RNN|Multihead|Transformer)"
     r"|torch\.(?!cuda\.).*_\Z|numpy\.(?:random\.|save)"
 )
 _STATEMENTS = (

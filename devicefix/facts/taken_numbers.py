@@ -41,7 +41,7 @@ def number_taken(uses: Uses, value: ast.expr) -> ast.expr | None:
         The first such use in the order of the source, None if there is none in the module.
     """
     facts, followed = uses.facts, uses.of(value).uses
-    found = [use for use in followed if _takes_number(facts, use)]
+    found = [use for use in followed if _takes_number(facts, use) or _index_is_lost(uses, use)]
     if not found and _has_number(facts, value) and any(_is_lost(uses, use) for use in followed):
         found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
@@ -54,6 +54,16 @@ def _has_number(facts: Facts, device: ast.expr) -> bool:
             _has_number(facts, argument) for argument in device.args
         )
     return cuda_string(device) and (text_of(device) or "").lower() != "cuda"
+
+
+def _index_is_lost(uses: Uses, device: ast.expr) -> bool:
+    """Return whether `device.index` goes on to code that may need a number, and not None."""
+    index = uses.tree.parents.get(device)
+    if not isinstance(index, ast.Attribute) or index.attr != "index":
+        return False
+    if uses.facts.is_guarded(index) or _is_asked_about(uses.facts, device):
+        return False
+    return any(_is_ordered(uses.facts, use) or _is_lost(uses, use) for use in uses.of(index).uses)
 
 
 def is_only_device(uses: Uses, number: ast.expr) -> bool:
@@ -275,7 +285,7 @@ def _method_takes(facts: Facts, call: ast.Call, method: str) -> bool:
     return not first
 
 
-def _is_ordered(facts: Facts, node: ast.Attribute) -> bool:
+def _is_ordered(facts: Facts, node: ast.expr) -> bool:
     """Return whether `device.index` is compared by its size, as None can't be."""
     parent = facts.tree.parents.get(node)
     return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], _ORDER)

@@ -61,6 +61,22 @@ def backend_name(facts: Names, node: ast.expr) -> str | None:
     return constant[1].lower() if constant is not None else None
 
 
+def device_named(facts: Names, node: ast.expr) -> str | None:
+    """Return the name of the device that `torch.device("cuda:0")` makes, None for other expressions."""
+    match node:
+        case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if facts.call(node, "torch.device"):
+            return text
+    return None
+
+
+def device_type(facts: Names, node: ast.expr) -> str | None:
+    """Return the text of `torch.device("cuda:0").type`, None for other expressions."""
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        name = device_named(facts, node.value)
+        return name and name.partition(":")[0]
+    return None
+
+
 def text_of(node: ast.AST, depth: int = 4) -> str | None:  # noqa: C901, PLR0911 (one case a kind of node)
     """Return the text of a string that literals put together, with `UNKNOWN_PART` for what is computed.
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
-from devicefix.devices.context import Context
+from devicefix.devices.context import SKIPS, Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
+from devicefix.facts.effects import has_effects
 from devicefix.facts.kinds import Kind
 from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
@@ -44,8 +45,8 @@ class CudaCall(Rule):
     ## Fix safety
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
     `.cuda(1)` moves to `cuda:1`. If the argument is not known, or the receiver may have a custom `cuda` method,
-    the call stays and depends on `torch.cuda.is_available()`. That is unsafe where a custom method does more than
-    move, which a CPU then skips. There is no fix for `.cuda(*args)`.
+    the call stays and depends on `torch.cuda.is_available()`. That is unsafe where a custom method, or a call in the
+    arguments, does more than move or return a value, which a CPU then skips. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"
@@ -53,6 +54,23 @@ class CudaCall(Rule):
     summary = "`.cuda()` moves to a GPU, which may not exist"
     words = (b"cuda", b"get_device(")
     INVALID = (
+        Example(
+            "an argument that may do more than return a value",
+            before="""
+                import torch
+
+                x.cuda(start())
+                y = (x.cuda(start()), 1)
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    x.cuda(start())
+                y = (x.cuda(start()) if torch.cuda.is_available() else x, 1)
+            """,
+            unsafe=True,
+        ),
         Example(
             "something that may be an object whose own method does more than move",
             before="""
@@ -518,6 +536,8 @@ def move(context: Context, node: ast.Call) -> Fix | None:
     use = None if storage else target_device(context, node, target)
     if use is None:
         fix = _kept(context, node)
+        if fix is not None and any(has_effects(context.facts, each) for each in (*node.args, *node.keywords)):
+            fix = replace(fix, safety=Safety.UNSAFE, why=SKIPS)
         if fix is not None or target is None or storage:
             return fix
         use = runtime_device(context, node, target)

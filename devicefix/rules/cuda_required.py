@@ -4,18 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts import Facts
 from devicefix.facts.kinds import Kind
-from devicefix.facts.values import backend_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
-
-# The accelerators that a device may name: https://docs.pytorch.org/docs/stable/tensor_attributes.html
-_DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
-# The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
-_BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
+from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict, missing_device
 
 
 class CudaRequired(Rule):
@@ -913,7 +906,7 @@ class CudaRequired(Rule):
             self.context.mark_handled(node)
             verdict = self._refusals.verdict(node, test, "AssertionError")
             yield from self._judged(node, verdict, (remove(self.facts, node),))
-        elif missing := _missing(self.facts, test, True):
+        elif missing := missing_device(self.facts, test, True):
             yield from self._asked(node, node, f"does not allow {missing}; add it")
         elif self._is_false_on_a_cpu(test, True) or self._counts(test):
             parts = self._parts(test)
@@ -933,7 +926,7 @@ class CudaRequired(Rule):
         for branch, truth in ((node.body, False), (node.orelse, True)):
             last = self._ends.last(branch)
             if last is not None:
-                missing = _missing(self.facts, node.test, truth)
+                missing = missing_device(self.facts, node.test, truth)
                 if missing or self._is_false_on_a_cpu(node.test, truth):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     if not self._ends.is_handled(node, self._ends.error_of(last)):
@@ -1082,25 +1075,3 @@ class CudaRequired(Rule):
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
-
-
-def _missing(facts: Facts, test: ast.expr, truth: bool) -> str:
-    """Return what a test lacks to be true (or false) on a CPU: the CPU in `device in ["cuda", "npu"]`.
-
-    It is empty for a test of something else.
-    """
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _missing(facts, operand, not truth)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
-            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else []
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-            elements = [right]
-        case _:
-            return ""
-    if isinstance(left, ast.Call) or isinstance(op, (ast.In, ast.Eq)) is not truth:
-        return ""
-    names = {backend_name(facts, element) for element in elements}
-    if "cuda" in names and names <= _DEVICES:
-        return "the CPU as a device"
-    return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""

@@ -9,7 +9,7 @@ from devicefix.facts.values import cuda_device, cuda_string, device_name, index_
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import defined_as_device
-from devicefix.rules.shared.taken_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 # These take the kind of device to act on, and disable themselves on a CPU.
 _OFF_BY_THEMSELVES = (
@@ -306,7 +306,7 @@ class DeviceArgument(Rule):
                 " select it by `torch.cuda.is_available()`",
                 fix,
             )
-            yield checked_for_number(self.context, value, finding)
+            yield checked_for_uses(self.context, value, finding)
         yield from self._check_options(node)
 
     def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:

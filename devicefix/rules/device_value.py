@@ -9,10 +9,18 @@ from itertools import islice
 from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Use
 from devicefix.facts.sinks import turns_off
-from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
+from devicefix.facts.values import (
+    cpu,
+    cuda_literal,
+    cuda_string,
+    device_name,
+    devices_name,
+    last_name,
+    text_of,
+)
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.taken_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
@@ -64,7 +72,9 @@ class DeviceValue(Rule):
     - the value is an argument of another library,
     - the value is beside the CPU in a list, or in a set or an enumeration: with equal devices these may mean
       something else,
-    - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none,
+    - the program takes the number out of the value (`device.split(":")[1]`), since the CPU has none, or adds one
+      (`torch.device(device, 1)`): a tensor's device is never `cpu:1`,
+    - the program stops where the value is the CPU (`assert device == "cuda"`),
     - the program sets `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs
       are visible.
     """
@@ -141,6 +151,33 @@ class DeviceValue(Rule):
 
                 make(1, "cuda" if torch.cuda.is_available() else "cpu")
                 make(1, where="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "an argument of a function by another name, and of a lambda that is called",
+            before="""
+                import torch
+
+                def make(n, where=None):
+                    return torch.ones(n, device=where)
+
+
+                build = make
+                build(1, "cuda")
+                place = (lambda each: each)("cuda:1")
+                net.to(place)
+            """,
+            after="""
+                import torch
+
+                def make(n, where=None):
+                    return torch.ones(n, device=where)
+
+
+                build = make
+                build(1, "cuda" if torch.cuda.is_available() else "cpu")
+                place = (lambda each: each)("cuda:1" if torch.cuda.is_available() else "cpu")
+                net.to(place)
             """,
         ),
         Example(
@@ -450,17 +487,21 @@ class DeviceValue(Rule):
                 import torch
 
                 from functools import partial
+                from operator import methodcaller
 
                 make = partial(torch.device, "cuda")
                 x = torch.ones(1, device=make())
+                y = methodcaller("to", "cuda")(x)
             """,
             after="""
                 import torch
 
                 from functools import partial
+                from operator import methodcaller
 
                 make = partial(torch.device, "cuda" if torch.cuda.is_available() else "cpu")
                 x = torch.ones(1, device=make())
+                y = methodcaller("to", "cuda" if torch.cuda.is_available() else "cpu")(x)
             """,
         ),
         Example(
@@ -661,7 +702,6 @@ class DeviceValue(Rule):
                 *_, last = 1, "cuda:%d" % 0
                 net.to(["cpu", "cuda"][choice])
                 launch(last)
-                move = methodcaller("to", "cuda")
             """,
         ),
         Example(
@@ -679,6 +719,28 @@ class DeviceValue(Rule):
                 where = "cuda:1" if torch.cuda.is_available() else "cpu"
                 x = x.to(where)
                 q7 = int(where.split(":")[1])
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a device that gets a number, and one that the program requires",
+            before="""
+                import torch
+
+                where = "cuda"
+                x = x.to(torch.device(where, rank))
+                q7 = "cuda"
+                assert q7 == "cuda"
+                x = x.to(q7)
+            """,
+            after="""
+                import torch
+
+                where = "cuda" if torch.cuda.is_available() else "cpu"
+                x = x.to(torch.device(where, rank))
+                q7 = "cuda" if torch.cuda.is_available() else "cpu"
+                assert q7 == "cuda"
+                x = x.to(q7)
             """,
             unsafe=True,
         ),
@@ -805,7 +867,9 @@ class DeviceValue(Rule):
         if self._is_of_another_rule(value):
             return
         use = self.context.destinations.of(value)
-        if Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
+        if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
+            yield self._report(value, Safety.UNSAFE, ", and mind that it gets a number, as no CPU has one")
+        elif Use.DEVICE in use or use & (Use.OF_CUDA | Use.UNKNOWN) == Use.OF_CUDA | Use.UNKNOWN:
             yield self._report(value, self.devices.safety(value))
         elif Use.REFUSED in use or (
             Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value))
@@ -834,7 +898,7 @@ class DeviceValue(Rule):
                 if alias.name == "torch":
                     names.add(alias.asname or "torch")
         reads = (read for name in names for read in self.facts.tree.reads(name))
-        return any(self._path_after(read) not in _OF_FIXES for read in reads)
+        return any(self._path_after(read) not in _OF_FIXES or self._makes_device(read) for read in reads)
 
     def _path_after(self, node: ast.expr) -> str:
         """Return the attributes that are read of a name: `cuda.is_available`."""
@@ -844,6 +908,19 @@ class DeviceValue(Rule):
             names.append(parent.attr)
             parent = self.facts.tree.parents.get(parent)
         return ".".join(names)
+
+    def _makes_device(self, torch: ast.expr) -> bool:
+        """Return whether `torch.device` makes a device of a value of the program, as it does in no fix."""
+        function = self.facts.tree.parents.get(torch)
+        match self.facts.tree.parents.get(function) if isinstance(function, ast.Attribute) else None:
+            case ast.Call(func=called, args=[device], keywords=[]) if called is function:
+                first = (
+                    device.body if isinstance(device, ast.IfExp) else device
+                )  # with its fix it is a choice
+                if isinstance(first, ast.Attribute) and first.attr == "type":
+                    return False  # of the accelerator
+                return text_of(first) is None and not isinstance(first, ast.Constant)
+        return False
 
     def _is_of_another_rule(self, value: ast.expr) -> bool:
         """Return whether a value is a direct argument of a call that another rule checks."""
@@ -876,15 +953,15 @@ class DeviceValue(Rule):
             return False
         return not self.context.project.has_module(self.devices.path, module)
 
-    def _report(self, value: ast.expr, safety: Safety) -> Finding:
+    def _report(self, value: ast.expr, safety: Safety, more: str = "") -> Finding:
         self.context.mark_handled(value)
-        advice = "select it by `torch.cuda.is_available()`"
+        advice = f"select it by `torch.cuda.is_available()`{more}"
         if (collapses := _collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
             advice += f", and mind that {collapses}"
         fix = self.context.when_cuda(value, '"cpu"', safety)
         finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
-        return checked_for_number(self.context, value, finding)
+        return checked_for_uses(self.context, value, finding)
 
     def _is_device(self, value: ast.expr) -> str:
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts import COUNTS
 from devicefix.facts.taken_numbers import is_only_device
+from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.counts import Counts, Harm, is_zero
+from devicefix.rules.shared.counts.ranges import made_of
 
 
 class GpuCount(Rule):
@@ -36,7 +38,7 @@ class GpuCount(Rule):
     ## Fix safety
     Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
     places that compute with it are fixed. Such a fix is unsafe if the number may be another one, such as a 0 that
-    the user of a machine with CUDA chose.
+    the user of a machine with CUDA chose, or if the number of one GPU is made of it and goes out of sight.
     """
 
     code = "DF402"
@@ -565,6 +567,20 @@ class GpuCount(Rule):
                 share = batch // n
             """,
         ),
+        Example(
+            "the first GPU, which goes out of sight",
+            before="""
+                import torch
+
+                launch(gpu=list(range(torch.cuda.device_count()))[0])
+            """,
+            after="""
+                import torch
+
+                launch(gpu=list(range(max(torch.cuda.device_count(), 1)))[0])
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -671,14 +687,24 @@ class GpuCount(Rule):
             yield self.finding(count, message)
 
     def _found(self, node: ast.expr, safety: Safety = Safety.SAFE) -> Finding:
-        parent = self.facts.tree.parents.get(node)
-        match parent:
-            case ast.BinOp(op=ast.Mod(), right=right) if right is node:
-                if not is_only_device(self.context.uses, parent):
-                    safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0
+        number = self._number(node)
+        if number is not None and not is_only_device(self.context.uses, number):
+            safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         fix = Fix((edit,), safety) if self.context.has_builtin(node, "max") else None
         return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)
+
+    def _number(self, count: ast.expr) -> ast.expr | None:
+        """Return the number of one GPU that is made of the number of all: `rank % n`, `list(range(n))[0]`."""
+        parent = self.facts.tree.parents.get(count)
+        match parent:
+            case ast.BinOp(op=ast.Mod(), right=right) if right is count:
+                return parent
+            case ast.Call() if last_name(parent.func) == "range":
+                made = made_of(self.facts.tree, parent)
+                item = self.facts.tree.parents.get(made) if made is not None else None
+                return item if isinstance(item, ast.Subscript) and item.value is made else None
+        return None
 
     def _zeros(self, node: ast.Call) -> Iterator[ast.expr]:
         """Yield what is 0 without CUDA, where a call is evaluated only with it.

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.copies.moves import method_called, moves
+from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.guarded_moves import GuardedMoves
@@ -129,6 +131,15 @@ class GuardedMove(Rule):
                 print(y.sum())
             """,
         ),
+        Example(
+            "the method as an attribute by its name",
+            """
+                import torch
+
+                y = torch.cuda.is_available() and getattr(x, "cuda")()
+                print(y.sum())
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -224,10 +235,10 @@ class GuardedMove(Rule):
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         """Check the value of `torch.cuda.is_available() and x.cuda()`, which is False without CUDA."""
         *tests, last = node.values
-        moves = (
-            isinstance(last, ast.Call) and isinstance(last.func, ast.Attribute) and last.func.attr == "cuda"
-        )
-        if not moves or not isinstance(node.op, ast.And) or self._is_asked(node):
+        if not isinstance(last, ast.Call) or not isinstance(node.op, ast.And) or self._is_asked(node):
+            return
+        call = method_called(self.facts, last)
+        if call is None or last_name(call.func) not in ("cuda", "to") or not moves(self.facts, last):
             return
         if any(map(self.facts.guards.implies, tests)):
             yield self.finding(node, "without CUDA this is no tensor, but false; use `.to(device)`")

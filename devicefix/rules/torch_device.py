@@ -9,7 +9,7 @@ from devicefix.facts.destinations import Use
 from devicefix.facts.values import cuda_literal, cuda_string, is_negative
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.taken_numbers import checked_for_number
+from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 
 class TorchDevice(Rule):
@@ -35,9 +35,10 @@ class TorchDevice(Rule):
     ```
 
     ## Fix safety
-    Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none. A
-    device that is only compared (`x.device == torch.device("cuda")`) is left alone: the comparison is also right on
-    a CPU. So is one that nothing uses but functions of `torch.cuda`.
+    Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none, or if
+    it stops where the device is the CPU (`assert device.type == "cuda"`). A device that is only compared
+    (`x.device == torch.device("cuda")`), or whose type is, is left alone: the comparison is also right on a CPU. So is
+    one that nothing uses but functions of `torch.cuda`.
     """
 
     code = "DF201"
@@ -141,6 +142,24 @@ class TorchDevice(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a device that the program requires, and a number that may go on",
+            before="""
+                import torch
+
+                q7 = torch.device("cuda")
+                assert q7.type == "cuda"
+                launch([torch.device("cuda:1").index])
+            """,
+            after="""
+                import torch
+
+                q7 = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                assert q7.type == "cuda"
+                launch([torch.device("cuda:1" if torch.cuda.is_available() else "cpu").index])
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -166,6 +185,8 @@ class TorchDevice(Rule):
 
                 if x.device != torch.device("cuda"):
                     print(x)
+                if args.where == torch.device("cuda").type and not torch.cuda.is_available():
+                    raise ValueError("no GPU")
             """,
         ),
         Example(
@@ -227,13 +248,15 @@ class TorchDevice(Rule):
             )
             code = self.context.source.code(node)
             finding = self.finding(node, f"`{code}` needs CUDA; select it only if CUDA is available", fix)
-            yield checked_for_number(self.context, node, finding)
+            yield checked_for_uses(self.context, node, finding)
 
     def _is_compared(self, node: ast.Call) -> bool:
-        """Return whether a device is only compared: by an operator, or as a key of `{...}[key]`."""
+        """Return whether a device, or its type, is only compared: by an operator, or as a key of `{...}[key]`."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.Dict) and node in parent.keys:
             return isinstance(self.facts.tree.parents.get(parent), ast.Subscript)
+        if isinstance(parent, ast.Attribute) and parent.attr == "type":
+            parent = self.facts.tree.parents.get(parent)
         return isinstance(parent, ast.Compare)
 
     def _beside_cpu(self, node: ast.Call, fix: Fix) -> Fix:

@@ -402,14 +402,20 @@ def _is_moved(facts: Facts, node: ast.expr) -> bool:
         node = node.value
     found = facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
     made = [binding.node for binding in found[1]] if found is not None else [node]
-    parts = ("iter", "value", "context_expr")
-    values = [next(filter(None, (getattr(each, part, None) for part in parts)), each) for each in made]
     return any(
         isinstance(part, ast.Call) and last_name(part.func) in ("cuda", "to") and not facts.is_guarded(part)
-        for value in values
+        for value in (_bound_to(facts, each) for each in made)
         if isinstance(value, ast.expr)
         for part in ast.walk(value)
     )
+
+
+def _bound_to(facts: Facts, node: ast.AST) -> ast.AST:
+    """Return the expression that a node binds a name to, or to a part of; the node itself if there is none."""
+    if isinstance(node, ast.pattern):
+        return next(each.subject for _, each in facts.tree.ancestors(node) if isinstance(each, ast.Match))
+    parts = ("iter", "value", "context_expr")
+    return next(filter(None, (getattr(node, part, None) for part in parts)), node)
 
 
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:

@@ -85,12 +85,18 @@ def unconverted(facts: Facts, node: ast.expr) -> ast.expr | None:
     return None
 
 
-def dtype_of(facts: Facts, node: ast.expr, depth: int = _DEPTH) -> str | None:
+def dtype_of(facts: Facts, node: ast.expr) -> str | None:
     """Return the dtype of a tensor or array, None where it is not known."""
+    dtypes = dtypes_of(facts, node)
+    return next(iter(dtypes)) if len(dtypes) == 1 else None
+
+
+def dtypes_of(facts: Facts, node: ast.expr, depth: int = _DEPTH) -> set[str | None]:
+    """Return the dtypes that a tensor or array may have, with None for one that is not known."""
     while True:
         if isinstance(node, ast.Call):
-            if (found := _made_as(facts, node)) is not None:
-                return found
+            if (made := _made_as(facts, node)) is not None:
+                return {made}
             if isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "cuda", "clone"):
                 node = node.func.value
                 continue
@@ -106,10 +112,11 @@ def dtype_of(facts: Facts, node: ast.expr, depth: int = _DEPTH) -> str | None:
             break
         node = inner
     if not depth or not isinstance(node, (ast.Name, ast.Attribute)):
-        return None
-    values = values_of(facts, node)
-    dtypes = {dtype_of(facts, value, depth - 1) if value is not None else None for value in values}
-    return dtypes.pop() if len(dtypes) == 1 else None
+        return {None}
+    found: set[str | None] = set()
+    for value in values_of(facts, node):
+        found |= {None} if value is None else dtypes_of(facts, value, depth - 1)
+    return found
 
 
 def _made_as(facts: Facts, node: ast.Call) -> str | None:

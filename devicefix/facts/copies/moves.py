@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from devicefix.facts.copies.dtypes import converts, dtype_of, may_be_device
+from devicefix.facts.copies.dtypes import converts, dtypes_of, may_be_device
 from devicefix.facts.copies.expressions import keyword, names_cpu, viewed
 from devicefix.facts.copies.inside import values_of
 from devicefix.facts.kinds import Kind
@@ -138,7 +138,7 @@ def _copies_to_gpu(facts: Facts, node: ast.Call) -> bool:
     """Return whether a call that makes a tensor copies to a GPU, and shares the memory on a CPU."""
     dtype = cuda_type(facts, node.func)
     if dtype is not None:
-        return len(node.args) == 1 and dtype_of(facts, node.args[0]) == dtype
+        return len(node.args) == 1 and dtype in dtypes_of(facts, node.args[0])
     device = keyword(node, "device")
     return device is not None and not names_cpu(device) and shares_memory(facts, node)
 
@@ -151,8 +151,8 @@ def shares_memory(facts: Facts, node: ast.Call) -> bool:
 
 
 def is_tensor(facts: Facts, node: ast.expr) -> bool:
-    """Return whether an expression is shown to be a tensor."""
-    return facts.kinds.of(node).are({Kind.TENSOR})
+    """Return whether an expression may be a tensor, as one of its values is."""
+    return facts.kinds.of(node).can_be(Kind.TENSOR) is True
 
 
 def moved(facts: Facts, call: ast.Call) -> ast.expr:
@@ -225,17 +225,19 @@ def is_there(facts: Facts, value: ast.expr, to_cpu: bool) -> bool:
 
 
 def numpy_array(facts: Facts, node: ast.expr) -> bool:
-    """Return whether an expression is a view of a name that is bound to a NumPy array."""
-    while (inner := viewed(node)) is not None:
+    """Return whether an expression may be a NumPy array, or a view of one, also by a name."""
+    while not _is_array(facts, node):
+        inner = viewed(node)
+        if inner is None:
+            return any(_is_array(facts, value) for value in values_of(facts, node))
         node = inner
-    values = values_of(facts, node)
-    return bool(values) and all(
-        isinstance(value, ast.Call)
-        and (
-            (facts.resolve(value.func) or "").startswith("numpy.")
-            or last_name(value.func) in ("numpy", "astype")
-        )
-        for value in values
+    return True
+
+
+def _is_array(facts: Facts, value: ast.expr | None) -> bool:
+    """Return whether a function or method that returns an array makes a value."""
+    return isinstance(value, ast.Call) and (
+        (facts.resolve(value.func) or "").startswith("numpy.") or last_name(value.func) in ("numpy", "astype")
     )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from devicefix.facts.copies.dtypes import dtype_of, unconverted
+from devicefix.facts.copies.dtypes import dtypes_of, unconverted
 from devicefix.facts.copies.expressions import choices, constant_key, in_place, viewed
 from devicefix.facts.copies.inside import bound_inside
 from devicefix.facts.copies.moves import is_tensor, moved, moves, shares_memory
@@ -90,7 +90,7 @@ def _one_inside(facts: Facts, node: ast.expr, converted: bool) -> tuple[ast.expr
     if inner is not None:
         return inner, False
     inner = unconverted(facts, node)
-    return inner, inner is not None and dtype_of(facts, inner) is None
+    return inner, inner is not None and dtypes_of(facts, inner) <= {None}
 
 
 def _made_of_array(facts: Facts, node: ast.expr) -> bool:

@@ -17,6 +17,7 @@ _SAME = {
     "cast", "field", "Field", "ib", "attrib", "Option", "Argument",
 }  # fmt: skip
 _DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
+_HOPS = 4  # how many names of a function to follow from one to the next
 _OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig"}
 
 
@@ -41,13 +42,11 @@ class Arguments(Stores, ABC):
             place: the position or keyword of the argument, None if that is not known.
             layers: the containers around the value.
         """
+        if function is call.func:
+            function, place = _applied(call, place)
         name = last_name(function)
         if place is None:
             self.use |= Use.UNKNOWN
-        elif name == "partial" and isinstance(place, str) and call.args and function is call.func:
-            self._argument(call, call.args[0], place, layers)
-        elif name == "partial" and isinstance(place, int) and place and function is call.func:
-            self._argument(call, call.args[0], place - 1, layers)
         elif self._passed_on(call, name, place, layers):
             return
         elif functions := list(self._functions(function)):
@@ -59,6 +58,8 @@ class Arguments(Stores, ABC):
             takes_device(self.facts, function, place) or self.destinations.receives_device(name, place)
         ):
             self.use |= Use.DEVICE
+            if len(call.args) + len(call.keywords) > 1 and self.facts.call(call, "torch.device"):
+                self.use |= Use.NUMBERED
         else:
             if layers and layers[0] and not layers[0].isdigit():
                 self._key(layers[0], layers[1:])
@@ -120,8 +121,8 @@ class Arguments(Stores, ABC):
         else:
             self.use |= Use.UNKNOWN
 
-    def _functions(self, callee: ast.expr) -> Iterator[Function | ast.ClassDef]:
-        """Yield the functions and classes of the module that a call may reach."""
+    def _functions(self, callee: ast.expr, hops: int = _HOPS) -> Iterator[Function | ast.ClassDef]:
+        """Yield the functions and classes of the module that a call may reach, also by another name."""
         match callee:
             case ast.Lambda():
                 yield callee
@@ -132,6 +133,8 @@ class Arguments(Stores, ABC):
                         yield binding.node
                     elif isinstance(binding.value, ast.Lambda):
                         yield binding.value
+                    elif isinstance(binding.value, ast.Name) and hops:
+                        yield from self._functions(binding.value, hops - 1)
             case ast.Attribute(value=owner, attr=name) if name not in ("to", "cuda"):
                 is_super = isinstance(owner, ast.Call) and last_name(owner.func) == "super"
                 own = self.tree.scope(callee).node if is_super else None
@@ -208,6 +211,8 @@ class Arguments(Stores, ABC):
             parent = self.tree.parents.get(parent)
             assert isinstance(parent, ast.Call)
             self._reach(parent, layers)
+        elif isinstance(parent, ast.Call) and parent.func is function:
+            self._reach(parent, layers)
         elif isinstance(parent, ast.Call) and last_name(parent.func) == "map":
             self._reach(parent, ("", *layers))
         else:
@@ -217,3 +222,14 @@ class Arguments(Stores, ABC):
 def _is_static(function: Function) -> bool:
     decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
     return any(last_name(decorator) == "staticmethod" for decorator in decorators)
+
+
+def _applied(call: ast.Call, place: Place | None) -> tuple[ast.expr, Place | None]:
+    """Return the function or method that gets an argument, and the place there, as by `partial(f, x)`."""
+    name = last_name(call.func)
+    if name not in ("partial", "methodcaller") or not place or not call.args:
+        return call.func, place
+    first = call.args[0]
+    if name == "methodcaller":
+        first = ast.copy_location(ast.Attribute(call, text_of_literal(first), ast.Load()), call)
+    return first, place if isinstance(place, str) else place - 1

@@ -14,7 +14,7 @@ from devicefix.facts.names import Names
 from devicefix.facts.reaching import reaching
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
-from devicefix.facts.values import backend_name, text_of
+from devicefix.facts.values import backend_name, device_named, device_type, text_of
 
 DEPTH = 8  # how many bindings to follow from one flag to the next
 _BACKENDS_IN_USE = tuple(
@@ -34,7 +34,7 @@ class Conditions(ABC):
     def __init__(self, facts: Names) -> None:
         self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
         self.refusals = Refusals(facts)
-        self.asked: set[int] = set()  # the flags, by their bindings, that are being asked about
+        self.asked: set[int] = set()  # the flags, by their bindings or site, that are being asked about
         self.supposed: set[int] = set()  # those of them that were taken for false meanwhile
         self.flags: dict[tuple[int, int], bool] = {}
 
@@ -127,6 +127,8 @@ class Conditions(ABC):
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr, truth: bool, depth: int) -> bool:
         value = right.value if isinstance(right, ast.Constant) else text_of(right)
+        if value is None:
+            value = device_type(self.facts, right)
         if value is not None:
             if isinstance(value, bool) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
                 same = isinstance(op, (ast.Is, ast.Eq))
@@ -137,7 +139,7 @@ class Conditions(ABC):
                 return truth is isinstance(op, ast.Eq) and self._may_be_device(left, depth)
             if value == "cpu" and isinstance(op, (ast.Eq, ast.NotEq)):
                 return truth is isinstance(op, ast.NotEq) and self._type_of_device(left, depth)
-        if isinstance(op, (ast.Eq, ast.NotEq)) and (named := self._named_device(right)) is not None:
+        if isinstance(op, (ast.Eq, ast.NotEq)) and (named := device_named(self.facts, right)) is not None:
             of_cpu = named == "cpu" and isinstance(left, ast.Attribute) and not self.facts.bindings(left)
             return (of_cpu or named.startswith("cuda")) and truth is isinstance(
                 op, ast.NotEq if of_cpu else ast.Eq
@@ -152,13 +154,6 @@ class Conditions(ABC):
         """Return whether a value is the backend of a process group that exists: NCCL needs CUDA."""
         value = self.facts.value(node)
         return self.facts.call(node if value is None else value, *_BACKENDS_IN_USE)
-
-    def _named_device(self, node: ast.expr) -> str | None:
-        """Return the name of the device in `torch.device("cuda:0")`, None for other expressions."""
-        match node:
-            case ast.Call(args=[ast.Constant(value=str(text))]) if self.facts.call(node, "torch.device"):
-                return text
-        return None
 
     def _may_be_device(self, node: ast.expr, depth: int) -> bool:
         """Return whether a node that is "cuda" is so by the user's choice, or where CUDA is available.
@@ -253,13 +248,15 @@ class Conditions(ABC):
         return False
 
     def _flag(self, node: ast.expr, depth: int) -> bool:
-        """Return whether every value of a flag is true only where CUDA is available."""
+        """Return whether every value that a flag may have here is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
-        if not bindings:
-            return isinstance(node, ast.Name) and self._bound_again(node, depth - 1)
         flag = id(bindings)
+        if isinstance(node, ast.Name) and (near := self._near(node)):
+            flag, bindings = id(node), near
+        if not bindings:
+            return False
         key = flag, depth
         if key in self.flags:
             return self.flags[key]
@@ -278,17 +275,15 @@ class Conditions(ABC):
             self.flags[key] = answer
         return answer
 
-    def _bound_again(self, node: ast.Name, depth: int) -> bool:
-        """Return whether a parameter is bound again before it is read: `flag = flag and is_available()`."""
+    def _near(self, node: ast.Name) -> Sequence[Binding]:
+        """Return the bindings of a name that may hold where it is read, none if all of them may."""
         found = self.facts.tree.scope(node).lookup(node.id)
-        if found is None or depth <= 0:
-            return False
-        bindings = reaching(self.facts.tree, node, found[1])
-        return len(bindings) == 1 < len(found[1]) and self._set_with_cuda(bindings[0], depth)
+        near = reaching(self.facts.tree, node, found[1]) if found is not None else ()
+        return near if found is not None and len(near) < len(found[1]) else ()
 
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:
-            return False
+            return isinstance(binding.node, ast.Delete)  # nothing is read after that
         return (
             falsy(binding.value) or self.implies(binding.value, True, depth) or self.is_guarded(binding.node)
         )

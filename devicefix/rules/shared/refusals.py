@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devicefix.devices.context import Context
+from devicefix.facts import Facts
 from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.values import backend_name, device_type, last_name
 from devicefix.model import Safety
 from devicefix.rules.shared.libraries import CudaLibraries
 
@@ -20,6 +22,10 @@ _REQUEST = re.compile(r"cuda|gpu|cpu|device|nccl|accelerat", re.I)
 _TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|conftest)\.py\Z")
 _TEST_FOLDERS = {"test", "tests"}
 _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
+# The accelerators that a device may name: https://docs.pytorch.org/docs/stable/tensor_attributes.html
+_DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
+# The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
+_BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
 _CALLERS = 3  # how many functions to follow, each called by the next
 
 
@@ -189,3 +195,69 @@ class Refusals:
 
     def _is_inside(self, node: ast.AST, function: ast.AST) -> bool:
         return any(parent is function for _, parent in self.facts.tree.ancestors(node))
+
+
+def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
+    """Return the first check of a device, or of its name, that ends the program on the CPU, if there is one.
+
+    Args:
+        context: the context of the module.
+        device: the expression whose value is the device or its name.
+    """
+    found = [use for use in context.uses.of(device).uses if _is_refused(context.facts, use)]
+    first = min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
+    return None if first is None else context.facts.tree.statement(first)
+
+
+def _is_refused(facts: Facts, use: ast.expr) -> bool:
+    """Return whether a use of a device is in a check that needs it to be another one than the CPU."""
+    compared = next((parent for _, parent in facts.tree.ancestors(use) if not _is_name_of(parent)), None)
+    if not isinstance(compared, ast.Compare):
+        return False
+    match statement := facts.tree.statement(use):
+        case ast.Assert():
+            return bool(missing_device(facts, statement.test, True))
+        case ast.If(test=test, body=body, orelse=orelse):
+            return any(
+                missing_device(facts, test, truth) and facts.guards.refusals.refuses(branch)
+                for branch, truth in ((body, False), (orelse, True))
+            )
+    return False
+
+
+def _is_name_of(node: ast.AST) -> bool:
+    """Return whether a node is a device of a name, or its type or name: `device.type`, `str(device)`."""
+    match node:
+        case ast.Attribute(attr="type"):
+            return True
+        case ast.Call(func=function):
+            return last_name(function) in ("device", "str")
+    return False
+
+
+def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
+    """Return what a test lacks to be true (or false) on a CPU: the CPU in `device in ["cuda", "npu"]`.
+
+    It is empty for a test of something else.
+
+    Args:
+        facts: the facts of the module.
+        test: the test.
+        truth: what the program needs it to be.
+    """
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return missing_device(facts, operand, not truth)
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
+            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else []
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
+            elements = [right]
+        case _:
+            return ""
+    called = left.func if isinstance(left, ast.Call) else None
+    if (called is not None and last_name(called) != "str") or isinstance(op, (ast.In, ast.Eq)) is not truth:
+        return ""
+    names = {device_type(facts, element) or backend_name(facts, element) for element in elements}
+    if "cuda" in names and names <= _DEVICES:
+        return "the CPU as a device"
+    return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""

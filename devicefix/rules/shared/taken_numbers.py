@@ -9,10 +9,11 @@ from devicefix.devices.context import Context
 from devicefix.facts.taken_numbers import number_taken
 from devicefix.facts.uses import Variable
 from devicefix.model import Finding, Safety
+from devicefix.rules.shared.refusals import refusing
 
 
-def checked_for_number(context: Context, device: ast.expr, finding: Finding) -> Finding:
-    """Return a finding with an unsafe fix, and the reason, if the program takes the number of a device.
+def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Finding:
+    """Return a finding with an unsafe fix, and the reason, if the program takes the device's number or needs CUDA.
 
     Args:
         context: the context of the module.
@@ -24,6 +25,8 @@ def checked_for_number(context: Context, device: ast.expr, finding: Finding) -> 
     taken = number_taken(context.uses, device)
     if taken is not None:
         why = f"line {taken.lineno} needs its number"
+    elif (check := refusing(context, device)) is not None:
+        why = f"line {check.lineno} does not allow the CPU"
     elif any(_is_number_taken(context, variable) for variable in context.uses.of(device).variables):
         why = "another file needs its number"
     else:
