@@ -37,7 +37,7 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 _PATH = re.compile(rb"((?:[A-Za-z_]\w*\s*\.\s*)*)([A-Za-z_]\w*)\s*([(\[]?)")
 # What follows a name that is bound: `x = …`, `x: int = …`, `x, y = …`, `"x": …`, `for x in …`, `x[…] = …`.
 _BOUND = re.compile(
-    rb"[\"']?\]?\s*(?::\s*\w+\s*)?:?=(?!=)\s*|[\"']\s*:\s*|\s*,[\w \t,*\])]*=(?!=)\s*"
+    rb"[\"']?\]?\s*(?::\s*\w+\s*)?:?=(?!=)[\s\\]*|[\"']\s*:\s*|\s*,[\w \t,*\])]*=(?!=)[\s\\]*"
     rb"|(?!\w)[\w \t,)]*\sin\s+|\[[^\]\n]*\]\s*=(?!=)\s*|\.(?:append|insert|add)\(\s*"
 )
 _FUNCTION = re.compile(rb"def(?<=\bdef)\s+(\w+)\s*\(([^)]*)\)")

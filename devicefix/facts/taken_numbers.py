@@ -39,10 +39,22 @@ def number_taken(uses: Uses, value: ast.expr) -> ast.expr | None:
         The first such use in the order of the source, None if there is none in the module.
     """
     facts, followed = uses.facts, uses.of(value).uses
-    found = [use for use in followed if _takes_number(facts, use)]
+    found = [use for use in followed if _takes_number(facts, use) or _keeps_index(uses, use)]
     if not found and _has_number(facts, value) and any(_is_lost(uses, use) for use in followed):
         found = facts.once(_takers, facts.tree.scopes[facts.tree.module])
     return min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
+
+
+def _keeps_index(uses: Uses, device: ast.expr) -> bool:
+    """Return whether `device.index` is kept, and used as a number later, or where that can't be followed."""
+    index = uses.tree.parents.get(device)
+    if not isinstance(index, ast.Attribute) or index.attr != "index" or uses.facts.is_guarded(index):
+        return False
+    return any(
+        _is_number(uses.facts, use) or _is_ordered(uses.facts, use) or _is_lost(uses, use)
+        for use in uses.of(index).uses
+        if not uses.facts.is_guarded(use) and not isinstance(uses.tree.parents.get(use), ast.Call)
+    )
 
 
 def _has_number(facts: Facts, device: ast.expr) -> bool:
@@ -193,8 +205,8 @@ def _method_takes(facts: Facts, call: ast.Call, method: str) -> bool:
     return not first
 
 
-def _is_ordered(facts: Facts, node: ast.Attribute) -> bool:
-    """Return whether `device.index` is compared by its size, as None can't be."""
+def _is_ordered(facts: Facts, node: ast.expr) -> bool:
+    """Return whether `device.index`, or what has its value, is compared by its size, as None can't be."""
     parent = facts.tree.parents.get(node)
     return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], _ORDER)
 

@@ -194,14 +194,20 @@ class Arguments(Stores, ABC):
             self._reach_place(("call", name), self.destinations.calls(name), layers)
 
     def _result_of(self, function: ast.Lambda, layers: Layers) -> None:
-        """Follow the value of a lambda, where it is called for its value alone."""
+        """Follow the value of a lambda to its calls."""
         parent = self.tree.parents.get(function)
         if isinstance(parent, ast.keyword) and parent.arg in ("default_factory", "factory"):
             parent = self.tree.parents.get(parent)
             assert isinstance(parent, ast.Call)
             self._reach(parent, layers)
+        elif isinstance(parent, ast.Call) and parent.func is function:
+            self._reach(parent, layers)
         elif isinstance(parent, ast.Call) and last_name(parent.func) == "map":
             self._reach(parent, ("", *layers))
+        elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+            name = parent.targets[0].id
+            self._leave(name)
+            self._reach_place(("call", name), self.destinations.calls(name), layers)
         else:
             self.use |= Use.UNKNOWN
 

@@ -158,7 +158,9 @@ class KindsOf(Calls, Bindings):
             case ast.Call(func=ast.Attribute(value=table, attr="items" | "values" | "copy")):
                 inner = [table]
             case ast.Call(func=ast.Name()) if (made := self._made_of(node)) is not None:
-                inner = made
+                return union(self._parts(each, depth - 1) for each in made) if depth > 0 else UNKNOWN
+            case ast.Call(func=ast.Name(id="range")) if self._is_builtin(node.func):
+                return self.elements(node, depth)
             case ast.Subscript(value=collection):
                 inner = [collection]
             case ast.Attribute(attr="args"):
@@ -170,7 +172,7 @@ class KindsOf(Calls, Bindings):
                 return self.of(node, depth)
             case _:
                 return self.of(node, depth)
-        return union(self._parts(each, depth - 1) for each in inner) if depth > 0 else UNKNOWN
+        return union(self._parts(each, depth) for each in inner)
 
     def _made_of(self, call: ast.Call) -> list[ast.expr] | None:
         """Return what a function of the module returns, or the fields of a named tuple; None for others."""

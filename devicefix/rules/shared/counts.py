@@ -180,11 +180,20 @@ class Counts:
         before = text.values[: text.values.index(node)][-1:]
         return any(isinstance(part, ast.Constant) and _OPTION.search(str(part.value)) for part in before)
 
-    def escapes(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
-        """Return whether a use binds a name to the number in a way that is not followed."""
+    def escapes(self, node: ast.expr) -> bool:
+        """Return whether a use binds a name to the number, or to a list of as many, in a way that is not followed."""
+        call = self.facts.tree.parents.get(node)
+        made = self._made_of(call) if isinstance(call, ast.Call) and last_name(call.func) == "range" else None
+        uses = self.uses.of(made).uses if made is not None else []
+        return self._is_lost(node) or any(self._is_lost(use) for use in uses if not self._needs_element(use))
+
+    def _is_lost(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
+        """Return whether a use binds a name to a value in a way that is not followed."""
         for child, parent in self.facts.tree.ancestors(node):
             match parent:
                 case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.Starred():
+                    continue
+                case ast.ListComp(elt=element) | ast.SetComp(elt=element) if child is element:
                     continue
                 case ast.BoolOp(op=ast.And(), values=[*_, last]):
                     tested = isinstance(
