@@ -6,7 +6,7 @@ What is passed as a device is followed as text, from a name to what it is bound 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,38 +14,43 @@ _HOPS = 4  # names to follow from one to the next
 _BINDINGS = 20  # of one name
 _NESTED = 4  # how deeply brackets may nest
 _FAR = 2000  # bytes from the head of a function to what it returns
+_NO_CODE = re.compile(rb"#[^\n]*|\r|\\\r?\n")  # comments, and ends of lines that are none
 # What is passed as a device, or bound to the name `device`.
 _PASSED = re.compile(rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?\s*[=:]|\()\s*|Generator\(\s*)(?!=)")
 # The rest of a line, and the lines on which brackets continue it.
-_REST = re.compile(rb"[^\n]*(?:(?<=[(\[{,\\])\n[^\n]*|(?<=[(\[{,\\]\r)\n[^\n]*)*")
+_REST = re.compile(rb"(?:[^\n]*[(\[{,][ \t]*\n)*[^\n]*")
 _INT = re.compile(rb"(?<![\w.])\d(?![\w.])|\b(?:int|len|range|enumerate)\(")
 _NAMED = re.compile(rb"[\w.\[\"']*(?:rank|gpu)")
 _OF_TORCH = re.compile(rb"(?:torch|(?:[\w.]|\[[^\[\]\n]*\])*[\w\]]\.device)\b")
-# An expression that may have the value of any of its parts: brackets, and calls that return an argument.
-_COMPOSED = re.compile(
-    rb"\*?[\[({]|lambda\b|(?:int|max|min|next|iter|list|tuple|sorted|reversed|dict|sum|abs|getattr)\("
-    rb"|zip\(|[\w.]*\b(?:Simple)?Namespace\("
+# Functions that return an argument, or an object that holds it.
+_PASSING = (
+    rb"(?:max|min|next|iter|list|tuple|set|sorted|reversed|dict|sum|abs|getattr|zip|map|vars|int|range|enumerate"
+    rb"|(?:Simple)?Namespace|nullcontext|copy|deepcopy|choice|cycle|get|pop|run|run_until_complete)"
 )
-# The arguments of methods, and subscripts, are not among these parts.
-_ASIDE = re.compile(
-    rb"\.\s*(?!(?:Simple)?Namespace|nullcontext|get|pop)\w+\s*\([^()]*\)|(?<=[\w)\]])\[[^\[\]]*\]"
-)
-_BRACKETS = re.compile(rb"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
+# An expression that may have the value of any of its parts.
+_COMPOSED = re.compile(rb"\*{0,2}[\[({]|lambda\b|(?:\w+\.)*" + _PASSING + rb"\(")
+# The arguments of other functions, and subscripts, are not among these parts.
+_ASIDE = re.compile(rb"\b(?!" + _PASSING + rb"\()\w+\s*\([^()]*\)|(?<=[\w)\]])\[[^\[\]]*\]")
 _OTHERWISE = re.compile(rb"\b(?:or|else)\s+([\w.]+)")
+_SEPARATOR = re.compile(rb"[()\[\]{},]")
+_BRACKET = re.compile(rb"[()\[\]{}]")
 _IN_NAME = re.compile(rb"\w")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _PATH = re.compile(rb"((?:[A-Za-z_]\w*\s*\.\s*)*)([A-Za-z_]\w*)\s*([(\[]?)")
+_FIELD = re.compile(rb"\w+\([^()]*\)\s*\.\s*([A-Za-z_]\w*)\b(?!\()")
 # What follows a name that is bound: `x = …`, `x: int = …`, `x, y = …`, `"x": …`, `for x in …`, `x[…] = …`.
 _BOUND = re.compile(
-    rb"[\"']?\]?\s*(?::\s*\w+\s*)?:?=(?!=)[\s\\]*|[\"']\s*:\s*|\s*,[\w \t,*\])]*=(?!=)[\s\\]*"
+    rb"[\"']?\]?\s*(?::\s*\w+\s*)?:?=(?!=)\s*|[\"']\s*[:,]\s*|\s*,[\w \t,*\])]*=(?!=)\s*"
     rb"|(?!\w)[\w \t,)]*\sin\s+|\[[^\]\n]*\]\s*=(?!=)\s*|\.(?:append|insert|add)\(\s*"
 )
 _FUNCTION = re.compile(rb"def(?<=\bdef)\s+(\w+)\s*\(([^)]*)\)")
+_CLASS = re.compile(rb"class(?<=\bclass)\s+(\w+)|^\s*(\w+) *=[\w. ]*namedtuple\(", re.M)
+_PARAMETER = re.compile(rb"(?:\A|,)[\s*]*(?!self\b|cls\b)(\w+)")
+_KEYWORD = re.compile(rb"\s*(?:(\w+)\s*=(?!=))?\s*")
 _RETURNED = re.compile(rb"(?:return|yield)\b\s*")
-_CALLED = re.compile(rb"\(\s*")
-_ARGUMENT = re.compile(rb"(?:\A|,)\s*(?:(\w+)\s*=\s*)?\d\s*[,)]")
-_PATTERN = re.compile(rb"^[ \t]*case\b([^\n]*)", re.M)
-_CAPTURED = re.compile(rb"(?:with\b[^\n]*\bas|lambda)\b([^\n:]*):")
+_CALLED = re.compile(rb"[(,]\s*")  # also in `partial(f, x)`
+_PATTERN = re.compile(rb"^[ \t]*case\b((?:[^\n]*[(\[{,][ \t]*\n)*[^\n]*)", re.M)
+_CAPTURED = re.compile(rb"(?:(?:with|except)\b[^\n]*\bas|lambda)\b([^\n:]*):")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+)")
 _NO_NAMES = frozenset({b"self", b"cls", b"None", b"True", b"False", b"torch"})
@@ -58,7 +63,7 @@ def moves_to_number(data: bytes) -> bool:
         data: the bytes of a file.
     """
     text = _Text(data)
-    passed: Iterable[bytes] = (text.rest(found.end()) for found in _PASSED.finditer(data))
+    passed = text.passed()
     seen = set(_NO_NAMES)
     for hop in range(_HOPS):
         names = set[bytes]()
@@ -79,7 +84,7 @@ def moves_to_number(data: bytes) -> bool:
 @dataclass(frozen=True)
 class _Function:
     name: bytes
-    parameters: Collection[bytes]
+    parameters: Sequence[bytes]  # without `self`
     body: int  # where it begins
 
 
@@ -91,9 +96,13 @@ class _Text:
     """
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
+        self._data = _NO_CODE.sub(b"", data)
 
-    def rest(self, start: int) -> bytes:
+    def passed(self) -> Iterator[bytes]:
+        """Yield what is passed as a device."""
+        return (self._rest(found.end()) for found in _PASSED.finditer(self._data))
+
+    def _rest(self, start: int) -> bytes:
         """Return the text of an expression, and of what follows it on the line."""
         found = _REST.match(self._data, start)
         return found[0] if found is not None else b""
@@ -114,22 +123,28 @@ class _Text:
     @cached_property
     def _functions(self) -> list[_Function]:
         found = _FUNCTION.finditer(self._data)
-        return [_Function(each[1], _WORD.findall(each[2]), each.end()) for each in found]
+        return [_Function(each[1], _PARAMETER.findall(each[2]), each.end()) for each in found]
+
+    @cached_property
+    def _records(self) -> frozenset[bytes]:
+        """The classes whose calls name the fields of their objects, and other classes beside them."""
+        if b"dataclass" not in self._data and b"namedtuple(" not in self._data:
+            return frozenset()
+        return frozenset(name or other for name, other in _CLASS.findall(self._data))
 
     def values(self, name: bytes) -> Iterator[bytes]:
-        """Yield what a name is bound to, what a function of the name returns, and the ints passed for it."""
+        """Yield what a name is bound to, what a function of the name returns, and what calls pass for it."""
         yield from self._after(name, _BOUND)
         for function in self._functions:
             if function.name == name:
                 returned = _RETURNED.finditer(self._data, function.body, function.body + _FAR)
-                yield from (self.rest(each.end()) for each in returned)
-            if name in function.parameters and self._passes_int(function.name, name):
-                yield b"0"
-
-    def _passes_int(self, function: bytes, parameter: bytes) -> bool:
-        """Return whether a call of a function passes an int by its place, or for a parameter."""
-        arguments = (_without(call, _BRACKETS) for call in self._after(function, _CALLED))
-        return any(each[1] in (None, parameter) for call in arguments for each in _ARGUMENT.finditer(call))
+                yield from (self._rest(each.end()) for each in returned)
+            if name in function.parameters:
+                called = self._after(function.name, _CALLED)
+                place = function.parameters.index(name)
+                yield from (each for call in called for each in _arguments(call, name, place))
+        if name in self._records:
+            yield from (b"(" + call for call in self._after(name, _CALLED))
 
     def _after(self, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
         """Yield the text after each place of a name that a pattern follows."""
@@ -140,7 +155,7 @@ class _Text:
             follows = None if at and _IN_NAME.match(data, at - 1) else pattern.match(data, end)
             if follows is not None:
                 found += 1
-                yield self.rest(follows.end())
+                yield self._rest(follows.end())
             at = data.find(name, end)
 
 
@@ -153,7 +168,7 @@ def _is_number(value: bytes) -> bool:
     return (
         _COMPOSED.match(value) is not None
         and _INT.search(value) is not None
-        and _INT.search(_without(value, _ASIDE)) is not None
+        and _INT.search(_parts(value)) is not None
     )
 
 
@@ -167,6 +182,8 @@ def _names(value: bytes) -> Iterator[bytes]:
         owner, name, opened = path.groups()
         if not (owner and opened == b"("):
             yield name
+        if opened == b"(" and (field := _FIELD.match(value)) is not None:
+            yield field[1]
         if owner and (opened != b"(" or name in (b"get", b"pop")):
             yield owner.partition(b".")[0].strip()
         yield from _otherwise(value)
@@ -177,10 +194,55 @@ def _otherwise(value: bytes) -> list[bytes]:
     return _OTHERWISE.findall(re.split(rb"[,)\n]", value, maxsplit=1)[0])
 
 
-def _without(value: bytes, brackets: re.Pattern[bytes]) -> bytes:
-    """Return a text without some brackets and what is in them."""
+def _parts(value: bytes) -> bytes:
+    """Return the text of an expression without what is not among its parts."""
+    value = _inside(value)
     for _ in range(_NESTED):
-        value, number = brackets.subn(b"", value)
+        value, number = _ASIDE.subn(b"", value)
         if not number:
             break
     return value
+
+
+def _arguments(call: bytes, parameter: bytes, place: int) -> Iterator[bytes]:
+    """Yield the arguments that a call may pass for a parameter.
+
+    Args:
+        call: the text behind the bracket that opens the call.
+        parameter: the name of the parameter.
+        place: its place.
+    """
+    for at, argument in enumerate(_split(call)):
+        found = _KEYWORD.match(argument)
+        value = argument[found.end() :] if found is not None else argument
+        if found is not None and found[1]:
+            if found[1] == parameter:
+                yield value
+        elif at == place or value.startswith(
+            (b"*", b"[")
+        ):  # `partial(f, x)` and `map(f, [x])` pass it before
+            yield value
+
+
+def _split(text: bytes) -> list[bytes]:
+    """Return the parts of a text between its commas, up to the bracket that closes one before it."""
+    parts, depth, start = [], 0, 0
+    for each in _SEPARATOR.finditer(text):
+        depth += each[0] in b"([{"
+        depth -= each[0] in b")]}"
+        if depth < 0 or (not depth and each[0] == b","):
+            parts.append(text[start : each.start()])
+            start = each.end()
+        if depth < 0:
+            break
+    return parts
+
+
+def _inside(text: bytes) -> bytes:
+    """Return a text up to the bracket that closes one before it."""
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth += 1 if bracket[0] in b"([{" else -1
+        if depth < 0:
+            return text[: bracket.start()]
+    return text

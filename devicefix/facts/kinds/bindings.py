@@ -14,6 +14,7 @@ from devicefix.facts.reaching import BINDINGS, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
@@ -164,11 +165,13 @@ class Bindings(Parameters, Objects):
         return self._parts(iterated, depth) | UNKNOWN
 
     def _captured(self, node: ast.expr, depth: int) -> Kinds:
-        """Return the kinds of the parts of what a pattern or a `with` statement binds to a name."""
+        """Return the kinds of the parts of what a pattern, a loop or a `with` statement binds to a name."""
         found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
         taken = (ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.withitem)
         bindings = [each for each in found[1] if isinstance(each.node, taken)] if found is not None else []
-        return union(self._binding(binding, "", depth - 1) for binding in bindings[:BINDINGS])
+        loops = [each.node for each in found[1] if isinstance(each.node, _LOOPS)] if found is not None else []
+        iterated = (self._parts(loop.iter, depth - 1) for loop in loops[:BINDINGS])
+        return union((*iterated, *(self._binding(each, "", depth - 1) for each in bindings[:BINDINGS])))
 
 
 def _carries(value: ast.expr | None, path: str) -> bool:

@@ -147,18 +147,18 @@ class KindsOf(Calls, Bindings):
         """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
         return self._limited(self._parts_of, node, depth)
 
-    def _parts_of(self, node: ast.expr, depth: int) -> Kinds:
+    def _parts_of(self, node: ast.expr, depth: int) -> Kinds:  # noqa: C901 (as above)
         match node:
             case ast.List(elts=inner) | ast.Tuple(elts=inner) | ast.Set(elts=inner) | ast.Dict(values=inner):
                 pass
             case ast.Starred(value=element) | ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
                 inner = [element]
+            case ast.Call(func=ast.Name()) if (made := self._made_of(node)) is not None:
+                return union(self._parts(each, depth - 1) for each in made) if depth > 0 else UNKNOWN
             case ast.Call(args=arguments, keywords=keywords) if last_name(node.func) in WRAPPERS:
                 inner = [*arguments, *(each.value for each in keywords)]
             case ast.Call(func=ast.Attribute(value=table, attr="items" | "values" | "copy")):
                 inner = [table]
-            case ast.Call(func=ast.Name()) if (made := self._made_of(node)) is not None:
-                return union(self._parts(each, depth - 1) for each in made) if depth > 0 else UNKNOWN
             case ast.Call(func=ast.Name(id="range")) if self._is_builtin(node.func):
                 return self.elements(node, depth)
             case ast.Subscript(value=collection):

@@ -40,7 +40,7 @@ class Objects(Annotations):
             value = argument_of(made, node.attr, -1)
             if value is not None:
                 return self.of(value, depth - 1)
-        owner = self._class(node.value)
+        owner = self._class(made.func if isinstance(made, ast.Call) else node.value)
         if owner is not None and (own := self._facts.tree.scopes[owner].bindings.get(node.attr)):
             return self._bound(node, node.attr, own, depth)
         return self._named(node.attr, depth) | self._of_method(node.value, "__getattr__", depth)
