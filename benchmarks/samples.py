@@ -155,8 +155,8 @@ def read_verdicts(path: Path, allowed: Sequence[str]) -> dict[str, Verdict]:
     """Read the verdicts of a file, by id.
 
     Raises:
-        OSError: the file can't be read. A wrong path must not pass for a file without verdicts: the sample would
-            repeat what was judged before.
+        OSError: the file can't be read. A wrong path is no file without verdicts: a sample would repeat what
+            was judged before.
         ValueError: a verdict is none of those that are allowed.
     """
     verdicts = {name: Verdict(**value) for name, value in tomllib.loads(path.read_text("utf-8")).items()}

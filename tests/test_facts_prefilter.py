@@ -64,10 +64,7 @@ from devicefix.facts.prefilter import (
         ("torch where = max(\n    0, -1)\nx.to(where)", True),
         ("torch x.to(max(  # why\n    0, -1))", True),
         ("torch def move(x, where=-1): return x.to(where)\nmove(ones(  # why\n    2), 0)", True),
-        (
-            "torch class A:\n    def f(self): self.where = 0\n    def g(self):\n        d = \\\n  self.where\n        x.to(d)",
-            True,
-        ),
+        ("torch a = 0\nwhere = \\\n  a\nx.to(where)", True),
         ("torch def move(where): return x.to(where)\npartial(move, max(0, -1))()", True),
         ("torch def move(where): return x.to(where)\n[move(w) for w in [max(0, -1)]]", True),
         ("torch def move(where): return x.to(where)\nlist(map(move, [1]))", True),

@@ -315,6 +315,115 @@ PROGRAMS = {
             again(1)
             registered()
     """,
+    "a module whose tests are skipped": """
+        import pytest
+        import torch
+
+        available = torch.cuda.is_available()
+        pytestmark = [pytest.mark.slow, pytest.mark.skipif(not available, reason="needs CUDA")]
+        KIND = "cuda"
+        OTHER = torch.device("cuda")
+        BOTH = "cuda"  # DF203
+        START = torch.ones(3).cuda()  # DF101
+
+        def build(seed):
+            return torch.ones(1, device=KIND), torch.ones(seed, device=OTHER), torch.ones(2, device=BOTH)
+
+        def test_build():
+            START.add_(build(3)[0].cuda())
+
+        class TestBuild:
+            def test_more(self):
+                build(3)[0].cuda()
+
+        print(BOTH)
+        print(torch.ones(3).cuda())  # DF101
+    """,
+    "a parameter that becomes a flag": """
+        import torch
+
+        def timed(function, flag=True):
+            flag = flag and torch.cuda.is_available()
+            if flag:
+                start = torch.cuda.Event(enable_timing=True)
+                start.record()
+            result = function()
+            if flag:
+                torch.cuda.synchronize()
+            return result
+
+        def sometimes(x, flag=True):
+            if x is not None:
+                flag = flag and torch.cuda.is_available()
+            if flag:
+                x = x.cuda()  # DF101
+            return x
+
+        def later(xs, flag=True):
+            for x in xs:
+                if flag:
+                    x.cuda()  # DF101
+                flag = flag and torch.cuda.is_available()
+    """,
+    "a fixture that each test of the module gets": """
+        import pytest
+        import torch
+
+        KIND = "cuda"
+
+        def need_kernels():
+            if not torch.cuda.is_available():
+                pytest.skip("CUDA is required")
+            pytest.importorskip("kernels")
+
+        @pytest.fixture(scope="module", autouse=True)
+        def kernels():
+            need_kernels()
+
+        def test_it():
+            torch.ones(3, device=KIND).cuda()
+
+        def bench(n):
+            need_kernels()
+            torch.ones(n, device=KIND)
+
+        def other(n):
+            torch.ones(n).cuda()  # DF101
+    """,
+    "a default that is only read with CUDA": """
+        import torch
+        import torch.distributed as dist
+
+        def initialize(fork=False, backend="nccl", kind="cuda", start=torch.ones(1).cuda()):  # DF101
+            if not torch.cuda.is_available():
+                return
+            dist.init_process_group(backend=backend)
+            start.to(kind)
+
+        def always(kind="cuda"):  # DF203
+            x = torch.ones(1, device=kind)
+            if torch.cuda.is_available():
+                x.to(kind)
+    """,
+    "a class whose tests are skipped": """
+        import pytest
+        import torch
+
+        class TestFast:
+            pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+            def test_it(self):
+                torch.ones(3).cuda()
+
+            def helper(self):
+                return torch.ones(3).cuda()  # DF101
+
+        class TestSlow:
+            pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="is for the CPU")
+
+            def test_it(self):
+                torch.ones(3).cuda()  # DF101
+    """,
 }
 
 

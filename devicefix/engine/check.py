@@ -121,21 +121,22 @@ _FAILING = "123456"
 
 def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterator[Finding]:
     """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    from devicefix.engine.guarded_uses import GuardedUses
     from devicefix.facts.fallbacks import Fallbacks
     from devicefix.rules.dispatch import visit
     from devicefix.rules.registry import WORDS, words
-    from devicefix.rules.shared.counts import Counts
+    from devicefix.rules.shared.counts import IdleLoops
 
     tree = context.facts.tree
     only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, WORDS, imported)
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
-    counts = Counts(context.facts)
-    called: dict[ast.AST, bool] = {}
+    idle = IdleLoops(context.facts)
+    guarded = GuardedUses(context)
     statements = tree.statements_at(sorted({0, *lines, *context.facts.guards.lines}))  # 0: the module itself
     for node, finding in visit(statements, tables, context.handled):
-        if counts.is_idle(node) or _is_called_with_cuda(context, node, called):
+        if idle.hold(node) or guarded.hold(node):
             continue
         string = tree.f_string(node)
         sound = _unless_refused(_in_data(finding) if only_data else finding)
@@ -150,31 +151,6 @@ def _visit(context: Context, settings: Settings, tables: list[Table]) -> Iterato
         if bypassed is not None:
             sound = sound.unsafe(f"code of the project replaces `{bypassed}`, and may expect this call")
         yield sound if string is None else _in_string(context, string, sound)
-
-
-def _is_called_with_cuda(context: Context, node: ast.AST, known: dict[ast.AST, bool]) -> bool:
-    """Return whether a node is part of a function of the module that is only used where there is CUDA.
-
-    Args:
-        context: the context of the module.
-        node: the node.
-        known: the answers by function; while one is asked for, it is False.
-    """
-    facts = context.facts
-    scope = facts.tree.scope(node)
-    while scope.parent is not None and not scope.parent.is_module:
-        scope = scope.parent
-    function = scope.node
-    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
-        return False
-    if function not in known:
-        known[function] = False
-        uses = facts.tree.reads(function.name)
-        if uses and not context.project.is_read_elsewhere(context.devices.path, function.name):
-            known[function] = all(
-                facts.is_guarded(use) or _is_called_with_cuda(context, use, known) for use in uses
-            )
-    return known[function]
 
 
 def _in_data(finding: Finding) -> Finding:

@@ -44,7 +44,7 @@ _BOUND = re.compile(
     rb"|(?!\w)[\w \t,)]*\sin\s+|\[[^\]\n]*\]\s*=(?!=)\s*|\.(?:append|insert|add)\(\s*"
 )
 _FUNCTION = re.compile(rb"def(?<=\bdef)\s+(\w+)\s*\(([^)]*)\)")
-_CLASS = re.compile(rb"class(?<=\bclass)\s+(\w+)|^\s*(\w+) *=[\w. ]*namedtuple\(", re.M)
+_CLASS = re.compile(rb"class(?<=\bclass)\s+(\w+)|(\w+)(?=[ \t]*=[\w. ]*namedtuple\()")
 _PARAMETER = re.compile(rb"(?:\A|,)[\s*]*(?!self\b|cls\b)(\w+)")
 _KEYWORD = re.compile(rb"\s*(?:(\w+)\s*=(?!=))?\s*")
 _RETURNED = re.compile(rb"(?:return|yield)\b\s*")

@@ -699,6 +699,23 @@ class DeviceValue(Rule):
                 q7 = int(where.split(":")[1]) if ":" in where else 0
             """,
         ),
+        Example(
+            "through a lambda, and an item of a dictionary or a list",
+            before="""
+                import torch
+
+                same = lambda q7: q7
+                x = x.to(same({True: "cuda", False: None}[flag]))
+                y = y.to((lambda q8: q8)([None, "cuda"][True]))
+            """,
+            after="""
+                import torch
+
+                same = lambda q7: q7
+                x = x.to(same({True: "cuda" if torch.cuda.is_available() else "cpu", False: None}[flag]))
+                y = y.to((lambda q8: q8)([None, "cuda" if torch.cuda.is_available() else "cpu"][True]))
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -780,7 +797,11 @@ class DeviceValue(Rule):
         Example(
             "the choices of a command line option",
             """
+                import torch
+
                 parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")
+                parser.add_argument("--kind", type=click.Choice(["cuda", "cpu"]), default="cpu")
+                net = build(torch.randn(3), parser.parse_args().kind)
             """,
         ),
     )
@@ -896,6 +917,8 @@ class DeviceValue(Rule):
         parent = parents.get(node)
         if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
             outer = parents.get(parent)
+            if any(cpu(self.facts, item) for item in parent.elts) and _limits_option(outer):
+                return False
             return not isinstance(outer, ast.Compare) and not (
                 isinstance(outer, ast.Subscript) and parent is outer.slice
             )
@@ -983,6 +1006,13 @@ def _offers_both(call: ast.Call) -> bool:
     arguments = (*call.args, *(keyword.value for keyword in call.keywords))
     lists = (set(map(_text, node.elts)) for node in arguments if isinstance(node, (ast.List, ast.Tuple)))
     return any(items >= {"cuda", "cpu"} for items in lists)
+
+
+def _limits_option(node: ast.AST | None) -> bool:
+    """Return whether a node gives the values that an option of the command line may have: it has none of them yet."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "choices"
+    return isinstance(node, ast.Call) and last_name(node.func) == "Choice"
 
 
 def _collapses(facts: Facts, value: ast.expr) -> str | None:

@@ -204,6 +204,32 @@ class ToCuda(Rule):
                         y = y.to(place if torch.cuda.is_available() else "cpu")
             """,
         ),
+        Example(
+            "a number that calls pass on, or that is one of several",
+            before="""
+                import functools, torch
+
+
+                def move(x, q7):
+                    return x.to(q7)
+
+
+                x = functools.partial(move, x, max(0, -1))()
+                y = y.to(*[int("0")])
+            """,
+            after="""
+                import functools, torch
+
+
+                def move(x, q7):
+                    return x.to(q7 if torch.cuda.is_available() else "cpu")
+
+
+                x = functools.partial(move, x, max(0, -1))()
+                y = y.to(*[int("0") if torch.cuda.is_available() else "cpu"])
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(

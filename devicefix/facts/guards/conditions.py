@@ -11,6 +11,7 @@ from weakref import proxy
 from devicefix.facts.flow import own_nodes
 from devicefix.facts.guards.answers import COUNTS, IMPLYING, at_least_one, falsy
 from devicefix.facts.names import Names
+from devicefix.facts.reaching import reaching
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import backend_name, text_of
@@ -255,7 +256,7 @@ class Conditions(ABC):
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
             return self.facts.is_flag(node.attr)
         if not bindings:
-            return False
+            return isinstance(node, ast.Name) and self._bound_again(node, depth - 1)
         flag = id(bindings)
         key = flag, depth
         if key in self.flags:
@@ -274,6 +275,14 @@ class Conditions(ABC):
         if answer or not self.supposed:
             self.flags[key] = answer
         return answer
+
+    def _bound_again(self, node: ast.Name, depth: int) -> bool:
+        """Return whether a parameter is bound again before it is read: `flag = flag and is_available()`."""
+        found = self.facts.tree.scope(node).lookup(node.id)
+        if found is None or depth <= 0:
+            return False
+        bindings = reaching(self.facts.tree, node, found[1])
+        return len(bindings) == 1 < len(found[1]) and self._set_with_cuda(bindings[0], depth)
 
     def _set_with_cuda(self, binding: Binding, depth: int) -> bool:
         if binding.value is None:

@@ -120,6 +120,8 @@ class Guards(Decided):
                 return True
         if any(map(self._skips, getattr(child, "decorator_list", ()))):
             return True
+        if parent in self._marked and getattr(child, "name", "").lower().startswith("test"):
+            return True
         if isinstance(child, ast.FunctionDef) and (child.name in self._waiting or self._gets_skipped(child)):
             return True
         return self._left_before(child, parent)
@@ -171,6 +173,21 @@ class Guards(Decided):
         if own is not None:  # its code decides, not its name
             return any(isinstance(node, ast.Call) and self.facts.call(node, *ASKS) for node in ast.walk(own))
         return bool(_SKIPS.search(name))
+
+    @cached_property
+    def _marked(self) -> set[ast.AST]:
+        """The module and its classes if `pytestmark` skips their tests without CUDA.
+
+        https://docs.pytest.org/en/stable/example/markers.html#marking-whole-classes-or-modules
+        """
+        found = set()
+        for node in self.facts.tree.nodes_with("pytestmark"):
+            match node:
+                case ast.Assign(targets=[ast.Name(id="pytestmark")], value=value):
+                    marks = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
+                    if any(map(self._skips, marks)):
+                        found.add(self.facts.tree.parents[node])
+        return found
 
     def _left_before(self, statement: ast.stmt, parent: ast.AST) -> bool:
         """Return whether an earlier `if not torch.cuda.is_available(): return` keeps the rest for CUDA."""
@@ -225,7 +242,22 @@ class Guards(Decided):
         https://docs.pytest.org/en/stable/how-to/fixtures.html
         """
         names = {each.arg for each in test.args.args} & self._fixtures.keys()
+        if test.name.startswith("test"):
+            names |= self._automatic
         return any(self._skips_test(each) for name in names for each in self._fixtures[name].body)
+
+    @cached_property
+    def _automatic(self) -> set[str]:
+        """The fixtures of the module that each of its tests gets."""
+        return {
+            name
+            for name, function in self._fixtures.items()
+            if isinstance(self.facts.tree.parents[function], ast.Module)
+            for decorator in function.decorator_list
+            if isinstance(decorator, ast.Call)
+            for keyword in decorator.keywords
+            if keyword.arg == "autouse" and getattr(keyword.value, "value", False) is True
+        }
 
     @cached_property
     def _fixtures(self) -> dict[str, ast.FunctionDef]:

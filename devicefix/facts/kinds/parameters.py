@@ -67,10 +67,8 @@ class Parameters(Annotations):
         )
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
-        for node in tree.nodes_at(lines_with_name(tree.text, name)):
-            if not isinstance(node, ast.Call):
-                continue
-            node = _of_partial(node)
+        found = tree.nodes_at(lines_with_name(tree.text, name))
+        for node in (_of_partial(each) for each in found if isinstance(each, ast.Call)):
             if self._calls(node.func, name, method) and parameter in parameters:
                 bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
                 position = positional.index(parameter) - bound if parameter in positional else -1

@@ -1,0 +1,70 @@
+"""Definitions that are only used where CUDA is available: nothing in them needs a fix."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from devicefix.facts.scopes import with_defaults
+
+if TYPE_CHECKING:
+    from devicefix.devices.context import Context
+
+
+class GuardedUses:
+    """The functions, bindings and defaults of one module that are only used where CUDA is available.
+
+    Args:
+        context: the context of the module.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._facts = context.facts
+        self._known: dict[ast.AST, bool] = {}  # by definition; while one is asked for, it is False
+
+    def hold(self, node: ast.AST) -> bool:
+        """Return whether a node is part of a definition that is only used where CUDA is available."""
+        if self._is_default(node):
+            return True
+        match self._definition(node):
+            case ast.FunctionDef(name=name, decorator_list=[]) as definition:
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) as definition if value is node:
+                if not self._names_device(value):
+                    return False
+            case _:
+                return False
+        if definition not in self._known:
+            self._known[definition] = False
+            uses = self._facts.tree.reads(name)
+            if uses and not self._context.project.is_read_elsewhere(self._context.devices.path, name):
+                self._known[definition] = self._are_guarded(uses)
+        return self._known[definition]
+
+    def _is_default(self, node: ast.AST) -> bool:
+        """Return whether a node is the default of a parameter that is only read where CUDA is available."""
+        arguments = self._facts.tree.parents.get(node)
+        if not isinstance(arguments, ast.arguments) or not self._names_device(node):
+            return False
+        function = self._facts.tree.scopes.get(self._facts.tree.parents[arguments])
+        names = [parameter.arg for parameter, default in with_defaults(arguments) if default is node]
+        reads = [read for name in names if function for read in self._facts.reads_in(function, name)]
+        return bool(reads) and self._are_guarded(reads)
+
+    def _names_device(self, node: ast.AST) -> bool:
+        """Return whether an expression is a device or its name: making one does not fail."""
+        return isinstance(node, ast.Constant) or self._facts.call(node, "torch.device")
+
+    def _are_guarded(self, uses: Iterable[ast.AST]) -> bool:
+        return all(self._facts.is_guarded(use) or self.hold(use) for use in uses)
+
+    def _definition(self, node: ast.AST) -> ast.AST | None:
+        """Return the function or class of the module that a node is part of, or else its statement."""
+        scope = self._facts.tree.scope(node)
+        if scope.is_module:
+            return self._facts.tree.parents.get(node)
+        while scope.parent is not None and not scope.parent.is_module:
+            scope = scope.parent
+        return scope.node

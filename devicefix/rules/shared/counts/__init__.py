@@ -1,0 +1,13 @@
+"""What the number of GPUs does to a program if it is 0.
+
+In the order in which they need one another: `ranges` reads loops over a number, `followed` finds where a number
+goes, `harm` judges one use of a 0, `counts` what has to become of a number of GPUs, and `idle` which loops over
+all GPUs do nothing.
+"""
+
+from devicefix.rules.shared.counts.counts import Counts
+from devicefix.rules.shared.counts.harm import Harm
+from devicefix.rules.shared.counts.idle import IdleLoops
+from devicefix.rules.shared.counts.ranges import is_zero
+
+__all__ = ["Counts", "Harm", "IdleLoops", "is_zero"]
