@@ -233,6 +233,15 @@ class ToCuda(Rule):
     )
     VALID = (
         Example(
+            "a dtype beside numbers, in the dictionaries of a loop",
+            """
+                import torch
+
+                for q7 in [{"labels": 2, "dtype": torch.long}, {"labels": 1, "dtype": torch.float}]:
+                    x = x.to(q7["dtype"])  # cuda
+            """,
+        ),
+        Example(
             "a variable",
             """
                 x = x.to(device)

@@ -69,6 +69,7 @@ class KindsOf(Calls, Bindings):
         found = self.elements(value, depth)
         if not found.unknown:
             return found
+        found |= self._item_of_loop(value, index, depth)
         return found | self._parts(value, depth - 1) | self._of_method(value, "__getitem__", depth)
 
     def _operation(self, node: ast.BinOp, depth: int) -> Kinds:
