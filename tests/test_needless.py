@@ -451,3 +451,29 @@ def test_a_function_that_another_file_calls_without_a_guard() -> None:
     source = dedent(PROGRAMS["a function that is only called with CUDA, by others"])
     other = "from module import inner\n\ninner()\n"
     assert len(analyze(source, others={"other.py": other}).findings) == 3
+
+
+def test_an_option_of_another_file_is_no_attribute_of_tensors() -> None:
+    source = dedent("""
+        import torch
+
+
+        def noise(x, y):
+            return y.to(x.device) + torch.randn(3, device=x.device)
+    """)
+    option = dedent("""
+        import argparse
+        import torch
+
+
+        def main(options):
+            torch.cuda.empty_cache()
+            model.to(options.device)
+
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", type=int, default=0)
+        main(parser.parse_args())
+    """)
+    assert analyze(source, others={"other.py": option}).findings == []
+    assert [finding.code for finding in analyze(option).findings] == ["DF102"]

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_fix, gpu_number
+from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_device, cuda_string, device_name, integer, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -291,9 +292,10 @@ class DeviceArgument(Rule):
             if fix is None:
                 continue  # composed of parts, which the rule for torch.device checks
             self.context.mark_handled(value)
+            what = "the number of a GPU" if dotted(value) is not None else "a CUDA device"
             finding = self.finding(
                 value,
-                f"`{self.context.source.code(value)}` is a CUDA device, which may not exist;"
+                f"`{self.context.source.code(value)}` is {what}, which may not exist;"
                 " select it by `torch.cuda.is_available()`",
                 fix,
             )

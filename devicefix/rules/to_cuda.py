@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_argument, device_fix
+from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_string
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -289,6 +290,9 @@ class ToCuda(Rule):
         fix = device_fix(self.context, target)
         if fix is not None:
             self.context.mark_handled(target)
-            yield self.finding(
-                node, f"`.to({self.context.source.code(target)})` needs CUDA; use `.to(device)`", fix
-            )
+            message = f"`.to({self.context.source.code(target)})` needs CUDA"
+            if dotted(target) is not None:
+                message += ", as the number of a GPU; use the CPU without it"
+            else:
+                message += "; use `.to(device)`"
+            yield self.finding(node, message, fix)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from devicefix.facts.kinds.inference import Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.kinds.library import OF_TENSORS, SAME, of_reference
+from devicefix.facts.kinds.library import OF_TENSORS, OPTIONS, SAME, of_reference
 from devicefix.facts.kinds.objects import Objects
 from devicefix.facts.kinds.parameters import Parameters
 from devicefix.facts.reaching import BINDINGS, reaching
@@ -33,12 +33,12 @@ class Bindings(Parameters, Objects):
         bindings = self._facts.tree.attributes.get(dotted(node) or "", ())
         if bindings:
             known = self._bound(node, dotted(node) or "", bindings, depth)
-            option = self._option(node)
+            option = self._option(node, depth)
             return known if option is None else known.without(Kind.NONE) | option
         return self._attribute(node, depth)
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Kinds:
-        option = self._option(node)
+        option = self._option(node, depth)
         if option is not None:
             return option
         if isinstance(node.value, ast.Name) and node.value.id == "self":
@@ -49,10 +49,12 @@ class Bindings(Parameters, Objects):
             return Kinds({Kind.DEVICE: node})
         return self._stored(node, depth) | UNKNOWN
 
-    def _option(self, node: ast.Attribute) -> Kinds | None:
+    def _option(self, node: ast.Attribute, depth: int) -> Kinds | None:
         """Return the kinds of an option of the command line that is always an int, or None."""
         if not self._facts.is_integer_option(node.attr):
             return None
+        if node.attr == "device" and OPTIONS not in self.of(node.value, depth - 1).classes:
+            return None  # tensors have one, too
         return Kinds({Kind.INDEX: node, Kind.NONE: node})
 
     def _class_attribute(self, node: ast.Attribute, depth: int) -> Kinds:

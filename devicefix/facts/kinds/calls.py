@@ -6,7 +6,7 @@ import ast
 
 from devicefix.facts.kinds.inference import DEPTH, Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, SAME, STORAGES, WRAPPERS, of_torch
+from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, OPTIONS, SAME, STORAGES, WRAPPERS, of_torch
 from devicefix.facts.kinds.objects import Objects
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Scope
@@ -54,6 +54,8 @@ class Calls(Objects):
         """Return the kinds of the result of a method of a tensor or module, None for other objects."""
         if function.attr in STORAGES:
             return Kinds({Kind.STORAGE: node})
+        if function.attr == "parse_args":
+            return Kinds({Kind.OBJECT: node}, classes=frozenset({OPTIONS}))
         if function.attr not in SAME and function.attr not in OF_TENSORS and function.attr != "get_device":
             return None
         receiver = self.of(function.value, depth).without(Kind.NONE)  # which has no such method

@@ -84,6 +84,7 @@ OF_TENSORS = {
 }  # fmt: skip
 # Methods of tensors that return their storage.
 STORAGES = ("storage", "typed_storage", "untyped_storage")
+OPTIONS = "argparse.Namespace"  # the class of what `parse_args` returns
 
 
 def of_constant(node: ast.Constant) -> Kinds:
