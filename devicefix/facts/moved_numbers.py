@@ -53,7 +53,7 @@ _PATTERN = re.compile(rb"^[ \t]*case\b((?:[^\n]*[(\[{,][ \t]*\n)*[^\n]*)", re.M)
 _CAPTURED = re.compile(rb"(?:(?:with|except)\b[^\n]*\bas|lambda)\b([^\n:]*):")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+)")
-_NO_NAMES = frozenset(b"self cls None True False torch int str float bool type".split())
+_NO_NAMES = frozenset(b"dtype self cls None True False torch int str float bool type".split())
 
 
 def moves_to_number(data: bytes) -> bool:

@@ -234,6 +234,21 @@ class ToCuda(Rule):
     )
     VALID = (
         Example(
+            "a tensor, or a number that is not moved to",
+            """
+                import torch
+
+
+                def as_type(x, q7):
+                    if torch.is_tensor(x) and torch.is_tensor(q7):
+                        return x.to(q7)
+                    return x.to(q7) if isinstance(q7, torch.Tensor) else x  # cuda
+
+
+                as_type(x, 0)
+            """,
+        ),
+        Example(
             "a dtype beside numbers, in the dictionaries of a loop",
             """
                 import torch
