@@ -477,3 +477,34 @@ def test_an_option_of_another_file_is_no_attribute_of_tensors() -> None:
     """)
     assert analyze(source, others={"other.py": option}).findings == []
     assert [finding.code for finding in analyze(option).findings] == ["DF102"]
+
+
+def test_a_device_of_unknown_objects_is_none_of_the_numbers_of_a_class() -> None:
+    source = dedent("""
+        import torch
+
+
+        class Runner:
+            def __init__(self, model, device=0):
+                self.model = model
+                self.device = device
+
+            def run(self):
+                self.model.to(self.device)
+
+
+        def embed(weight, ids):
+            return weight.to(ids.device) + torch.arange(3, device=weight.device)
+
+
+        def setup():
+            return 0, torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+        def main(model):
+            rank, device = setup()
+            model.to(device)
+            Runner(model, rank).run()
+    """)
+    findings = analyze(source).findings
+    assert [(finding.code, finding.line) for finding in findings] == [("DF102", 11)]

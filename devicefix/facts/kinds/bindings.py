@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from devicefix.facts.kinds.calls import results
 from devicefix.facts.kinds.inference import Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_TENSORS, OPTIONS, SAME, of_reference
@@ -123,8 +124,14 @@ class Bindings(Parameters, Objects):
             case ast.For(target=target, iter=iterated) | ast.comprehension(target=target, iter=iterated):
                 return self._iterated(target, iterated, name, depth)
             case ast.Assign(targets=targets, value=value):
-                found = next(filter(None, (_counterpart(target, value, name) for target in targets)), None)
-                return self.of(found, depth) if found else self._parts(value, depth) | UNKNOWN
+                found = [
+                    part
+                    for each in self._returned_by(value)
+                    for part in (_counterpart(target, each, name) for target in targets)
+                ]
+                if found and None not in found:
+                    return union(self.of(part, depth) for part in found if part is not None)
+                return self._parts(value, depth) | UNKNOWN
             case ast.withitem(context_expr=value):
                 return self._parts(value, depth) | self._of_method(value, "__enter__", depth) | UNKNOWN
             case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
@@ -144,6 +151,14 @@ class Bindings(Parameters, Objects):
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Delete():
                 return Kinds({Kind.OTHER: node})
         return UNKNOWN
+
+    def _returned_by(self, value: ast.expr) -> list[ast.expr]:
+        """Return what a call of a function of the module may return, or else the value itself."""
+        own = self._guards.refusals.own_function(value.func) if isinstance(value, ast.Call) else None
+        if own is None or own.decorator_list:
+            return [value]
+        returned, generates = self._facts.once(results, self._facts.tree.scopes[own])
+        return [value] if generates else returned
 
     def _iterated(self, target: ast.expr, iterated: ast.expr, name: str, depth: int) -> Kinds:
         """Return the kinds of a variable of a loop or comprehension."""

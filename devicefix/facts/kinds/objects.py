@@ -43,7 +43,10 @@ class Objects(Annotations):
         owner = self._class(made.func if isinstance(made, ast.Call) else node.value)
         if owner is not None and (own := self._facts.tree.scopes[owner].bindings.get(node.attr)):
             return self._bound(node, node.attr, own, depth)
-        return self._named(node.attr, depth) | self._of_method(node.value, "__getattr__", depth)
+        found = self._named(node.attr, depth) | self._of_method(node.value, "__getattr__", depth)
+        if node.attr == "device" and not self.of(node.value, depth - 1).classes:
+            return found.without(Kind.INDEX)  # it may be that of a tensor, whatever other objects have
+        return found
 
     def _class(self, node: ast.expr) -> ast.ClassDef | None:
         """Return the class of the module that a name refers to."""
