@@ -346,6 +346,8 @@ class Maker:
             if not self.chance(0.12) or not _compiles_inside(f"{name} = {value}"):
                 return match.group()
             form = self.one_of("other binding", REBINDINGS)
+            if form.startswith("NAME = None") and re.search(rf"\b{name}\b", value):
+                return match.group()  # the value is made of the one before
             new = form.replace("NAME", name).replace("VALUE", value)
             return spaces + new.replace("\n", "\n" + spaces)
 

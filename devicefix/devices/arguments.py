@@ -115,10 +115,39 @@ def gpu_number(context: Context, target: ast.expr) -> Safety | None:
     value = context.facts.value(target) or target
     if asks_for_index(value):
         return Safety.SAFE if may_ask_tensor(context, value) else None
+    if _is_asked_tensor(context.facts, target):
+        return None
     kinds = context.facts.kinds.of(target)
     if NUMBERS.isdisjoint(kinds.seen):
         return Safety.UNSAFE if _is_called_gpu(target) and not kinds.shown(set(Kind)) else None
     return Safety.SAFE if kinds.shown({*NUMBERS, Kind.NONE, Kind.CUDA}) else Safety.UNSAFE
+
+
+def _is_asked_tensor(facts: Facts, target: ast.expr) -> bool:
+    """Return whether an expression is only evaluated where it is asked to be a tensor."""
+    path = dotted(target)
+    for child, parent in facts.tree.ancestors(target) if path is not None else ():
+        match parent:
+            case ast.If(test=test, body=[*body]) if child in body:
+                pass
+            case ast.IfExp(test=test, body=then) if child is then:
+                pass
+            case _:
+                continue
+        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        if any(_asks_for_tensor(facts, part) and dotted(part.args[0]) == path for part in parts):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def _asks_for_tensor(facts: Facts, test: ast.expr) -> bool:
+    """Return whether a test is `torch.is_tensor(x)` or `isinstance(x, torch.Tensor)`."""
+    match test:
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
+            return facts.resolve(kind) == "torch.Tensor"
+        case ast.Call(args=[_]):
+            return facts.call(test, "torch.is_tensor")
+    return False
 
 
 def may_ask_tensor(context: Context, target: ast.expr) -> bool:

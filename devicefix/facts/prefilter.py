@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from devicefix.facts.moved_numbers import moves_to_number
+
 # -- files ---------------------------------------------------------------------------------------------
 
 _IN_FILES = (
@@ -28,22 +30,10 @@ _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
 _LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
 _LOADERS = {b"torch", b"jit", b"hub"}
-_MOVE = re.compile(rb"\.to\(\s*(?:device\s*=\s*)?(?:\[?\d|[\w.\[\"']*(?:rank|gpu))")
-_NUMBER = re.compile(rb"device[\"']?\s*[=(:]\s*(?:\d|[\w.]*(?:rank|gpu))")
-_MOVED_TO = re.compile(rb"\.to\(\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
-_AS_DEVICE = re.compile(rb"device\s*=\s*((?:\w+\.)*)([A-Za-z_]\w*)\s*[,()]")
 # A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")
 _STATE = re.compile(rb"\.cpu\(\)[^\n]*\b(?:state_dict|parameters|buffers)\(")
 _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
-# What is behind the name of a variable that holds an int: `where = 0`, `where = x = 0`, `where: int = 0`,
-# `where = int(...)`, `where = args.gpu`, `for where in range(2)`, `for where, x in enumerate(xs)`.
-_INTEGER = re.compile(
-    rb"\s*(?::\s*int\s*)?:?=\s*(?:\w+\s*=\s*)*(?:-?\d|int\(|[\w.]*(?:rank|gpu))"
-    rb"|\s+in\s*(?:[\[(]\s*\d|range\()|\s*,[^\n]*\b(?:enumerate\(|zip\(range)"
-)
-_IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
-_IN_IMPORT = re.compile(rb"[\s,(](\w+)")
 
 
 @lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
@@ -59,9 +49,7 @@ def may_matter(data: bytes) -> bool:
     return (
         any(word in data for word in _IN_FILES)
         or (b"load" in data and _loads(data))
-        or (b".to(" in data and _MOVE.search(data) is not None)
-        or (b"device" in data and _NUMBER.search(data) is not None)
-        or _moves_to_number(data)
+        or ((b".to(" in data or b"device" in data) and moves_to_number(data))
     )
 
 
@@ -80,17 +68,6 @@ def _keeps_copies(data: bytes) -> bool:
     if _STATE.search(data):
         return True
     return _KEPT.search(data) is not None and _IN_PLACE.search(data) is not None
-
-
-def _moves_to_number(data: bytes) -> bool:
-    """Return whether something may be moved to the number of a GPU, here or in another file."""
-    found = {*_MOVED_TO.findall(data), *_AS_DEVICE.findall(data)}
-    owners = {(before or name).partition(b".")[0] for before, name in found} - {b"torch"}
-    imported = _IN_IMPORT.findall(b" ".join(_IMPORTED.findall(data))) if owners else []
-    names = {name for _, name in found}
-    return not owners.isdisjoint(imported) or any(
-        True for name in names for _ in behind_name(data, name, _INTEGER)
-    )
 
 
 def behind_name(data: bytes, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[re.Match[bytes]]:

@@ -100,11 +100,15 @@ def with_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr 
 
 def captures(match: ast.Match) -> bool:
     """Return whether a pattern of a `match` statement binds a name to the subject, or to a part of it."""
-    patterns = (each for case in match.cases for each in ast.walk(case.pattern))
-    return any(
-        getattr(each, "rest" if isinstance(each, ast.MatchMapping) else "name", None) is not None
-        for each in patterns
-    )
+    return any(captured(match))
+
+
+def captured(match: ast.Match) -> Iterator[str]:
+    """Yield the names that the patterns of a `match` statement bind."""
+    for pattern in (each for case in match.cases for each in ast.walk(case.pattern)):
+        name = getattr(pattern, "rest" if isinstance(pattern, ast.MatchMapping) else "name", None)
+        if name is not None:
+            yield name
 
 
 class Bindings:

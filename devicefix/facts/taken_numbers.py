@@ -63,7 +63,11 @@ def _index_is_lost(uses: Uses, device: ast.expr) -> bool:
         return False
     if uses.facts.is_guarded(index) or _is_asked_about(uses.facts, device):
         return False
-    return any(_is_ordered(uses.facts, use) or _is_lost(uses, use) for use in uses.of(index).uses)
+    return any(
+        _is_number(uses.facts, use) or _is_ordered(uses.facts, use) or _is_lost(uses, use)
+        for use in uses.of(index).uses
+        if not uses.facts.is_guarded(use)
+    )
 
 
 def is_only_device(uses: Uses, number: ast.expr) -> bool:
@@ -286,7 +290,7 @@ def _method_takes(facts: Facts, call: ast.Call, method: str) -> bool:
 
 
 def _is_ordered(facts: Facts, node: ast.expr) -> bool:
-    """Return whether `device.index` is compared by its size, as None can't be."""
+    """Return whether `device.index`, or what has its value, is compared by its size, as None can't be."""
     parent = facts.tree.parents.get(node)
     return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], _ORDER)
 

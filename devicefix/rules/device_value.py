@@ -761,6 +761,23 @@ class DeviceValue(Rule):
                 q7 = int(where.split(":")[1]) if ":" in where else 0
             """,
         ),
+        Example(
+            "through a lambda, and an item of a dictionary or a list",
+            before="""
+                import torch
+
+                same = lambda q7: q7
+                x = x.to(same({True: "cuda", False: None}[flag]))
+                y = y.to((lambda q8: q8)([None, "cuda"][True]))
+            """,
+            after="""
+                import torch
+
+                same = lambda q7: q7
+                x = x.to(same({True: "cuda" if torch.cuda.is_available() else "cpu", False: None}[flag]))
+                y = y.to((lambda q8: q8)([None, "cuda" if torch.cuda.is_available() else "cpu"][True]))
+            """,
+        ),
     )
     VALID = (
         Example(

@@ -513,6 +513,15 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "a list in an object, from which an element is used",
+            before="""
+                import torch, types
+
+                gpus = types.SimpleNamespace(all=[i for i in range(torch.cuda.device_count())]).all
+                first = names[gpus[0]]
+            """,
+        ),
+        Example(
             "a list that is filled in a loop",
             before="""
                 import torch

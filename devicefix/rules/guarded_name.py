@@ -56,6 +56,18 @@ class GuardedName(Rule):
             """,
         ),
         Example(
+            "a name that a pattern binds",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    match {"image": q7.cuda()}:
+                        case {"image": q8}:
+                            pass
+                print(q8)
+            """,
+        ),
+        Example(
             "a name that a function uses",
             before="""
                 import torch

@@ -205,8 +205,58 @@ class ToCuda(Rule):
                         y = y.to(place if torch.cuda.is_available() else "cpu")
             """,
         ),
+        Example(
+            "a number that calls pass on, or that is one of several",
+            before="""
+                import functools, torch
+
+
+                def move(x, q7):
+                    return x.to(q7)
+
+
+                x = functools.partial(move, x, max(0, -1))()
+                y = y.to(*[int("0")])
+            """,
+            after="""
+                import functools, torch
+
+
+                def move(x, q7):
+                    return x.to(q7 if torch.cuda.is_available() else "cpu")
+
+
+                x = functools.partial(move, x, max(0, -1))()
+                y = y.to(*[int("0") if torch.cuda.is_available() else "cpu"])
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
+        Example(
+            "a tensor, or a number that is not moved to",
+            """
+                import torch
+
+
+                def as_type(x, q7):
+                    if torch.is_tensor(x) and torch.is_tensor(q7):
+                        return x.to(q7)
+                    return x.to(q7) if isinstance(q7, torch.Tensor) else x  # cuda
+
+
+                as_type(x, 0)
+            """,
+        ),
+        Example(
+            "a dtype beside numbers, in the dictionaries of a loop",
+            """
+                import torch
+
+                for q7 in [{"labels": 2, "dtype": torch.long}, {"labels": 1, "dtype": torch.float}]:
+                    x = x.to(q7["dtype"])  # cuda
+            """,
+        ),
         Example(
             "a variable",
             """

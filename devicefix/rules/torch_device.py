@@ -160,6 +160,24 @@ class TorchDevice(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a device whose number is kept, and ordered later",
+            before="""
+                import torch
+
+                q7 = torch.device("cuda:1").index
+                if q7 >= 0:
+                    print(q7)
+            """,
+            after="""
+                import torch
+
+                q7 = torch.device("cuda:1" if torch.cuda.is_available() else "cpu").index
+                if q7 >= 0:
+                    print(q7)
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(

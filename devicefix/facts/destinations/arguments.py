@@ -69,6 +69,8 @@ class Arguments(Stores, ABC):
         """Return the use of an argument that is only compared, or that a function of torch.cuda takes."""
         if self.facts.call(call, "torch.device") and isinstance(self.tree.parents.get(call), ast.Compare):
             return Use.SHOWN
+        if isinstance(function, ast.IfExp):
+            function = function.body  # as fixes choose a type
         return Use.OF_CUDA if (self.facts.resolve(function) or "").startswith("torch.cuda.") else Use.NOTHING
 
     def _passed_on(self, call: ast.Call, name: str, place: Place, layers: Layers) -> bool:  # noqa: C901, PLR0912 (one case a function)
@@ -205,7 +207,7 @@ class Arguments(Stores, ABC):
             self._reach_place(("call", name), self.destinations.calls(name), layers)
 
     def _result_of(self, function: ast.Lambda, layers: Layers) -> None:
-        """Follow the value of a lambda, where it is called for its value alone."""
+        """Follow the value of a lambda to its calls."""
         parent = self.tree.parents.get(function)
         if isinstance(parent, ast.keyword) and parent.arg in ("default_factory", "factory"):
             parent = self.tree.parents.get(parent)
@@ -215,6 +217,10 @@ class Arguments(Stores, ABC):
             self._reach(parent, layers)
         elif isinstance(parent, ast.Call) and last_name(parent.func) == "map":
             self._reach(parent, ("", *layers))
+        elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+            name = parent.targets[0].id
+            self._leave(name)
+            self._reach_place(("call", name), self.destinations.calls(name), layers)
         else:
             self.use |= Use.UNKNOWN
 

@@ -86,7 +86,7 @@ class Trail(Arguments):
         if isinstance(node.slice, ast.Slice):
             self._reach(node, ("", *layers[1:]))
             return
-        wanted = str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+        wanted = _key_of(node.slice)
         if not wanted or not layers[0] or wanted == layers[0]:
             if isinstance(node.ctx, ast.Load):
                 self._reach(node, layers[1:])
@@ -127,6 +127,16 @@ class Trail(Arguments):
             self._reach(parent, ("", *layers[1:]))
         else:
             self.use |= Use.UNKNOWN
+
+
+def _key_of(index: ast.expr) -> str:
+    """Return the key or position that an index names, empty for one that is computed."""
+    match index:
+        case ast.Constant(value=bool(value)):
+            return str(int(value))
+        case ast.Constant(value=value):
+            return str(value)
+    return ""
 
 
 class Destinations(Places):

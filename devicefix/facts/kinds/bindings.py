@@ -15,6 +15,7 @@ from devicefix.facts.reaching import BINDINGS, reaching
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
@@ -186,6 +187,16 @@ class Bindings(Parameters, Objects):
         taken = (ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.withitem)
         bindings = [each for each in found[1] if isinstance(each.node, taken)] if found is not None else []
         return union(self._binding(binding, "", depth - 1) for binding in bindings[:BINDINGS])
+
+    def _item_of_loop(self, node: ast.expr, index: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of an item of what a loop binds to a name: by its key, or any of a list."""
+        found = self._facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        loops = [each.node for each in found[1] if isinstance(each.node, _LOOPS)] if found is not None else []
+        collections = [self._facts.value(loop.iter) or loop.iter for loop in loops[:BINDINGS]]
+        if not isinstance(index, ast.Constant) or not isinstance(index.value, str):
+            return union(self._parts(each, depth - 1) for each in collections)
+        listed = [part for each in collections for part in getattr(each, "elts", ())]
+        return union(self._entry(part, index, depth) for part in listed if isinstance(part, ast.Dict))
 
 
 def _carries(value: ast.expr | None, path: str) -> bool:

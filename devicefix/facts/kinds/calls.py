@@ -91,15 +91,6 @@ class Calls(Objects):
             called |= self._called_method(node.func.attr, depth)
         return made | called | UNKNOWN if called.seen else made
 
-    def _entry(self, table: ast.expr, key: ast.expr, depth: int) -> Kinds:
-        """Return the kinds of what a dictionary literal has for a key."""
-        value = self._facts.value(table) or table
-        if not isinstance(value, ast.Dict) or not isinstance(key, ast.Constant):
-            return UNKNOWN
-        pairs = zip(value.keys, value.values, strict=True)
-        found = [each for name, each in pairs if isinstance(name, ast.Constant) and name.value == key.value]
-        return union(self.of(each, depth - 1) for each in found)
-
     def returned(self, function: Function, depth: int = DEPTH) -> Kinds:
         """Return the kinds of what a function of the module returns or yields."""
         if depth <= 1:

@@ -69,6 +69,7 @@ class KindsOf(Calls, Bindings):
         found = self.elements(value, depth)
         if not found.unknown:
             return found
+        found |= self._item_of_loop(value, index, depth)
         return found | self._parts(value, depth - 1) | self._of_method(value, "__getitem__", depth)
 
     def _operation(self, node: ast.BinOp, depth: int) -> Kinds:
@@ -147,18 +148,20 @@ class KindsOf(Calls, Bindings):
         """Return the kinds of a value, or of the parts of a collection, as far as the module shows them."""
         return self._limited(self._parts_of, node, depth)
 
-    def _parts_of(self, node: ast.expr, depth: int) -> Kinds:
+    def _parts_of(self, node: ast.expr, depth: int) -> Kinds:  # noqa: C901 (as above)
         match node:
             case ast.List(elts=inner) | ast.Tuple(elts=inner) | ast.Set(elts=inner) | ast.Dict(values=inner):
                 pass
             case ast.Starred(value=element) | ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
                 inner = [element]
+            case ast.Call(func=ast.Name()) if (made := self._made_of(node)) is not None:
+                return union(self._parts(each, depth - 1) for each in made) if depth > 0 else UNKNOWN
             case ast.Call(args=arguments, keywords=keywords) if last_name(node.func) in WRAPPERS:
                 inner = [*arguments, *(each.value for each in keywords)]
             case ast.Call(func=ast.Attribute(value=table, attr="items" | "values" | "copy")):
                 inner = [table]
-            case ast.Call(func=ast.Name()) if (made := self._made_of(node)) is not None:
-                inner = made
+            case ast.Call(func=ast.Name(id="range")) if self._is_builtin(node.func):
+                return self.elements(node, depth)
             case ast.Subscript(value=collection):
                 inner = [collection]
             case ast.Attribute(attr="args"):
@@ -170,7 +173,7 @@ class KindsOf(Calls, Bindings):
                 return self.of(node, depth)
             case _:
                 return self.of(node, depth)
-        return union(self._parts(each, depth - 1) for each in inner) if depth > 0 else UNKNOWN
+        return union(self._parts(each, depth) for each in inner)
 
     def _made_of(self, call: ast.Call) -> list[ast.expr] | None:
         """Return what a function of the module returns, or the fields of a named tuple; None for others."""

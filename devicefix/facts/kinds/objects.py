@@ -40,9 +40,10 @@ class Objects(Annotations):
             value = argument_of(made, node.attr, -1)
             if value is not None:
                 return self.of(value, depth - 1)
-        owner = self._class(node.value)
+        owner = self._class(made.func if isinstance(made, ast.Call) else node.value)
         if owner is not None and (own := self._facts.tree.scopes[owner].bindings.get(node.attr)):
-            return self._bound(node, node.attr, own, depth)
+            bound = self._bound(node, node.attr, own, depth)
+            return bound | self._named(node.attr, depth) if isinstance(made, ast.Call) else bound
         found = self._named(node.attr, depth) | self._of_method(node.value, "__getattr__", depth)
         if node.attr == "device" and not self.of(node.value, depth - 1).classes:
             return found.without(Kind.INDEX)  # it may be that of a tensor, whatever other objects have
@@ -72,6 +73,15 @@ class Objects(Annotations):
         """Return the kinds of what the methods of a name return, of any class of the module."""
         methods = self._facts.once(_methods, self._facts.tree.root).get(name, ())
         return union(self.returned(method, depth - 1) for _, method in methods[:BINDINGS])
+
+    def _entry(self, table: ast.expr, key: ast.expr, depth: int) -> Kinds:
+        """Return the kinds of what a dictionary literal has for a key."""
+        value = self._facts.value(table) or table
+        if not isinstance(value, ast.Dict) or not isinstance(key, ast.Constant):
+            return UNKNOWN
+        pairs = zip(value.keys, value.values, strict=True)
+        found = [each for name, each in pairs if isinstance(name, ast.Constant) and name.value == key.value]
+        return union(self.of(each, depth - 1) for each in found)
 
     def _put_into(self, node: ast.Name | ast.Attribute) -> Sequence[ast.expr]:
         """Return what the module puts into a collection, beside what it is bound to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from devicefix.facts.kinds.annotations import Annotations
 from devicefix.facts.kinds.inference import Function
@@ -67,9 +67,8 @@ class Parameters(Annotations):
         )
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
-        for node in tree.nodes_at(lines_with_name(tree.text, name)):
-            if not isinstance(node, ast.Call):
-                continue
+        found = tree.nodes_at(lines_with_name(tree.text, name))
+        for node in (_of_partial(each) for each in found if isinstance(each, ast.Call)):
             if self._calls(node.func, name, method) and parameter in parameters:
                 bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
                 position = positional.index(parameter) - bound if parameter in positional else -1
@@ -141,6 +140,13 @@ class Parameters(Annotations):
         )
 
 
+def _of_partial(call: ast.Call) -> ast.Call:
+    """Return the call that `partial(f, x)` makes, which is none of the tree; any other call as it is."""
+    if last_name(call.func) != "partial" or not call.args:
+        return call
+    return ast.Call(call.args[0], call.args[1:], call.keywords)
+
+
 def argument_of(call: ast.Call, name: str, position: int) -> ast.expr | None:
     """Return what a call passes for a parameter, None if it shows nothing."""
     for keyword in call.keywords:
@@ -150,6 +156,17 @@ def argument_of(call: ast.Call, name: str, position: int) -> ast.expr | None:
             for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == name:
                     return value
-    if any(isinstance(argument, ast.Starred) for argument in call.args):
+    arguments = list(_unpacked(call.args))
+    if any(isinstance(argument, ast.Starred) for argument in arguments[: position + 1]):
         return None
-    return call.args[position] if 0 <= position < len(call.args) else None
+    return arguments[position] if 0 <= position < len(arguments) else None
+
+
+def _unpacked(arguments: Sequence[ast.expr]) -> Iterator[ast.expr]:
+    """Yield arguments, and those in a list or tuple behind a `*`."""
+    for argument in arguments:
+        match argument:
+            case ast.Starred(value=ast.List(elts=elements) | ast.Tuple(elts=elements)):
+                yield from _unpacked(elements)
+            case _:
+                yield argument

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.facts import Binding, Facts, Scope, dotted
+from devicefix.facts.scopes import captured
 from devicefix.facts.values import last_name
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel", "DDP")
@@ -109,6 +110,8 @@ class GuardedNames:
                 case ast.Import(names=names) | ast.ImportFrom(names=names):
                     for alias in names:
                         yield node, alias.asname or alias.name.partition(".")[0]
+                case ast.Match():
+                    yield from ((node, name) for name in captured(node))
 
     def _is_under(self, binding: Binding, node: ast.If) -> bool:
         """Return whether a binding is in the body of an `if`, or where another accelerator is available."""

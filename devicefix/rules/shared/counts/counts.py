@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from devicefix.facts import COUNTS, Facts, of_any_count
@@ -57,11 +57,18 @@ class Counts:
         calls = (parent for _, parent in self.facts.tree.ancestors(use) if isinstance(parent, ast.Call))
         return any(self.facts.resolve(call.func) in _RAISING for call in calls)
 
-    def escapes(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
-        """Return whether a use binds a name to the number in a way that is not followed."""
+    def escapes(self, node: ast.expr) -> bool:
+        """Return whether a use binds a name to the number, or to a list of as many, in a way that is not followed."""
+        listed = (use for use in self._uses_of_list(node) if not self._harms.needs_element(use))
+        return self._is_lost(node) or any(map(self._is_lost, listed))
+
+    def _is_lost(self, node: ast.expr) -> bool:  # noqa: C901, PLR0911, PLR0912 (one case a kind of node)
+        """Return whether a use binds a name to a value in a way that is not followed."""
         for child, parent in self.facts.tree.ancestors(node):
             match parent:
                 case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.Starred():
+                    continue
+                case ast.ListComp(elt=element) | ast.SetComp(elt=element) if child is element:
                     continue
                 case ast.BoolOp(op=ast.And(), values=[*_, last]):
                     tested = isinstance(
@@ -114,14 +121,16 @@ class Counts:
 
     def is_checked(self, node: ast.expr) -> bool:
         """Return whether a number of GPUs makes a list, and the program checks whether that is empty."""
-        call = self.facts.tree.parents.get(node)
-        made = (
-            made_of(self.facts.tree, call)
-            if isinstance(call, ast.Call) and last_name(call.func) == "range"
-            else None
-        )
-        uses = self.uses.of(made).uses if made is not None else []
+        uses = self._uses_of_list(node)
         return any(self.differs(use) or self.differs(self._length(use)) for use in uses)
+
+    def _uses_of_list(self, node: ast.expr) -> Sequence[ast.expr]:
+        """Return the uses of the list that is made of a range up to a number."""
+        call = self.facts.tree.parents.get(node)
+        if not isinstance(call, ast.Call) or last_name(call.func) != "range":
+            return ()
+        made = made_of(self.facts.tree, call)
+        return self.uses.of(made).uses if made is not None else ()
 
     def _length(self, node: ast.expr) -> ast.expr:
         """Return the call of `len` around a list, or else the list."""

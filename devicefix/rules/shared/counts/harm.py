@@ -177,7 +177,7 @@ class Harms:
 
     def _of_empty(self, node: ast.expr) -> Harm | None:
         """Return what an empty list does where it is used."""
-        uses = (use for use in self.uses.of(node).uses if self._needs_element(use))
+        uses = (use for use in self.uses.of(node).uses if self.needs_element(use))
         return None if all(map(self._in_harmless_loop, uses)) else Harm.NOTHING_DONE
 
     def _in_harmless_loop(self, node: ast.AST) -> bool:
@@ -189,7 +189,7 @@ class Harms:
             for iterated in iterated(self.facts.tree, node)
         )
 
-    def _needs_element(self, node: ast.expr) -> bool:
+    def needs_element(self, node: ast.expr) -> bool:
         """Return whether a list is used in a way that raises an error if it is empty."""
         parent = self.facts.tree.parents.get(node)
         match parent:
