@@ -322,6 +322,7 @@ class HardWiredFlag(Rule):
                 engine = Engine(device_id=-1)
                 make = functools.partial(build, device_id=0)
                 other = Engine(device_id=options.where)
+                fourth = Engine(device=options.device, device_index=0)
                 if options.device_id >= 0 and use_cuda:
                     third = Engine(device_id=options.device_id)
             """,
@@ -394,7 +395,7 @@ class HardWiredFlag(Rule):
                 yield self.finding(node, message)
             elif flag and self._foreign(node.func) and not self._asked(node):
                 yield self.finding(node, self._message(f"{keyword.arg}={code}"))
-            elif self._is_number(keyword) and self._foreign(node.func) and not self._asked(node):
+            elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the number of a GPU"
                 yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")
 
@@ -537,9 +538,12 @@ class HardWiredFlag(Rule):
     def _message(self, setting: str) -> str:
         return f"`{setting}` makes the library need CUDA; use `torch.cuda.is_available()`"
 
-    def _is_number(self, keyword: ast.keyword) -> bool:
-        """Return whether a keyword is the number of a GPU, such as `device_id=0` or `gpu_id=options.gpu_id`."""
-        if not _NUMBER.fullmatch(keyword.arg or ""):
+    def _is_number(self, call: ast.Call, keyword: ast.keyword) -> bool:
+        """Return whether a keyword is the number of a GPU, such as `device_id=0` or `gpu_id=options.gpu_id`.
+
+        Beside `device=`, it is the number of one of that kind.
+        """
+        if not _NUMBER.fullmatch(keyword.arg or "") or any(each.arg == "device" for each in call.keywords):
             return False
         number = literal_index(keyword.value)
         return number is not None or bool(_NUMBER.fullmatch(last_name(keyword.value)))
