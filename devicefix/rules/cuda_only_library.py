@@ -540,8 +540,8 @@ class CudaOnlyLibrary(Rule):
         kind = name.removeprefix(_BUILT)
         if kind in ("load", "load_inline") and not self._of_cuda(node):
             return
-        if kind in ("CUDAExtension", "load", "load_inline") and not self.built:
-            self.built = True  # one finding for a list of extensions
+        if kind in ("load", "load_inline") or (kind == "CUDAExtension" and not self.built):
+            self.built |= kind == "CUDAExtension"  # one finding for a list of extensions
             yield self.finding(
                 node,
                 f"`{kind}(...)` needs the CUDA toolkit to compile CUDA code; build it only if CUDA is"
