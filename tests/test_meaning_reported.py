@@ -299,6 +299,41 @@ PROGRAMS = {
             idx = (_ := int('1'))
         print(torch.ones(2).to(Trainer.idx, torch.float64), torch.ones(2).cuda(Trainer.idx))
     """,
+    "a module by a name that is put together": """
+        import torch
+
+        def run():
+            module = getattr(torch, 'cu' + 'da')
+            module.synchronize()
+        run()
+        print(torch.ones(1).cuda())
+    """,
+    "a backend through a lambda that is called at once": """
+        import torch.distributed as dist
+        opt = (lambda w: w)('nccl')
+        dist.init_process_group(opt, rank=0, world_size=1, store=dist.HashStore())
+    """,
+    "a device that a statement binds to a number": """
+        import contextlib
+        import torch
+
+        def run():
+            device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+            with contextlib.nullcontext(len([0])) as device:
+                pass
+            print(torch.nn.Linear(1, 1).to(device)(torch.ones(1).cuda(device)))
+        run()
+    """,
+    "a path without CUDA, beside a lambda that is called at once": """
+        import torch
+        try:
+            (lambda t: t.cuda())(torch.ones(1))
+            torch.zeros(1, device=(lambda: 'cuda')())
+            out = 'gpu'
+        except Exception:
+            out = 'cpu'
+        print('path', out)
+    """,
     "a number in a dataclass": """
         import torch
         import dataclasses

@@ -67,7 +67,7 @@ class Fallbacks:
         """
         found, passed = None, []
         for child, parent in takewhile(
-            lambda pair: not isinstance(pair[1], (*FUNCTIONS, ast.ClassDef)), self._facts.tree.ancestors(node)
+            lambda pair: not self._runs_later(pair[1]), self._facts.tree.ancestors(node)
         ):
             if (child, also) in self._known:
                 found = self._known[child, also]
@@ -78,6 +78,13 @@ class Fallbacks:
                 break
         self._known.update(((child, also), found) for child in passed)
         return found
+
+    def _runs_later(self, node: ast.AST) -> bool:
+        """Return whether a node is a class or a function, but no lambda that is called at once."""
+        if isinstance(node, ast.Lambda):
+            call = self._facts.tree.parents.get(node)
+            return not (isinstance(call, ast.Call) and call.func is node)
+        return isinstance(node, (*FUNCTIONS, ast.ClassDef))
 
     def _of_parent(self, child: ast.AST, parent: ast.AST, also: str | None) -> Fallback | None:
         if isinstance(parent, TRIES) and child in parent.body:
@@ -108,8 +115,8 @@ class Fallbacks:
     def _of_callers(self, node: ast.AST, calls: int) -> Fallback | None:
         """Return the path that the callers of a function take, or theirs."""
         parents = (parent for _, parent in self._facts.tree.ancestors(node))
-        function = next((parent for parent in parents if isinstance(parent, FUNCTIONS)), None)
-        if function is None or isinstance(function, ast.Lambda) or not calls:
+        function = next(filter(self._runs_later, parents), None)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not calls:
             return None
         if function not in self._callers:
             self._callers[function] = None  # a recursive function calls itself

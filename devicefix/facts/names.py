@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Binding, Scope, dotted
+from devicefix.facts.texts import text_of
 from devicefix.facts.tree import Tree
 from devicefix.files.text import Source
 
@@ -220,8 +221,9 @@ def _attribute(node: ast.expr) -> tuple[ast.expr, str] | None:
     match node:
         case ast.Attribute(value=value, attr=name):
             return value, name
-        case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))], keywords=[]):
-            return value, name
+        case ast.Call(func=ast.Name(id="getattr"), args=[value, text], keywords=[]):
+            name = text_of(text) or ""
+            return (value, name) if name.isidentifier() else None
     return None
 
 

@@ -9,7 +9,7 @@ from devicefix.facts.scopes import COMPREHENSIONS, Binding
 from devicefix.facts.tree import Tree
 
 BINDINGS = 20  # more of them are not told apart by their order
-_CERTAIN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_CERTAIN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.withitem)
 
 
 def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequence[Binding]:
@@ -32,25 +32,31 @@ def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequenc
     around = {id(block) for block in blocks_around(tree, statement)}
     last = None
     for binding in bindings:
-        node = binding.node
+        node = _place(tree, binding)
         if _is_certain(binding) and isinstance(node, ast.stmt) and position(node) < position(statement):
             if id(tree.block(node)) in around:
                 last = binding
     if last is None:
         return bindings
-    start = position(last.node)
+    start = position(_place(tree, last))
     looped = any(
         isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and position(parent) > start
         for _, parent in tree.ancestors(statement)
     )
 
     def may_follow(binding: Binding) -> bool:
-        end = statement if isinstance(binding.node, ast.stmt) else site
-        return start < position(binding.node) and (looped or position(binding.node) < position(end))
+        node = _place(tree, binding)
+        end = statement if isinstance(node, ast.stmt) else site
+        return start < position(node) and (looped or position(node) < position(end))
 
     return [
         binding for binding in bindings if binding is last or (not binding.parameter and may_follow(binding))
     ]
+
+
+def _place(tree: Tree, binding: Binding) -> ast.AST:
+    """Return the node of a binding that has a position: for a part of a `with` statement, that statement."""
+    return tree.parents[binding.node] if isinstance(binding.node, ast.withitem) else binding.node
 
 
 def _is_certain(binding: Binding) -> bool:

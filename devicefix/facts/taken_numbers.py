@@ -10,8 +10,9 @@ from devicefix.facts.module import Facts
 from devicefix.facts.reaching import blocks_around, position
 from devicefix.facts.scopes import Scope, dotted
 from devicefix.facts.sinks import takes_device
+from devicefix.facts.texts import text_of
 from devicefix.facts.uses import Uses
-from devicefix.facts.values import cuda_string, device_name, last_name, text_of
+from devicefix.facts.values import cuda_string, device_name, last_name
 
 _PARTS = ("split", "rsplit", "partition", "rpartition")
 _WITHOUT = ("replace", "removeprefix", "strip", "lstrip")

@@ -4,7 +4,8 @@ import ast
 from collections.abc import Collection, Iterator
 
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import last_name, text_of
+from devicefix.facts.texts import text_of
+from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 

@@ -9,6 +9,7 @@ from itertools import islice
 from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Use
 from devicefix.facts.sinks import turns_off
+from devicefix.facts.texts import text_of
 from devicefix.facts.values import (
     cpu,
     cuda_literal,
@@ -16,7 +17,6 @@ from devicefix.facts.values import (
     device_name,
     devices_name,
     last_name,
-    text_of,
 )
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule

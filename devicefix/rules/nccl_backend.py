@@ -505,6 +505,8 @@ class NcclBackend(Rule):
                 return not compared and not any(map(_is_gloo, elements))
             case ast.Match():
                 return captures(parent)
+            case ast.Call(func=ast.Lambda()):
+                return True
         return isinstance(parent, (ast.Lambda, ast.Return, ast.Yield, ast.NamedExpr, ast.withitem))
 
     def _outside(self, node: ast.expr) -> Iterator[str]:

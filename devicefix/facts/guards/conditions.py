@@ -14,7 +14,8 @@ from devicefix.facts.names import Names
 from devicefix.facts.reaching import reaching
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
-from devicefix.facts.values import backend_name, device_named, device_type, text_of
+from devicefix.facts.texts import text_of
+from devicefix.facts.values import backend_name, device_named, device_type
 
 DEPTH = 8  # how many bindings to follow from one flag to the next
 _BACKENDS_IN_USE = tuple(

@@ -10,8 +10,9 @@ from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, OPTIONS, SAME, S
 from devicefix.facts.kinds.objects import Objects
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import Scope
+from devicefix.facts.texts import text_of
 from devicefix.facts.tree import children
-from devicefix.facts.values import cpu, last_name, text_of
+from devicefix.facts.values import cpu, last_name
 
 
 class Calls(Objects):
