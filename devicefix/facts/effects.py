@@ -44,11 +44,14 @@ def has_effects(facts: Facts, node: ast.AST, calls: int = _CALLS) -> bool:
         node: the code.
         calls: how many functions of the module to follow.
     """
-    if isinstance(node, ast.Lambda):
-        return False  # whoever gets it may call it
-    if isinstance(node, ast.Call) and _is_effect(facts, node, calls):
-        return True
-    return any(has_effects(facts, part, calls) for part in ast.iter_child_nodes(node))
+    todo = [node]  # no recursion: expressions may nest deeply
+    while todo:
+        part = todo.pop()
+        if isinstance(part, ast.Call) and _is_effect(facts, part, calls):
+            return True
+        if not isinstance(part, ast.Lambda):  # whoever gets it may call it
+            todo += ast.iter_child_nodes(part)
+    return False
 
 
 def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:

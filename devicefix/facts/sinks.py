@@ -102,11 +102,18 @@ def _origins(facts: Facts, value: ast.expr, hops: int) -> Iterator[ast.expr]:
                         parts.append(binding.value or assigned)
         case ast.Call(func=ast.Attribute(attr="items" | "values", value=inner), args=[]):
             parts = [inner]
+        case ast.Subscript(value=inner, slice=index) if not _is_key(index):
+            parts = [inner]
         case ast.Call(func=ast.Name(id="enumerate" | "zip" | "list" | "next" | "iter"), args=arguments):
             parts = arguments
     for part in parts if hops else ():
         if not isinstance(part, ast.Call) or not (facts.resolve(part.func) or "").startswith("torch."):
             yield from _origins(facts, part, hops - 1)
+
+
+def _is_key(index: ast.expr) -> bool:
+    """Return whether an index is a known key, by which other files set the value."""
+    return isinstance(index, ast.Constant) and isinstance(index.value, str)
 
 
 def _is_of_module(facts: Facts, value: ast.expr) -> bool:
