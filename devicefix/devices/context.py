@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from devicefix.config.settings import RuleOptions
 from devicefix.devices.accelerator import Accelerator
@@ -73,8 +73,8 @@ class Context:
     def destinations(self) -> Destinations:
         """Where the values of the module go."""
         project = self.project
-        imported = project.is_imported(self.devices.path)
-        return Destinations(self.facts, project.is_device_place, project.receives_device, imported)
+        is_imported = partial(project.is_imported, self.devices.path)
+        return Destinations(self.facts, project.is_device_place, project.receives_device, is_imported)
 
     @cached_property
     def compiled(self) -> TorchScript:

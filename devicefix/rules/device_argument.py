@@ -390,11 +390,12 @@ class DeviceArgument(Rule):
         if literal and self.context.project.receives_device(last_name(function), keyword.arg):
             return True
         # For another library, `device_id=0` is also valid on a CPU.
-        if keyword.arg != "device" or self._is_of_project(function):
+        if keyword.arg != "device":
             return False
         imported = self.facts.resolve(function) is not None
         named = imported and index_name(last_name(value))  # other numbers may be -1, which often is the CPU
-        return literal or (named and gpu_number(self.context, value) is not None)
+        number = literal or (named and gpu_number(self.context, value) is not None)
+        return number and not self._is_of_project(function)
 
     def _is_of_project(self, function: ast.expr) -> bool:
         """Return whether a function is defined in the module, or imported from the project."""

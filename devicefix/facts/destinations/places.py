@@ -41,7 +41,7 @@ class Places:
         is_device_place: whether any file of the project passes on a name, attribute or key as a device.
         receives_device: whether a function of the project, by its name, does so with a parameter, by its
             keyword or position.
-        imported: whether another file imports the module, and may read its names.
+        is_imported: whether another file imports the module, and may read its names.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Places:
         facts: Facts,
         is_device_place: Callable[[str], bool],
         receives_device: Callable[[str, Place], bool],
-        imported: bool,
+        is_imported: Callable[[], bool],
     ) -> None:
         self.facts = facts
         self.is_device_place = is_device_place
         self.receives_device = receives_device
-        self.imported = imported
+        self.is_imported = is_imported
         self.known: dict[tuple[object, Layers], Use] = {}  # by place, and by what is around the value there
 
     def attribute_reads(self, name: str) -> Iterator[ast.expr]:

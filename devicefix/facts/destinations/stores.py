@@ -107,7 +107,7 @@ class Stores(ABC):
         if scope.is_class:
             self._attribute(name, layers)
         elif scope.is_module:
-            self._leave(name, self.destinations.imported)
+            self._leave(name, self.destinations.is_device_place(name) and self.destinations.is_imported())
         self._reach_place((scope, name), self.facts.reads_in(scope, name), layers)
 
     def _attribute(self, name: str, layers: Layers, *, shared: bool = True) -> None:
