@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
+from devicefix.facts.kinds import Kind
 from devicefix.facts.scopes import FUNCTIONS
-from devicefix.facts.values import backend_name, device_type, last_name
+from devicefix.facts.values import backend_name, device_type, last_name, text_of
 from devicefix.model import Safety
 from devicefix.rules.shared.libraries import CudaLibraries
 
@@ -26,6 +27,8 @@ _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
 _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
 # The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
+# A value of these kinds moves with the device, or has a finding of its own.
+_NAMED_DEVICES = {Kind.CUDA, Kind.CPU, Kind.DEVICE}
 _CALLERS = 3  # how many functions to follow, each called by the next
 
 
@@ -210,19 +213,31 @@ def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
 
 
 def _is_refused(facts: Facts, use: ast.expr) -> bool:
-    """Return whether a use of a device is in a check that needs it to be another one than the CPU."""
+    """Return whether a use of a device is in a check that may need it to be another one than the CPU."""
     compared = next((parent for _, parent in facts.tree.ancestors(use) if not _is_name_of(parent)), None)
     if not isinstance(compared, ast.Compare):
         return False
-    match statement := facts.tree.statement(use):
-        case ast.Assert():
-            return bool(missing_device(facts, statement.test, True))
+    match facts.tree.statement(use):
+        case ast.Assert(test=test):
+            needed = [(test, True)]
         case ast.If(test=test, body=body, orelse=orelse):
-            return any(
-                missing_device(facts, test, truth) and facts.guards.refusals.refuses(branch)
-                for branch, truth in ((body, False), (orelse, True))
-            )
-    return False
+            branches = ((body, False), (orelse, True))
+            needed = [(test, truth) for branch, truth in branches if facts.guards.refusals.refuses(branch)]
+        case _:
+            return False
+    return any(
+        missing_device(facts, test, truth) or _needs_unknown(facts, use, test, truth)
+        for test, truth in needed
+    )
+
+
+def _needs_unknown(facts: Facts, use: ast.expr, test: ast.expr, truth: bool) -> bool:
+    """Return whether a test needs a device to be another value, of which the module does not show what it is."""
+    sides = _compared(test, truth)
+    others = [side for side in sides if use not in ast.walk(side)]
+    return len(others) < len(sides) and any(
+        text_of(other) is None and not facts.kinds.of(other).shown(_NAMED_DEVICES) for other in others
+    )
 
 
 def _is_name_of(node: ast.AST) -> bool:
@@ -245,19 +260,24 @@ def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
         test: the test.
         truth: what the program needs it to be.
     """
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return missing_device(facts, operand, not truth)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
-            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else []
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-            elements = [right]
-        case _:
-            return ""
-    called = left.func if isinstance(left, ast.Call) else None
-    if (called is not None and last_name(called) != "str") or isinstance(op, (ast.In, ast.Eq)) is not truth:
+    left, *elements = _compared(test, truth) or [None]
+    if left is None or (isinstance(left, ast.Call) and last_name(left.func) != "str"):
         return ""
     names = {device_type(facts, element) or backend_name(facts, element) for element in elements}
     if "cuda" in names and names <= _DEVICES:
         return "the CPU as a device"
     return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""
+
+
+def _compared(test: ast.expr, truth: bool) -> list[ast.expr]:
+    """Return a value and those of which it must be one for a test to be true (or false), empty for other tests."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _compared(operand, not truth)
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
+            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else [right]
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
+            elements = [right]
+        case _:
+            return []
+    return [left, *elements] if isinstance(op, (ast.In, ast.Eq)) is truth else []
