@@ -516,6 +516,16 @@ PROGRAMS = {
             raise ValueError(name)
         print(torch.ones(1).to(name), torch.ones(1).to(device))
     """,
+    "a device that a check compares with another name": """
+        import torch
+        wanted = 'cuda'
+        device = torch.device('cuda')
+        assert wanted and device.type == wanted
+        other = torch.device('cuda')
+        if not other == torch.device('cuda'):
+            raise ValueError(other)
+        print(torch.ones(1).to(device), torch.ones(1).to(other))
+    """,
 }
 
 

@@ -12,7 +12,7 @@ from devicefix.devices.context import Context
 from devicefix.facts import Facts
 from devicefix.facts.kinds import Kind
 from devicefix.facts.scopes import FUNCTIONS
-from devicefix.facts.values import backend_name, device_type, last_name, text_of
+from devicefix.facts.values import backend_name, device_type, last_name
 from devicefix.model import Safety
 from devicefix.rules.shared.libraries import CudaLibraries
 
@@ -27,8 +27,7 @@ _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
 _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
 # The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
-# A value of these kinds moves with the device, or has a finding of its own.
-_NAMED_DEVICES = {Kind.CUDA, Kind.CPU, Kind.DEVICE}
+_MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
 _CALLERS = 3  # how many functions to follow, each called by the next
 
 
@@ -226,18 +225,49 @@ def _is_refused(facts: Facts, use: ast.expr) -> bool:
         case _:
             return False
     return any(
-        missing_device(facts, test, truth) or _needs_unknown(facts, use, test, truth)
+        missing_device(facts, test, truth) or _needs_another(facts, use, test, truth)
         for test, truth in needed
     )
 
 
-def _needs_unknown(facts: Facts, use: ast.expr, test: ast.expr, truth: bool) -> bool:
-    """Return whether a test needs a device to be another value, of which the module does not show what it is."""
+def _needs_another(facts: Facts, use: ast.expr, test: ast.expr, truth: bool) -> bool:
+    """Return whether a test may need a device to be something else than the CPU to be true (or false)."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _needs_another(facts, use, operand, not truth)
+        case ast.BoolOp(op=op, values=values):
+            some = any if isinstance(op, ast.And) is truth else all
+            return some(_needs_another(facts, use, value, truth) for value in values)
     sides = _compared(test, truth)
     others = [side for side in sides if use not in ast.walk(side)]
-    return len(others) < len(sides) and any(
-        text_of(other) is None and not facts.kinds.of(other).shown(_NAMED_DEVICES) for other in others
+    is_device = use in sides and facts.call(facts.value(use) or use, "torch.device")
+    return len(others) < len(sides) and not any(
+        _may_be_cpu(facts, other) or _is_of_tensor(other, is_device) for other in others
     )
+
+
+def _may_be_cpu(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a value, or one in a display of several, is shown to be the CPU, or a device that may be it."""
+    match facts.value(node) or node:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            return any(_may_be_cpu(facts, element) for element in elements)
+        case ast.Constant(value=str(text)):
+            return text.startswith("cpu")
+        case value:
+            return device_type(facts, value) == "cpu" or facts.kinds.of(value).shown(_MAY_BE_CPU)
+
+
+def _is_of_tensor(node: ast.expr, is_device: bool) -> bool:
+    """Return whether a value is `x.device.type`, or an `x.device` that equals a device, and so is no string.
+
+    Where it is not the device of a tensor, the device that the program makes has a finding of its own.
+    """
+    match node:
+        case ast.Attribute(attr="type", value=ast.Attribute(attr="device")):
+            return True
+        case ast.Attribute(attr="device"):
+            return is_device
+    return False
 
 
 def _is_name_of(node: ast.AST) -> bool:
@@ -260,9 +290,11 @@ def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
         test: the test.
         truth: what the program needs it to be.
     """
-    left, *elements = _compared(test, truth) or [None]
-    if left is None or (isinstance(left, ast.Call) and last_name(left.func) != "str"):
-        return ""
+    match _compared(test, truth):
+        case [left, *elements] if not isinstance(left, ast.Call) or last_name(left.func) == "str":
+            pass
+        case _:
+            return ""
     names = {device_type(facts, element) or backend_name(facts, element) for element in elements}
     if "cuda" in names and names <= _DEVICES:
         return "the CPU as a device"
