@@ -508,6 +508,59 @@ PROGRAMS = {
         w98 = torch.ones(2).cuda() if use_cuda.cuda else torch.ones(2)
         print(w98, w98.to(z88).device)
     """,
+    "the type of a tensor that a decorated function returns": """
+        import torch
+        @lambda f: f()
+        def labels():
+            return torch.ones(2).cuda()
+        if labels.type() == 'torch.cuda.FloatTensor':
+            pass
+        else:
+            print(0)
+        @(lambda make: make())
+        def weights():
+            return torch.ones(2).cuda()
+        if weights.type() == torch.cuda.FloatTensor or isinstance(weights, torch.cuda.FloatTensor):
+            pass
+        else:
+            print(1)
+    """,
+    "options with the number of a GPU in a list": """
+        import random
+        import torch
+        def p70():
+            for number in [[0, 1][0]]:
+                first = next(iter([dict(device=number)]))
+                print(torch.ones(2, **first))
+                second = list(({"device": number},))[0]
+                print(torch.ones(2, **second))
+                third = random.choice([{"device": number}])
+                print(torch.ones(2, **third))
+                stack = [dict(device=number)]
+                print(torch.ones(2, **stack.pop()))
+                print(torch.ones(2, **max([dict(device=number)], key=len)))
+        p70()
+    """,
+    "a device that a check compares with an unknown name": """
+        import os
+        import torch
+        device = torch.device('cuda')
+        assert device.type == os.environ.get('NO_SUCH', 'cuda')
+        name = 'cuda'
+        if name != os.environ.get('NO_SUCH', 'cuda'):
+            raise ValueError(name)
+        print(torch.ones(1).to(name), torch.ones(1).to(device))
+    """,
+    "a device that a check compares with another name": """
+        import torch
+        wanted = 'cuda'
+        device = torch.device('cuda')
+        assert wanted and device.type == wanted
+        other = torch.device('cuda')
+        if not other == torch.device('cuda'):
+            raise ValueError(other)
+        print(torch.ones(1).to(device), torch.ones(1).to(other))
+    """,
 }
 
 

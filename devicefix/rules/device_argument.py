@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import device_fix, gpu_number
+from devicefix.facts.destinations import Use
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, integer, last_name
 from devicefix.model import Finding, Safety
@@ -351,20 +352,9 @@ class DeviceArgument(Rule):
             return
         if gpu_number(self.context, value) is None:
             return
-        if any(map(self._is_unpacked, self.context.uses.of(options).uses)):
+        if Use.UNPACKED in self.context.destinations.of(value):
             code = self.context.source.code(value)
             yield self.finding(value, f"`{code}` is the number of a GPU, which may not exist; use a device")
-
-    def _is_unpacked(self, options: ast.expr) -> bool:
-        """Return whether a use of a dictionary makes arguments of torch of it."""
-        keyword = self.facts.tree.parents.get(options)
-        if not isinstance(keyword, ast.keyword) or keyword.arg is not None:
-            return False
-        call = self.facts.tree.parents.get(keyword)
-        if not isinstance(call, ast.Call):
-            return False
-        of_torch = (self.facts.resolve(call.func) or "").startswith("torch.")
-        return of_torch or last_name(call.func) in ("to", "to_empty")
 
     def _is_number(self, value: ast.expr) -> bool:
         if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:

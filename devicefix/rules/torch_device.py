@@ -36,9 +36,9 @@ class TorchDevice(Rule):
 
     ## Fix safety
     Safe. Unsafe if the program takes the number out of the device (`device.index + 1`), since the CPU has none, or if
-    it stops where the device is the CPU (`assert device.type == "cuda"`). A device that is only compared
-    (`x.device == torch.device("cuda")`), or whose type is, is left alone: the comparison is also right on a CPU. So is
-    one that nothing uses but functions of `torch.cuda`.
+    it stops, or may stop, where the device is the CPU (`assert device.type == "cuda"`, or `== args.type`). A device
+    that is only compared (`x.device == torch.device("cuda")`), or whose type is, is left alone: the comparison is also
+    right on a CPU. So is one that nothing uses but functions of `torch.cuda`.
     """
 
     code = "DF201"
@@ -159,6 +159,25 @@ class TorchDevice(Rule):
                 launch([torch.device("cuda:1" if torch.cuda.is_available() else "cpu").index])
             """,
             unsafe=True,
+        ),
+        Example(
+            "a device in a check that allows the CPU",
+            before="""
+                import torch
+
+                NAMES = ["cuda", "cpu"]
+                q7 = torch.device("cuda")
+                if q7.type not in NAMES or next(net.parameters()).device != q7:
+                    raise ValueError(q7)
+            """,
+            after="""
+                import torch
+
+                NAMES = ["cuda", "cpu"]
+                q7 = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                if q7.type not in NAMES or next(net.parameters()).device != q7:
+                    raise ValueError(q7)
+            """,
         ),
         Example(
             "a device whose number is kept, and ordered later",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts
+from devicefix.facts.copies.binding import bound_by
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -404,18 +405,23 @@ def _is_moved(facts: Facts, node: ast.expr) -> bool:
     made = [binding.node for binding in found[1]] if found is not None else [node]
     return any(
         isinstance(part, ast.Call) and last_name(part.func) in ("cuda", "to") and not facts.is_guarded(part)
-        for value in (_bound_to(facts, each) for each in made)
-        if isinstance(value, ast.expr)
+        for each in made
+        for value in _bound_to(facts, each)
         for part in ast.walk(value)
     )
 
 
-def _bound_to(facts: Facts, node: ast.AST) -> ast.AST:
-    """Return the expression that a node binds a name to, or to a part of; the node itself if there is none."""
+def _bound_to(facts: Facts, node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions that a node binds a name to, or to a part of; the node itself if it is one."""
+    value = next(
+        filter(None, (getattr(node, part, None) for part in ("iter", "value", "context_expr"))), node
+    )
     if isinstance(node, ast.pattern):
-        return next(each.subject for _, each in facts.tree.ancestors(node) if isinstance(each, ast.Match))
-    parts = ("iter", "value", "context_expr")
-    return next(filter(None, (getattr(node, part, None) for part in parts)), node)
+        yield next(each.subject for _, each in facts.tree.ancestors(node) if isinstance(each, ast.Match))
+    elif isinstance(value, ast.expr):
+        yield value
+    else:  # a function that its decorator calls
+        yield from (value for _, value in bound_by(facts, node))
 
 
 def typed_choice(facts: Facts, node: ast.IfExp) -> tuple[ast.expr, ast.expr, ast.expr] | None:

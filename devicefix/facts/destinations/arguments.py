@@ -27,6 +27,9 @@ class Arguments(Stores, ABC):
     def _keyword(self, call: ast.Call, name: str | None, layers: Layers) -> None:
         if name is None:  # **options
             if layers and layers[0]:
+                of_torch = (self.facts.resolve(call.func) or "").startswith("torch.")
+                if of_torch or last_name(call.func) in ("to", "to_empty"):
+                    self.use |= Use.UNPACKED
                 self._argument(call, call.func, layers[0], layers[1:])
             else:
                 self.use |= Use.UNKNOWN
@@ -81,7 +84,7 @@ class Arguments(Stores, ABC):
             self._reach(call, layers)
             if name == "setdefault":
                 self._key(text_of_literal(call.args[0]), layers)
-        elif name in ("next", "choice") and place == 0 and layers:
+        elif name in ("next", "choice", "max", "min") and place == 0 and layers:
             self._reach(call, layers[1:])
         elif name == "zip" and isinstance(place, int) and layers:
             self._reach(call, ("", str(place), *layers[1:]))

@@ -28,6 +28,7 @@ class Use(Flag):
     DEVICE = auto()  # it is taken for a device somewhere
     SHOWN = auto()  # it is compared or printed
     NUMBERED = auto()  # it gets a number: `torch.device(name, 1)`
+    UNPACKED = auto()  # a function of torch, or `to`, gets it among the options of a dictionary
     REFUSED = auto()  # with it, the program ends without CUDA
     OF_CUDA = auto()  # a function of torch.cuda takes it, which has a fix of its own
     UNKNOWN = auto()  # it leaves the module, or is used in a way that is not known

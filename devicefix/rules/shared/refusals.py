@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from devicefix.devices.context import Context
 from devicefix.facts import Facts
+from devicefix.facts.kinds import Kind
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import backend_name, device_type, last_name
 from devicefix.model import Safety
@@ -26,6 +27,7 @@ _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
 _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
 # The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
+_MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
 _CALLERS = 3  # how many functions to follow, each called by the next
 
 
@@ -210,18 +212,61 @@ def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
 
 
 def _is_refused(facts: Facts, use: ast.expr) -> bool:
-    """Return whether a use of a device is in a check that needs it to be another one than the CPU."""
+    """Return whether a use of a device is in a check that may need it to be another one than the CPU."""
     compared = next((parent for _, parent in facts.tree.ancestors(use) if not _is_name_of(parent)), None)
     if not isinstance(compared, ast.Compare):
         return False
-    match statement := facts.tree.statement(use):
-        case ast.Assert():
-            return bool(missing_device(facts, statement.test, True))
+    match facts.tree.statement(use):
+        case ast.Assert(test=test):
+            needed = [(test, True)]
         case ast.If(test=test, body=body, orelse=orelse):
-            return any(
-                missing_device(facts, test, truth) and facts.guards.refusals.refuses(branch)
-                for branch, truth in ((body, False), (orelse, True))
-            )
+            branches = ((body, False), (orelse, True))
+            needed = [(test, truth) for branch, truth in branches if facts.guards.refusals.refuses(branch)]
+        case _:
+            return False
+    return any(
+        missing_device(facts, test, truth) or _needs_another(facts, use, test, truth)
+        for test, truth in needed
+    )
+
+
+def _needs_another(facts: Facts, use: ast.expr, test: ast.expr, truth: bool) -> bool:
+    """Return whether a test may need a device to be something else than the CPU to be true (or false)."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _needs_another(facts, use, operand, not truth)
+        case ast.BoolOp(op=op, values=values):
+            some = any if isinstance(op, ast.And) is truth else all
+            return some(_needs_another(facts, use, value, truth) for value in values)
+    sides = _compared(test, truth)
+    others = [side for side in sides if use not in ast.walk(side)]
+    is_device = use in sides and facts.call(facts.value(use) or use, "torch.device")
+    return len(others) < len(sides) and not any(
+        _may_be_cpu(facts, other) or _is_of_tensor(other, is_device) for other in others
+    )
+
+
+def _may_be_cpu(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a value, or one in a display of several, is shown to be the CPU, or a device that may be it."""
+    match facts.value(node) or node:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            return any(_may_be_cpu(facts, element) for element in elements)
+        case ast.Constant(value=str(text)):
+            return text.startswith("cpu")
+        case value:
+            return device_type(facts, value) == "cpu" or facts.kinds.of(value).shown(_MAY_BE_CPU)
+
+
+def _is_of_tensor(node: ast.expr, is_device: bool) -> bool:
+    """Return whether a value is `x.device.type`, or an `x.device` that equals a device, and so is no string.
+
+    Where it is not the device of a tensor, the device that the program makes has a finding of its own.
+    """
+    match node:
+        case ast.Attribute(attr="type", value=ast.Attribute(attr="device")):
+            return True
+        case ast.Attribute(attr="device"):
+            return is_device
     return False
 
 
@@ -245,19 +290,26 @@ def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
         test: the test.
         truth: what the program needs it to be.
     """
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return missing_device(facts, operand, not truth)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
-            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else []
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-            elements = [right]
+    match _compared(test, truth):
+        case [left, *elements] if not isinstance(left, ast.Call) or last_name(left.func) == "str":
+            pass
         case _:
             return ""
-    called = left.func if isinstance(left, ast.Call) else None
-    if (called is not None and last_name(called) != "str") or isinstance(op, (ast.In, ast.Eq)) is not truth:
-        return ""
     names = {device_type(facts, element) or backend_name(facts, element) for element in elements}
     if "cuda" in names and names <= _DEVICES:
         return "the CPU as a device"
     return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""
+
+
+def _compared(test: ast.expr, truth: bool) -> list[ast.expr]:
+    """Return a value and those of which it must be one for a test to be true (or false), empty for other tests."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _compared(operand, not truth)
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
+            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else [right]
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
+            elements = [right]
+        case _:
+            return []
+    return [left, *elements] if isinstance(op, (ast.In, ast.Eq)) is truth else []
