@@ -626,3 +626,31 @@ def test_a_device_of_unknown_objects_is_none_of_the_numbers_of_a_class() -> None
     """)
     findings = analyze(source).findings
     assert [(finding.code, finding.line) for finding in findings] == [("DF102", 11)]
+
+
+def test_a_loop_binds_its_variable_again_for_its_own_body() -> None:
+    source = dedent("""
+        import torch
+
+
+        def spread(model, count):
+            devices = []
+            for i in range(count):
+                devices.append(model.layers[i].weight.device)
+            current = devices[0]
+            for number, i in enumerate(devices):
+                if current != i:
+                    torch.zeros(number, device=current)
+                    current = i
+            return torch.zeros(count, device=current)
+
+
+        def ranks():
+            for i in [torch.device("cpu")]:
+                pass
+            for i in range(torch.cuda.device_count()):
+                yield torch.zeros(2, device=i)
+            for i in [0, 1]:
+                yield torch.zeros(2, device=i)
+    """)
+    assert [(finding.code, finding.line) for finding in analyze(source).findings] == [("DF202", 23)]

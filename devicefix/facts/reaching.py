@@ -33,8 +33,9 @@ def reaching(tree: Tree, site: ast.expr, bindings: Sequence[Binding]) -> Sequenc
     last = None
     for binding in bindings:
         node = _place(tree, binding)
-        if _is_certain(binding) and isinstance(node, ast.stmt) and position(node) < position(statement):
-            if id(tree.block(node)) in around:
+        if isinstance(node, ast.stmt) and position(node) < position(statement):
+            inside = isinstance(node, (ast.For, ast.AsyncFor)) and id(node.body) in around
+            if inside or (_is_certain(binding) and id(tree.block(node)) in around):
                 last = binding
     if last is None:
         return bindings
