@@ -334,6 +334,13 @@ PROGRAMS = {
             out = 'cpu'
         print('path', out)
     """,
+    "a number that a function is mapped over": """
+        import torch
+
+        def train(map_location):
+            print(torch.nn.Linear(2, 2).to(map_location).weight.device)
+        list(map(train, [0]))
+    """,
     "a number in a dataclass": """
         import torch
         import dataclasses

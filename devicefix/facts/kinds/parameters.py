@@ -77,6 +77,9 @@ class Parameters(Annotations):
                     yield self.of(passed, depth)
             elif not method and positional[:1] == [parameter] and self._spawns(node, function):
                 yield Kinds({Kind.INDEX: node})
+            elif not method and parameter in positional and self._maps(node, name):
+                values = node.args[positional.index(parameter) + 1 :]
+                yield self.elements(values[0], depth) if values else UNKNOWN
 
     def _arguments_of_lambda(self, function: ast.Lambda, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
         """Yield the kinds of what the calls in the module pass for a parameter of a lambda."""
@@ -129,6 +132,11 @@ class Parameters(Annotations):
         if isinstance(function, ast.Name):
             return function.id == name
         return method and isinstance(function, ast.Attribute) and function.attr == name
+
+    def _maps(self, call: ast.Call, name: str) -> bool:
+        """Return whether a call calls a function with elements of collections: `map(function, values)`."""
+        function = call.args[0] if call.args else None
+        return last_name(call.func) == "map" and isinstance(function, ast.Name) and function.id == name
 
     def _spawns(self, call: ast.Call, function: Function) -> bool:
         """Return whether a call starts processes that call a function with their rank."""
