@@ -341,6 +341,15 @@ PROGRAMS = {
             print(torch.nn.Linear(2, 2).to(map_location).weight.device)
         list(map(train, [0]))
     """,
+    "a number of a function that takes the place of a value": """
+        import torch
+        device = 'cpu'
+
+        def device():
+            yield int('1')
+        where = next(device())
+        print(torch.ones(1).to(where))
+    """,
     "a number in a dataclass": """
         import torch
         import dataclasses

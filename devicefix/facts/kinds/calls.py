@@ -9,6 +9,7 @@ from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.library import OF_CALLS, OF_TENSORS, OPTIONS, SAME, STORAGES, WRAPPERS, of_torch
 from devicefix.facts.kinds.objects import Objects
 from devicefix.facts.names import Names
+from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Scope
 from devicefix.facts.texts import text_of
 from devicefix.facts.tree import children
@@ -72,8 +73,9 @@ class Calls(Objects):
             return self.of(node.func.body, depth)
         if isinstance(node.func, ast.Name):
             found = self._facts.tree.scope(node).lookup(node.func.id)
-            if found is not None and len(found[1]) == 1:
-                definition, value = found[1][0].node, found[1][0].value
+            bindings = reaching(self._facts.tree, node.func, found[1]) if found is not None else ()
+            if len(bindings) == 1:
+                definition, value = bindings[0].node, bindings[0].value
                 if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     return self.returned(definition, depth)
                 if isinstance(value, ast.Lambda):
