@@ -350,6 +350,28 @@ PROGRAMS = {
         where = next(device())
         print(torch.ones(1).to(where))
     """,
+    "a number that a lambda gets, under a name that an expression binds": """
+        import torch
+
+        def where():
+            stream = int('1')
+            return stream
+        if (h := (lambda t, w: t.to(w))) is not None:
+            print(h(torch.ones(2), where()))
+    """,
+    "a copy of an array, and a module of that name elsewhere": """
+        import numpy as np
+        import torch
+
+        data = np.ones(3, dtype=np.float32)
+        copy = torch.from_numpy(data).float().cuda()
+        data[0] = 9
+        print(copy.tolist(), data.tolist(), copy.device)
+
+        def train(state):
+            data = torch.nn.Linear(2, 2).cuda()
+            data.load_state_dict(state)
+    """,
     "a number in a dataclass": """
         import torch
         import dataclasses

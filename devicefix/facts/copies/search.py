@@ -24,7 +24,7 @@ from devicefix.facts.copies.places import Place, place_of
 from devicefix.facts.copies.uses import OUT_OF_SIGHT
 from devicefix.facts.flow import Body, Flow, Point
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import dotted
+from devicefix.facts.scopes import Scope, dotted
 
 _COPYING = (
     ".cpu", ".cuda", ".to", ".type", ".type_as", ".pin_memory", "as_tensor", "asarray", "Tensor",
@@ -165,7 +165,7 @@ class _Search:
                 place = Place(holder.path, indexed=holder.adds or contained, trained=trained)
                 if not self._may_clash(flow, (*copy.places, place)):  # most are not: the rest takes time
                     continue
-                if self._is_there(flow, point, copy) or self._is_module(copy.source):
+                if self._is_there(flow, point, copy) or self._is_module(copy):
                     continue
                 kept = Member(place, point, holder.adds)
                 held = self._clashing(flow, point, copy, kept, _only)
@@ -332,19 +332,27 @@ class _Search:
             node = parent
         return False
 
-    def _is_module(self, place: Place) -> bool:
-        """Return whether a place is shown to be a module, whose moves return itself on all machines."""
-        return not place.parameters and place.path in self._modules
+    def _is_module(self, copy: Copy) -> bool:
+        """Return whether what a copy is made of is shown to be a module, whose moves return itself."""
+        path = copy.source.path
+        return not copy.source.parameters and (self._owner(copy.call, path), path) in self._modules
 
     @cached_property
-    def _modules(self) -> frozenset[str]:
-        """Return the paths on which methods are called that only modules have."""
-        found: set[str] = set()
+    def _modules(self) -> frozenset[tuple[Scope | None, str]]:
+        """Return the paths on which methods are called that only modules have, each with its scope."""
+        found: set[tuple[Scope | None, str]] = set()
         for word in ("parameters", "state_dict", "eval", "train"):
             for node in self._facts.tree.nodes_with(word):
                 if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES:
-                    found.add(dotted(node.value) or "")
+                    path = dotted(node.value) or ""
+                    found.add((self._owner(node, path), path))
         return frozenset(found)
+
+    def _owner(self, node: ast.AST, path: str) -> Scope | None:
+        """Return the scope that binds the first name of a path, None for `self`: each method has its own."""
+        name = path.partition(".")[0]
+        found = self._facts.tree.scope(node).lookup(name) if name != "self" else None
+        return found[0] if found is not None else None
 
 
 def _only(_flow: Flow, members: list[Member], _among: Container[str] = ()) -> list[Member]:

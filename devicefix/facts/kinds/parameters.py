@@ -120,10 +120,11 @@ class Parameters(Annotations):
             parent = tree.parents.get(function)
             if isinstance(parent, ast.Call) and (parent.func is function or last_name(parent.func) == "map"):
                 yield parent
-            target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-            if not isinstance(target, ast.Name):
-                return
-            name = target.id
+            match parent:
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.NamedExpr(target=ast.Name(id=name)):
+                    pass
+                case _:
+                    return
         for node in tree.nodes_at(lines_with_name(tree.text, name)):
             if isinstance(node, ast.Call) and last_name(node.func) == name:
                 yield node
