@@ -7,7 +7,7 @@ from dataclasses import replace
 from devicefix.devices.arguments import device_argument, runtime_device, target_device
 from devicefix.devices.context import SKIPS, Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
-from devicefix.facts import dotted
+from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.kinds import Kind
 from devicefix.facts.tree import walk
@@ -17,6 +17,8 @@ from devicefix.rewrite.calls import moved, receiver_of
 from devicefix.rules.base import Example, Rule
 
 _SKIPPED = "on a CPU it skips what else a `cuda` of the project does"
+_INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
+_IN_GRAPH = "the graph that this class runs may change in place what only a GPU has copied"
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
@@ -46,7 +48,8 @@ class CudaCall(Rule):
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
     `.cuda(1)` moves to `cuda:1`. If the argument is not known, or the receiver may have a custom `cuda` method,
     the call stays and depends on `torch.cuda.is_available()`. That is unsafe where a custom method, or a call in the
-    arguments, does more than move or return a value, which a CPU then skips. There is no fix for `.cuda(*args)`.
+    arguments, does more than move or return a value, which a CPU then skips, and in a `torch.fx.Interpreter`: its graph
+    may change in place what was copied on a GPU. There is no fix for `.cuda(*args)`.
     """
 
     code = "DF101"
@@ -54,6 +57,30 @@ class CudaCall(Rule):
     summary = "`.cuda()` moves to a GPU, which may not exist"
     words = (b"cuda", b"get_device(")
     INVALID = (
+        Example(
+            "the arguments of the operations of a graph",
+            before="""
+                import torch
+                from torch import fx
+
+
+                class Runner(fx.Interpreter):
+                    def call_function(self, target, args, kwargs):
+                        return target(*[x.cuda() for x in args], **kwargs).cpu()
+            """,
+            after="""
+                import torch
+                from torch import fx
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                class Runner(fx.Interpreter):
+                    def call_function(self, target, args, kwargs):
+                        return target(*[x.to(device) for x in args], **kwargs).cpu()
+            """,
+            unsafe=True,
+        ),
         Example(
             "an argument that may do more than return a value",
             before="""
@@ -459,10 +486,9 @@ class CudaCall(Rule):
         elif shows_class(self.context, node):
             message = "`.cuda()` needs CUDA, and its AttributeError is caught; `.to(device)` may not raise it"
             yield self.finding(node, message)
-        elif own is CustomCuda.MAYBE:
-            yield self._of_project(node)
         else:
-            yield self._move(node)
+            finding = self._of_project(node) if own is CustomCuda.MAYBE else self._move(node)
+            yield finding.unsafe(_IN_GRAPH) if finding.fix and _interprets(self.facts, node) else finding
 
     def _is_assigned(self, receiver: ast.expr) -> bool:
         """Return whether an imported name is also assigned: `model = model.cuda()` moves a value."""
@@ -525,6 +551,19 @@ class CudaCall(Rule):
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; make it a `torch.device`, and use `.to(device)`")
         return self.finding(node, "`.cuda()` needs CUDA; use `.to(device)`", fix)
+
+
+def _interprets(facts: Facts, node: ast.AST) -> bool:
+    """Return whether code is part of a class that runs the operations of a graph.
+
+    https://docs.pytorch.org/docs/stable/fx.html#torch.fx.Interpreter
+    """
+    return any(
+        facts.resolve(base) in _INTERPRETERS
+        for _, parent in facts.tree.ancestors(node)
+        if isinstance(parent, ast.ClassDef)
+        for base in parent.bases
+    )
 
 
 def move(context: Context, node: ast.Call) -> Fix | None:
