@@ -12,7 +12,7 @@ from devicefix.config.settings import Settings
 from devicefix.engine.check import matters
 from devicefix.engine.file import check_file
 from devicefix.facts.project import Project
-from devicefix.model import Result
+from devicefix.model import Result, Safety
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
 
@@ -398,3 +398,23 @@ def test_advice_for_a_trainer_names_its_devices_as_well(devices: str, advice: st
 def test_a_number_on_a_line_without_a_word_is_found_by_its_use() -> None:
     before = "import torch\n\nwhere = 0\nx = torch.ones(2).to(where)\ntorch.cuda.empty_cache()\n"
     assert text_of(rewrite(before)) == before.replace("= 0", '= 0 if torch.cuda.is_available() else "cpu"')
+
+
+def test_a_move_in_an_interpreter_of_graphs_may_be_a_copy() -> None:
+    source = """
+import torch
+from torch import fx
+
+
+class Runner(fx.Interpreter):
+    def call_function(self, target, args, kwargs):
+        return target(*[x.cuda() for x in args], **kwargs).cpu()
+
+
+def run(target, args):
+    return target(*[x.cuda() for x in args]).cpu()
+"""
+    inside, outside = analyze(source).findings
+    assert inside.safety is Safety.UNSAFE
+    assert "may change in place what only a GPU has copied" in inside.message
+    assert outside.safety is Safety.SAFE

@@ -58,30 +58,6 @@ class CudaCall(Rule):
     words = (b"cuda", b"get_device(")
     INVALID = (
         Example(
-            "the arguments of the operations of a graph",
-            before="""
-                import torch
-                from torch import fx
-
-
-                class Runner(fx.Interpreter):
-                    def call_function(self, target, args, kwargs):
-                        return target(*[x.cuda() for x in args], **kwargs).cpu()
-            """,
-            after="""
-                import torch
-                from torch import fx
-
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-                class Runner(fx.Interpreter):
-                    def call_function(self, target, args, kwargs):
-                        return target(*[x.to(device) for x in args], **kwargs).cpu()
-            """,
-            unsafe=True,
-        ),
-        Example(
             "an argument that may do more than return a value",
             before="""
                 import torch
