@@ -10,6 +10,7 @@ from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, s
 from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.kinds import Kind
+from devicefix.facts.scopes import Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix, Safety
@@ -534,12 +535,13 @@ def _interprets(facts: Facts, node: ast.AST) -> bool:
 
     https://docs.pytorch.org/docs/stable/fx.html#torch.fx.Interpreter
     """
-    return any(
-        facts.resolve(base) in _INTERPRETERS
-        for _, parent in facts.tree.ancestors(node)
-        if isinstance(parent, ast.ClassDef)
-        for base in parent.bases
-    )
+    scope: Scope | None = facts.tree.scope(node)
+    while scope is not None:
+        bases = scope.node.bases if isinstance(scope.node, ast.ClassDef) else ()
+        if any(facts.resolve(base) in _INTERPRETERS for base in bases):
+            return True
+        scope = scope.parent
+    return False
 
 
 def move(context: Context, node: ast.Call) -> Fix | None:
