@@ -8,8 +8,8 @@ import re
 import pytest
 
 from devicefix.config.settings import Settings
+from devicefix.facts.behind import behind_name
 from devicefix.facts.prefilter import (
-    behind_name,
     holds_word,
     imported_words,
     lines_that_matter,

@@ -1,4 +1,4 @@
-"""Whether a file may move something to the number of a GPU, judged by its bytes alone.
+"""Judge by its bytes alone whether a file may move something to the number of a GPU.
 
 What is passed as a device is followed as text, from a name to what it is bound to, until there is an int.
 """
@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+
+from devicefix.facts.behind import behind_name
 
 _HOPS = 4  # names to follow from one to the next
 _BINDINGS = 20  # of one name
@@ -34,7 +37,6 @@ _ASIDE = re.compile(rb"\b(?!" + _PASSING + rb"\()\w+\s*\([^()]*\)|(?<=[\w)\]])\[
 _OTHERWISE = re.compile(rb"\b(?:or|else)\s+([\w.]+)")
 _SEPARATOR = re.compile(rb"[()\[\]{},]")
 _BRACKET = re.compile(rb"[()\[\]{}]")
-_IN_NAME = re.compile(rb"\w")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _PATH = re.compile(rb"((?:[A-Za-z_]\w*\s*\.\s*)*)([A-Za-z_]\w*)\s*([(\[]?)")
 _FIELD = re.compile(rb"\w+\([^()]*\)\s*\.\s*([A-Za-z_]\w*)\b(?!\()")
@@ -147,16 +149,9 @@ class _Text:
             yield from (b"(" + call for call in self._after(name, _CALLED))
 
     def _after(self, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
-        """Yield the text after each place of a name that a pattern follows."""
-        found, data = 0, self._data
-        at = data.find(name)
-        while at >= 0 and found < _BINDINGS:
-            end = at + len(name)
-            follows = None if at and _IN_NAME.match(data, at - 1) else pattern.match(data, end)
-            if follows is not None:
-                found += 1
-                yield self._rest(follows.end())
-            at = data.find(name, end)
+        """Return the text after each place of a name that a pattern follows."""
+        found = islice(behind_name(self._data, name, pattern), _BINDINGS)
+        return (self._rest(each.end()) for each in found)
 
 
 def _is_number(value: bytes) -> bool:
@@ -218,9 +213,7 @@ def _arguments(call: bytes, parameter: bytes, place: int) -> Iterator[bytes]:
         if found is not None and found[1]:
             if found[1] == parameter:
                 yield value
-        elif at == place or value.startswith(
-            (b"*", b"[")
-        ):  # `partial(f, x)` and `map(f, [x])` pass it before
+        elif at == place or value.startswith((b"*", b"[")):  # `map(f, [x])` passes it before
             yield value
 
 

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from devicefix.facts.behind import behind_name
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
-from devicefix.facts.prefilter import behind_name
 from devicefix.facts.values import device_name, last_name
 
 Place = int | str  # the position of an argument, or its keyword

@@ -10,14 +10,7 @@ from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Use
 from devicefix.facts.sinks import turns_off
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import (
-    cpu,
-    cuda_literal,
-    cuda_string,
-    device_name,
-    devices_name,
-    last_name,
-)
+from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses

@@ -1,4 +1,4 @@
-"""What the number of GPUs does to a program if it is 0.
+"""Judge the number of GPUs in a program, which may be 0.
 
 In the order in which they need one another: `ranges` reads loops over a number, `followed` finds where a number
 goes, `harm` judges one use of a 0, `counts` what has to become of a number of GPUs, and `idle` which loops over

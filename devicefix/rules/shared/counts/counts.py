@@ -1,4 +1,4 @@
-"""What the number of GPUs does to a program if it is 0, and what has to become of it."""
+"""Decide what has to become of a number of GPUs that may be 0."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class IdleLoops:
 
     @cached_property
     def _counts_gpus(self) -> bool:
-        """Whether the module may count GPUs."""
+        """Return whether the module may count GPUs."""
         return "device_count" in self.facts.tree.text  # the last part of each of COUNTS
 
     def _stays_empty(self, call: ast.expr) -> bool:
