@@ -16,6 +16,40 @@ PROGRAMS = {
         if len(gpus) > 1:
             spread(model)
     """,
+    "the current GPU in an attribute that is only a device": """
+        import torch
+
+
+        class Trainer:
+            def __init__(self, net):
+                self.place = torch.cuda.current_device()  # DF401
+                self.net = net.to(self.place)
+
+
+        class Tester(Trainer):
+            def step(self, x):
+                return self.net(x.to(device=self.place)), torch.zeros(2, device=self.place)
+
+
+        class Other:
+            def __init__(self, rank):
+                self.place = int(rank)
+
+            def step(self, x):
+                return x.to(self.place)  # DF102
+    """,
+    "the current GPU, or another number, in an attribute": """
+        import torch
+
+
+        class Trainer:
+            def __init__(self, net):
+                self.place = torch.cuda.current_device()  # DF401
+                self.net = net.to(self.place)  # DF102
+
+            def use(self, rank):
+                self.place = int(rank)
+    """,
     "a list of all GPUs of which one is used": """
         import torch
 

@@ -79,8 +79,10 @@ class Uses:
         """Return whether an argument or a returned value is followed beyond the call, in this module."""
         return any(self._parameters_for(use)) or any(self._passed_on(use))
 
-    def variable(self, node: ast.Name) -> Variable:
-        """Return the variable that a name stands for."""
+    def variable(self, node: ast.Name | ast.Attribute) -> Variable:
+        """Return the variable that a name or an attribute refers to."""
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
         found = self.tree.scope(node).lookup(node.id)
         return self._name(found[0], node.id) if found is not None else Variable(node.id, (), ())
 
@@ -200,9 +202,7 @@ class Uses:
                 for other, found in self.tree.attributes.items()
                 if other.rpartition(".")[2] == node.attr
                 for binding in found
-                if owner is None
-                or not other.startswith("self.")
-                or self._owner(binding.node) in (owner, None)
+                if owner is None or not other.startswith("self.") or self._may_be_of(owner, binding.node)
             ]
             reads = list(self._attribute_reads(node.attr, owner))
             elsewhere = f"self.{node.attr}" if owner is not None else f".{node.attr}"
@@ -226,6 +226,11 @@ class Uses:
     def _class_of(self, node: ast.Attribute) -> ast.ClassDef | None:
         """Return the class whose attribute `self.x` is, None for an attribute of another object."""
         return self._owner(node) if dotted(node) == f"self.{node.attr}" else None
+
+    def _may_be_of(self, owner: ast.ClassDef, node: ast.AST) -> bool:
+        """Return whether what binds `self.x` may do so for objects of a class."""
+        other = self._owner(node)
+        return other is None or self._related(owner, other)
 
     def _owner(self, node: ast.AST) -> ast.ClassDef | None:
         parents = (parent for _, parent in self.tree.ancestors(node))

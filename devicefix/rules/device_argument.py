@@ -9,7 +9,7 @@ from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, integer, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import defined_as_device
+from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 # These take the kind of device to act on, and disable themselves on a CPU.
@@ -357,9 +357,7 @@ class DeviceArgument(Rule):
             yield self.finding(value, f"`{code}` is the number of a GPU, which may not exist; use a device")
 
     def _is_number(self, value: ast.expr) -> bool:
-        if "DF205" in self.context.options.enabled and defined_as_device(self.context, value) is not None:
-            return False
-        return gpu_number(self.context, value) is not None
+        return not is_fixed_where_bound(self.context, value) and gpu_number(self.context, value) is not None
 
     def _devices(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that are devices, by their keyword or by the parameter of a function of the project."""

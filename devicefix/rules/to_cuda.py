@@ -8,7 +8,7 @@ from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_string
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import defined_as_device
+from devicefix.rules.shared.device_numbers import is_fixed_where_bound
 
 
 class ToCuda(Rule):
@@ -300,7 +300,7 @@ class ToCuda(Rule):
             return  # it has a rule of its own
         if target is None or self.facts.is_guarded(node):
             return
-        if "DF205" in self.context.options.enabled and defined_as_device(self.context, target) is not None:
+        if is_fixed_where_bound(self.context, target):
             return
         fix = device_fix(self.context, target)
         if fix is not None:

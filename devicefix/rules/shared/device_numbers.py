@@ -10,9 +10,38 @@ from devicefix.facts import Binding, Facts
 from devicefix.facts.effects import has_effects
 from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.scopes import Scope
+from devicefix.rules.shared.functions import Functions
 
 _KEYWORDS = {"device", "map_location", "output_device"}
 _PRINTS = {"print", "info", "debug", "warning"}
+
+
+def is_fixed_where_bound(context: Context, use: ast.expr) -> bool:
+    """Return whether a use of the number of a GPU needs no fix, since that of its binding makes it the CPU.
+
+    Args:
+        context: the context of the module.
+        use: the use.
+    """
+    enabled = context.options.enabled
+    if "DF205" in enabled and defined_as_device(context, use) is not None:
+        return True
+    return "DF401" in enabled and _is_current_gpu(context, use)
+
+
+def _is_current_gpu(context: Context, use: ast.expr) -> bool:
+    """Return whether a variable is only bound to `torch.cuda.current_device()`, which becomes the CPU."""
+    if not isinstance(use, (ast.Name, ast.Attribute)) or not context.facts.bindings(use):
+        return False
+    values = [binding.value for binding in context.uses.variable(use).bindings]
+    functions = Functions(context)
+    return bool(values) and all(
+        isinstance(value, ast.Call)
+        and context.facts.call(value, "torch.cuda.current_device")
+        and not context.facts.is_guarded(value)
+        and functions.becomes_cpu(value)
+        for value in values
+    )
 
 
 def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:

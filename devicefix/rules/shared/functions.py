@@ -204,18 +204,23 @@ class Functions:
             return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
         if isinstance(parent, ast.Call) and last_name(parent.func) in _PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
+        if self.becomes_cpu(node):
+            return self.context.when_cuda(node, '"cpu"')
         uses = self.context.uses.of(node).uses
-        numbers = any(map(self._is_number, uses))
-        moves = any(_is_move(self.facts.tree.parents.get(use)) for use in uses)
-        devices = any(map(self._is_device, uses))
-        if devices or (moves and not numbers):
-            return None if numbers else self.context.when_cuda(node, '"cpu"')
-        if numbers:
-            return self.context.when_cuda(node, "0")  # the fixes of the moves are enough
+        if any(map(self._is_number, uses)):
+            # The fixes of the moves are enough.
+            return None if any(map(self._is_device, uses)) else self.context.when_cuda(node, "0")
         place = self._place_of(node)
         if device_name(place):
             return self.context.when_cuda(node, '"cpu"', Safety.UNSAFE)
         return self.context.when_cuda(node, "0", Safety.UNSAFE) if index_name(place) else None
+
+    def becomes_cpu(self, node: ast.Call) -> bool:
+        """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
+        uses = self.context.uses.of(node).uses
+        return not any(map(self._is_number, uses)) and any(
+            self._is_device(use) or _is_move(self.facts.tree.parents.get(use)) for use in uses
+        )
 
     def _is_device(self, node: ast.expr) -> bool:
         """Return whether a value is certainly used as a device, where the CPU can replace it."""
