@@ -67,17 +67,17 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
         ),
         (
             'x = x.to(f"cuda:{rank}")\n',
-            'x = x.to(f"{torch.accelerator.current_accelerator().type}:{rank}" '
+            'x = x.to(\n    f"{torch.accelerator.current_accelerator().type}:{rank}" '
             'if torch.accelerator.is_available() else "cpu")\n',
         ),
         (
             'd = torch.device("cuda:%d" % i)\n',
-            'd = torch.device(torch.accelerator.current_accelerator().type + ":%d" % i '
+            'd = torch.device(\n    torch.accelerator.current_accelerator().type + ":%d" % i '
             'if torch.accelerator.is_available() else "cpu")\n',
         ),
         (
             'd = torch.device("cuda" if args.cuda else "cpu")\n',
-            "d = torch.device(torch.accelerator.current_accelerator().type "
+            "d = torch.device(\n    torch.accelerator.current_accelerator().type "
             'if args.cuda and torch.accelerator.is_available() else "cpu")\n',
         ),
         ("x = x.pin_memory()\n", "x = x.pin_memory() if torch.accelerator.is_available() else x\n"),

@@ -187,8 +187,8 @@ class Module:
         if self.settings.replacements:
             from devicefix.rewrite.preview import suggested
 
-            source = self.devices.facts.source
-            findings = [suggested(finding, source, self.devices.insertions) for finding in findings]
+            facts, insertions = self.devices.facts, self.devices.insertions
+            findings = [suggested(finding, facts.source, facts.tree, insertions) for finding in findings]
         if not self.settings.fix:
             return Result(self.path, findings)
         from devicefix.engine.fix import fix_until_stable

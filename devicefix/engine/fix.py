@@ -134,14 +134,15 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
     """
     from devicefix.rewrite.edits import joined, replaced, resolved
     from devicefix.rewrite.selfcheck import check, check_names
+    from devicefix.rewrite.wrapping import wrapped
 
-    source = devices.facts.source
+    source, tree = devices.facts.source, devices.facts.tree
     edits = [edit for _, fix in fixes for edit in fix.edits]
     edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
     edits = joined(source.text, edits)
-    changes = resolved(source.text, edits)
+    changes = wrapped(source, tree, resolved(source.text, edits))
     output = source.encode(replaced(source.text, changes))
-    new = check(source, devices.facts.tree.module, output, edits, changes)
+    new = check(source, tree.module, output, edits, changes)
     check_names(source, *new, changes, devices.is_circular)
     return output
 

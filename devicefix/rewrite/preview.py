@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from devicefix.facts.tree import Tree
 from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Need, Replacement
 
@@ -12,24 +13,26 @@ _SHORT = 100  # characters of code that fit into a title
 
 
 def suggested(
-    finding: Finding, source: Source, insertions: Callable[[frozenset[Need]], list[Edit]]
+    finding: Finding, source: Source, tree: Tree, insertions: Callable[[frozenset[Need]], list[Edit]]
 ) -> Finding:
     """Return a finding whose fix is spelled out, with the definitions and imports that it needs.
 
     Args:
         finding: The finding; it may have no fix.
         source: The module's text.
+        tree: Its syntax tree.
         insertions: A function that returns the edits that insert what a fix needs.
     """
     fix = finding.fix
     if fix is None or not fix.edits:
         return finding
     from devicefix.rewrite.edits import joined, resolved
+    from devicefix.rewrite.wrapping import wrapped
 
     edits = [*fix.edits, *insertions(fix.needs)]
+    changes = wrapped(source, tree, resolved(source.text, joined(source.text, edits)))
     replacements = (
-        Replacement(*source.position(start), *source.position(end), new)
-        for start, end, new in resolved(source.text, joined(source.text, edits))
+        Replacement(*source.position(start), *source.position(end), new) for start, end, new in changes
     )
     return replace(finding, fix=replace(fix, replacements=tuple(replacements)))
 
@@ -40,7 +43,10 @@ def title(finding: Finding) -> str:
     own = [
         other
         for other in fixed
-        if other.cell == finding.cell and other.line <= finding.end_line and finding.line <= other.end_line
+        if other.cell == finding.cell
+        and other.line <= finding.end_line
+        and finding.line <= other.end_line
+        and not other.text.isspace()  # a line break
     ]
     if len(own) == 1:
         first, *others = own[0].text.strip().splitlines() or [""]

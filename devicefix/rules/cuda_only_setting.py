@@ -66,7 +66,8 @@ class CudaOnlySetting(Rule):
             after="""
                 import torch
 
-                optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, capturable=True if torch.cuda.is_available() else False)
+                optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3,
+                                              capturable=True if torch.cuda.is_available() else False)
             """,
             unsafe=True,
         ),

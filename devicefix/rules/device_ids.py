@@ -111,7 +111,8 @@ class DeviceIds(Rule):
                 import torch
                 from torch.nn.parallel import DistributedDataParallel as DDP
 
-                net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None, output_device=rank if torch.cuda.is_available() else None)
+                net = DDP(net, device_ids=[rank] if torch.cuda.is_available() else None,
+                          output_device=rank if torch.cuda.is_available() else None)
             """,
         ),
         Example(

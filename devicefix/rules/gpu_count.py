@@ -217,7 +217,8 @@ class GpuCount(Rule):
             after="""
                 import torch
 
-                first = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(max(torch.cuda.device_count(), 1))][0]
+                first = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(
+                    max(torch.cuda.device_count(), 1))][0]
             """,
         ),
         Example(
@@ -506,7 +507,8 @@ class GpuCount(Rule):
             after="""
                 import torch
 
-                q7 = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(max(torch.cuda.device_count(), 1))]
+                q7 = [torch.device("cuda", i) if torch.cuda.is_available() else torch.device("cpu") for i in range(
+                    max(torch.cuda.device_count(), 1))]
                 if len(q7) > 1:
                     torch.cuda.synchronize()
                 x = torch.ones(1, device=q7[0])

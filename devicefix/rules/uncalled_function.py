@@ -120,7 +120,8 @@ class UncalledFunction(Rule):
 
                 @after(synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
                 def step():
-                    threading.Thread(target=synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)).start()
+                    threading.Thread(
+                        target=synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None)).start()
             """,
         ),
         Example(
@@ -137,7 +138,8 @@ class UncalledFunction(Rule):
 
 
                 class Clock:
-                    wait = staticmethod(torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
+                    wait = staticmethod(
+                        torch.cuda.synchronize if torch.cuda.is_available() else (lambda *args, **kwargs: None))
             """,
         ),
         Example(

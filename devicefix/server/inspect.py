@@ -65,7 +65,8 @@ class Inspection:
         """Return a finding with its fix spelled out."""
         if self.devices is None:
             return finding
-        return suggested(finding, self.devices.facts.source, self.devices.insertions)
+        facts = self.devices.facts
+        return suggested(finding, facts.source, facts.tree, self.devices.insertions)
 
     def with_rule_fixed(self, code: str) -> str:
         """Return the text with all safe fixes of a rule.

@@ -1,0 +1,191 @@
+"""Line breaks in front of arguments that a fix makes too long for their line."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from devicefix.facts.tree import Tree
+from devicefix.files.text import Source
+from devicefix.rewrite.edits import Change
+
+# A line may become as long as the longest of the file, within these bounds; a short file shows no limit.
+_AT_LEAST, _AT_MOST = 88, 110
+_SHORT = 100  # lines
+
+
+def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Change]:
+    """Return changes, with line breaks in front of the arguments that make a line too long.
+
+    Only lines that were short enough before are broken.
+
+    Args:
+        source: the text that the changes are for.
+        tree: its syntax tree.
+        changes: changes from `resolved`.
+    """
+    by_line: dict[int, list[Change]] = defaultdict(list)
+    for change in changes:
+        by_line[source.position(change[0])[0]].append(change)
+    result: list[Change] = []
+    limit = 0
+    for number, found in by_line.items():
+        start = source.line_starts[number - 1]
+        length = source.line_end(start) - start
+        more = _growth(found)
+        breaks: Sequence[Change] = found
+        if length + more > _AT_LEAST and not any("\n" in new or "\r" in new for _, _, new in found):
+            limit = limit or _limit(source)
+            if length <= limit < length + more:
+                breaks = list(_Line(source, tree, number, limit).with_breaks(found))
+        result += breaks
+    return result
+
+
+def _limit(source: Source) -> int:
+    """Return how long a line may become."""
+    lines = source.text.splitlines()
+    if len(lines) < _SHORT:
+        return _AT_MOST
+    return min(max(_AT_LEAST, *map(len, lines)), _AT_MOST)
+
+
+def _growth(changes: Iterable[Change]) -> int:
+    """Return how many characters changes add."""
+    return sum(len(new) - (end - start) for start, end, new in changes)
+
+
+class _Argument(NamedTuple):
+    """An argument of a call, or a parameter with its default: offsets of its start, end and parenthesis."""
+
+    start: int
+    end: int
+    opening: int
+    of_call: bool
+
+
+class _Line:
+    """A line of code that gets too long.
+
+    Args:
+        source: the text.
+        tree: its syntax tree.
+        number: the number of the line, from 1.
+        limit: how long it may be.
+    """
+
+    def __init__(self, source: Source, tree: Tree, number: int, limit: int) -> None:
+        self._source = source
+        self._nodes = list(tree.nodes_at([number]))  # no fix is inside an f-string
+        self._limit = limit
+        self._start = source.line_starts[number - 1]
+        self._end = source.line_end(self._start)
+        self._columns = [(self._start, 0)]  # of the new text: where parts of the old one start in it
+
+    def with_breaks(self, changes: Sequence[Change]) -> Iterator[Change]:
+        """Yield the changes of the line, from left to right, and the line breaks between them."""
+        for change in changes:
+            start, end, new = change
+            argument = self._around(start, end)
+            inside = argument.end if argument is not None else end
+            last = inside if changes[-1][1] > inside else self._end
+            more = _growth(each for each in changes if start <= each[0] and each[1] <= inside)
+            if last <= self._end and self._column(last) + more > self._limit:
+                if argument is not None and (found := self._break(argument, more)) is not None:
+                    yield found
+                    self._columns.append((found[1], self._width(found[2])))
+                else:
+                    new = self._with_break_inside(change) or new
+            broken = self._source.newline in new
+            self._columns.append((end, self._width(new) if broken else self._column(start) + len(new)))
+            yield start, end, new
+
+    def _column(self, offset: int) -> int:
+        """Return the column of a part of the old text in the new one."""
+        at, column = max(each for each in self._columns if each[0] <= offset)
+        return column + offset - at
+
+    def _width(self, text: str) -> int:
+        """Return the width of the last line of a text."""
+        return len(text.rpartition(self._source.newline)[2])
+
+    def _break(self, argument: _Argument, more: int) -> Change | None:
+        """Return the line break for an argument that grows, None where none is possible or helps."""
+        done, _ = self._columns[-1]
+        before = self._source.text[self._start : argument.start]
+        indentation = self._below(argument.opening)
+        if (
+            before.rstrip(" ").endswith(",")
+            and len(indentation) + argument.end - argument.start + more <= self._limit
+        ):
+            gap = self._start + len(before.rstrip(" "))
+            return (gap, argument.start, self._source.newline + indentation) if gap >= done else None
+        behind = argument.opening + 1
+        hanging = self._hanging()
+        if not argument.of_call or behind < done:
+            return None
+        fits = len(hanging) + argument.end - behind + more <= self._limit
+        return (behind, behind, self._source.newline + hanging) if fits else None
+
+    def _with_break_inside(self, change: Change) -> str | None:
+        """Return the new text of a call that gets one more argument, with a line break if one helps."""
+        start, end, new = change
+        old = self._source.text[start:end]
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+        calls = (node for node in self._nodes if isinstance(node, ast.Call))
+        call = next((node for node in calls if self._source.span(node) == (start, end)), None)
+        if call is None or not new.startswith(", ", common) or not new.endswith(old[common:]):
+            return None
+        newline, indentation, hanging = (
+            self._source.newline,
+            self._below(self._opening(call)),
+            self._hanging(),
+        )
+        argument = new[common + 2 :]
+        if len(indentation) + len(argument) <= self._limit:
+            return f"{new[: common + 1]}{newline}{indentation}{argument}"
+        behind = self._opening(call) + 1 - start
+        fits = len(hanging) + len(new) - behind <= self._limit
+        return f"{new[:behind]}{newline}{hanging}{new[behind:]}" if fits else None
+
+    def _around(self, first: int, last: int) -> _Argument | None:
+        """Return the innermost argument, or parameter with its default, around a part of the text."""
+        arguments = (each for node in self._nodes for each in self._arguments(node))
+        return max((each for each in arguments if each.start <= first and last <= each.end), default=None)
+
+    def _arguments(self, node: ast.AST) -> Iterator[_Argument]:
+        """Yield the arguments of a call, or the parameters of a function that have defaults."""
+        source = self._source
+        if isinstance(node, ast.Call):
+            for value in node.args:
+                yield _Argument(*source.span(value), self._opening(node), of_call=True)
+            for keyword in node.keywords:
+                yield _Argument(*source.span(keyword), self._opening(node), of_call=True)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            opening = source.text.find("(", source.span(node)[0])
+            plain, defaults = [*node.args.posonlyargs, *node.args.args], node.args.defaults
+            pairs = [*zip(plain[len(plain) - len(defaults) :], defaults, strict=True)]
+            for parameter, default in [
+                *pairs,
+                *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
+            ]:
+                if default is not None:
+                    start, end = source.span(parameter)[0], source.span(default)[1]
+                    yield _Argument(start, end, opening, of_call=False)
+
+    def _opening(self, call: ast.Call) -> int:
+        """Return the offset of the opening parenthesis of a call."""
+        return self._source.text.find("(", self._source.span(call.func)[1])
+
+    def _below(self, opening: int) -> str:
+        """Return the indentation below the first argument, or that of the line if that is on one above."""
+        before = self._source.indentation(self._start)
+        return before if opening < self._start else before + " " * (self._column(opening) + 1 - len(before))
+
+    def _hanging(self) -> str:
+        """Return the indentation of arguments that all start on a new line."""
+        before = self._source.indentation(self._start)
+        return before + ("\t" if before.endswith("\t") else "    ")

@@ -1,0 +1,75 @@
+"""Lines that fixes make too long: they break in front of an argument, as a person would break them."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import analyze
+
+MANY = 100 * "#\n"
+IF = "torch.cuda.is_available()"
+
+# Programs without `import torch`, before and after.
+CASES = {
+    "an argument that is added": (
+        "state = torch.load(path_of_the_checkpoint_that_was_written_before)[0]\n",
+        "state = torch.load(path_of_the_checkpoint_that_was_written_before,\n"
+        f'                   map_location=None if {IF} else "cpu")[0]\n',
+    ),
+    "an argument that is added too far on the right": (
+        "net.load_the_state_of_all_parts_at_once(torch.load(a_long_path_of_it), strict=False)\n",
+        "net.load_the_state_of_all_parts_at_once(torch.load(\n"
+        f'    a_long_path_of_it, map_location=None if {IF} else "cpu"), strict=False)\n',
+    ),
+    "an argument that gets longer": (
+        'from library import place\nx = place(first_argument, second_argument, third, device="cuda")\n',
+        "from library import place\nx = place(first_argument, second_argument, third,\n"
+        f'          device="cuda" if {IF} else "cpu")\n',
+    ),
+    "an argument on a line of its own call": (
+        'from library import place\nx = place(\n\tfirst_argument, second_one, the_third, device="cuda"\n)\n',
+        "from library import place\nx = place(\n\tfirst_argument, second_one, the_third,\n"
+        f'\tdevice="cuda" if {IF} else "cpu"\n)\n',
+    ),
+    "the default of a parameter": (
+        'def make(first_parameter, second_parameter, third_parameter, device="cuda"):\n'
+        "    return torch.zeros(2, device=device)\n",
+        "def make(first_parameter, second_parameter, third_parameter,\n"
+        f'         device="cuda" if {IF} else "cpu"):\n    return torch.zeros(2, device=device)\n',
+    ),
+    "several arguments of one line": (
+        "use(torch.load(first_path), torch.load(second_path), strict)\n",
+        f'use(torch.load(first_path, map_location=None if {IF} else "cpu"),\n'
+        f'    torch.load(second_path, map_location=None if {IF} else "cpu"), strict)\n',
+    ),
+}
+
+
+def rewritten(source: str) -> str:
+    output = analyze(source, fix=True).output
+    assert output is not None
+    return output.decode()
+
+
+@pytest.mark.parametrize(("before", "after"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_line_that_gets_too_long_is_broken(before: str, after: str, newline: str) -> None:
+    before, after = (f"import torch\n\n{text}{MANY}".replace("\n", newline) for text in (before, after))
+    assert rewritten(before) == after
+
+
+def test_a_line_that_was_too_long_before_is_not_broken() -> None:
+    line = f"{'x' * 70} = [{'y' * 40}, torch.load(path)]"
+    assert len(rewritten(f"import torch\n\n{line}\n").splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        pytest.param(MANY, 104, id="many short lines"),
+        pytest.param(f"{MANY}# {'-' * 98}\n", 104, id="a longer line"),
+        pytest.param("", 3, id="a short file, which shows no limit"),
+    ],
+)
+def test_a_line_may_be_as_long_as_the_longest_of_the_file(more: str, lines: int) -> None:
+    text = f"import torch\n\nx = torch.load(path_of_the_checkpoint)\n{more}"
+    assert len(rewritten(text).splitlines()) == lines
