@@ -54,7 +54,7 @@ _CALLED = re.compile(rb"[(,]\s*")  # also in `partial(f, x)`
 _PATTERN = re.compile(rb"^[ \t]*case\b((?:[^\n]*[(\[{,][ \t]*\n)*[^\n]*)", re.M)
 _CAPTURED = re.compile(rb"(?:(?:with|except)\b[^\n]*\bas|lambda)\b([^\n:]*):")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
-_IN_IMPORT = re.compile(rb"[\s,(](\w+)")
+_IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
 _NO_NAMES = frozenset(b"dtype self cls None True False torch int str float bool type".split())
 
 
@@ -76,7 +76,9 @@ def moves_to_number(data: bytes) -> bool:
         names -= seen
         if not names:
             return False
-        if not names.isdisjoint(text.captured) or not (hop or names.isdisjoint(text.imported)):
+        if not names.isdisjoint(text.captured) or not (hop > 1 or names.isdisjoint(text.imported)):
+            return True
+        if b"*" in text.imported and any(not any(text.values(name)) for name in names):
             return True
         seen |= names
         passed = (value for name in names for value in text.values(name))
@@ -179,7 +181,7 @@ def _names(value: bytes) -> Iterator[bytes]:
             yield name
         if opened == b"(" and (field := _FIELD.match(value)) is not None:
             yield field[1]
-        if owner and (opened != b"(" or name in (b"get", b"pop")):
+        if owner:
             yield owner.partition(b".")[0].strip()
         yield from _otherwise(value)
 

@@ -7,14 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from devicefix.facts.copies.binding import Pair, bound_by
+from devicefix.facts.kinds.bindings import PROPERTIES
+from devicefix.facts.kinds.objects import names_of_fields
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
 from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
+from devicefix.facts.values import last_name
 
 _LIMIT = 500  # how many expressions to follow a value through
 
 _BINDINGS = 20  # of a variable; its reads have other values, too
+_KEEPS = ("SimpleNamespace", "Namespace", "replace", "_replace")  # what keeps its arguments as attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Uses:
     Args:
         facts: the facts of the module.
         zero: whether the values are numbers that are 0 without CUDA, followed only as such: not where they
-            are evaluated only with CUDA, and not through `n or 1`.
+            are evaluated only with CUDA, not through `n or 1`, and not through the attributes of any object.
     """
 
     def __init__(self, facts: Facts, zero: bool = False) -> None:
@@ -105,8 +109,8 @@ class Uses:
                 if variable not in found.parameters:
                     found.parameters.append(variable)
                     todo += variable.reads
-            passed_on = list(self._passed_on(node))
-            todo += passed_on
+            todo += self._passed_on(node)
+            todo += () if self.zero else self._held(node)
             if self._is_use(node):
                 found.uses.append(node)
         found.uses += todo  # beyond the limit, nothing is known
@@ -126,6 +130,49 @@ class Uses:
                 yield parent
             case ast.Return():
                 yield from self._calls(self.tree.scope(parent).node)
+
+    def _held(self, node: ast.expr) -> Iterator[ast.expr]:
+        """Yield the expressions of this module that may get a value from an object.
+
+        It is a field of the object, or a method or property of its class returns it. Which object that is
+        is not known, and other code may get the value as well: `is_followed` does not count these.
+        """
+        parent = self.tree.parents.get(node)
+        match parent:
+            case ast.Return():
+                function = self.tree.scope(parent).node
+                owner = self.tree.parents.get(function)
+                if isinstance(function, ast.FunctionDef) and isinstance(owner, ast.ClassDef):
+                    yield from self._results_of(function, owner)
+            case ast.Call(args=args) if node in args:
+                fields = self._fields(parent.func)
+                if args.index(node) < len(fields):
+                    yield from self._attribute_reads(fields[args.index(node)], None)
+            case ast.keyword(arg=str(name)):
+                call = self.tree.parents.get(parent)
+                if isinstance(call, ast.Call):
+                    if name in self._fields(call.func) or last_name(call.func) in _KEEPS:
+                        yield from self._attribute_reads(name, None)
+
+    def _results_of(self, method: ast.FunctionDef, owner: ast.ClassDef) -> Iterator[ast.expr]:
+        """Yield the reads of a property, or the calls of a method of any object."""
+        if any(last_name(decorator) in PROPERTIES for decorator in method.decorator_list):
+            yield from self._attribute_reads(method.name, owner)
+            return
+        for node in self.tree.nodes_at(lines_with_name(self.tree.text, method.name)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr == method.name and self.facts.resolve(node.func) is None:
+                    yield node
+
+    def _fields(self, called: ast.expr) -> Sequence[str]:
+        """Return the fields of a dataclass or named tuple of this module, in the order of its arguments."""
+        bindings = self.facts.bindings(called) if isinstance(called, ast.Name) else ()
+        match bindings:
+            case [Binding(value=ast.Call(func=made, args=[_, listed]))] if last_name(made) == "namedtuple":
+                return names_of_fields(listed)
+            case [Binding(node=ast.ClassDef(body=body))]:
+                return [last_name(each.target) for each in body if isinstance(each, ast.AnnAssign)]
+        return ()
 
     def _is_use(self, node: ast.expr) -> bool:
         """Return whether an expression is more than a step on the way of its value."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.destinations.places import SHOWS, Function, Layers, Use, text_of_literal
 from devicefix.facts.destinations.stores import Stores
+from devicefix.facts.kinds.bindings import PROPERTIES
 from devicefix.facts.names import option_names
 from devicefix.facts.sinks import Place, takes_device
 from devicefix.facts.values import last_name
@@ -104,6 +105,8 @@ class Arguments(Stores, ABC):
             self._reach(call, ())
         elif name == "update" and isinstance(place, str):
             self._key(place, layers)
+        elif name in ("replace", "_replace", "evolve") and isinstance(place, str):
+            self._attribute(place, layers)
         elif name == "update" and place == 0 and layers and layers[0]:
             self._key(layers[0], layers[1:])
         elif name in ("add_argument", "DEFINE_string") and place in ("default", 1):
@@ -203,20 +206,28 @@ class Arguments(Stores, ABC):
             return
         name = function.name
         self._leave(name)
-        is_property = any(last_name(decorator) == "property" for decorator in function.decorator_list)
-        if is_property:
+        if any(last_name(decorator) in PROPERTIES for decorator in function.decorator_list):
             self._attribute(name, layers)
-        else:
-            self._reach_place(("call", name), self.destinations.calls(name), layers)
+            return
+        self._reach_place(("call", name), self.destinations.calls(name), layers)
+        for read in self.tree.reads(name):
+            self._made_by_factory(self.tree.parents.get(read), layers)
+
+    def _made_by_factory(self, keyword: ast.AST | None, layers: Layers) -> bool:
+        """Follow a value that a factory returns to the field that gets it; return whether there is one."""
+        if not isinstance(keyword, ast.keyword) or keyword.arg not in ("default_factory", "factory"):
+            return False
+        call = self.tree.parents.get(keyword)
+        assert isinstance(call, ast.Call)
+        self._reach(call, layers)
+        return True
 
     def _result_of(self, function: ast.Lambda, layers: Layers) -> None:
         """Follow the value of a lambda to its calls."""
         parent = self.tree.parents.get(function)
-        if isinstance(parent, ast.keyword) and parent.arg in ("default_factory", "factory"):
-            parent = self.tree.parents.get(parent)
-            assert isinstance(parent, ast.Call)
-            self._reach(parent, layers)
-        elif isinstance(parent, ast.Call) and parent.func is function:
+        if self._made_by_factory(parent, layers):
+            return
+        if isinstance(parent, ast.Call) and parent.func is function:
             self._reach(parent, layers)
         elif isinstance(parent, ast.Call) and last_name(parent.func) == "map":
             self._reach(parent, ("", *layers))

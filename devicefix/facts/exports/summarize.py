@@ -32,7 +32,7 @@ from devicefix.files.text import DecodeError
 
 _FOR_OTHERS = (b"CUDA_", b"VISIBLE_DEVICES", b"init_process_group", b"gloo", b"LOCAL_RANK", b"get_rank(")
 _OF_CUDA = re.compile("cuda|gpu")
-_NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(")
+_NUMBERS = ("= int(", "return int(", "get_rank(", "current_device(", "get_device(")
 
 
 def matters_to_others(data: bytes) -> bool:

@@ -16,7 +16,7 @@ from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.values import last_name
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
-_PROPERTIES = ("property", "cached_property")
+PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
 
@@ -30,13 +30,19 @@ class Bindings(Parameters, Objects):
             return Kinds({Kind.INDEX: node}) if is_number else of_reference(node, resolved)
         if isinstance(node, ast.Name):
             found = self._facts.tree.scope(node).lookup(node.id)
-            return UNKNOWN if found is None else self._bound(node, node.id, found[1], depth)
+            return self._of_star(node) if found is None else self._bound(node, node.id, found[1], depth)
         bindings = self._facts.tree.attributes.get(dotted(node) or "", ())
         if bindings:
             known = self._bound(node, dotted(node) or "", bindings, depth)
             option = self._option(node, depth)
             return known if option is None else known.without(Kind.NONE) | option
         return self._attribute(node, depth)
+
+    def _of_star(self, node: ast.Name) -> Kinds:
+        """Return the kinds of a name that only a star import may bind."""
+        modules = self._facts.tree.star_imports
+        is_number = any(self._facts.is_number(f"{module}.{node.id}") for module in modules)
+        return Kinds({Kind.INDEX: node}) if is_number else UNKNOWN
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Kinds:
         option = self._option(node, depth)
@@ -144,7 +150,7 @@ class Bindings(Parameters, Objects):
                 return self.annotated(annotation)
             case ast.ExceptHandler(type=ast.expr() as caught):
                 return union(map(self.instance, caught.elts if isinstance(caught, ast.Tuple) else [caught]))
-            case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in _PROPERTIES:
+            case ast.FunctionDef(decorator_list=[decorator]) if last_name(decorator) in PROPERTIES:
                 return self.returned(node, depth)
             case ast.FunctionDef(decorator_list=[_, *_]):
                 return self.returned(node, depth) | UNKNOWN  # the decorator may call it

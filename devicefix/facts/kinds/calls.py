@@ -80,6 +80,9 @@ class Calls(Objects):
                     return self.returned(definition, depth)
                 if isinstance(value, ast.Lambda):
                     return self.of(value.body, depth - 1)
+                if isinstance(value, ast.Call) and last_name(value.func) == "partial" and value.args:
+                    own = self._guards.refusals.own_function(value.args[0])
+                    return UNKNOWN if own is None else self.returned(own, depth - 1)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault"):
             table = node.func.value
             entry = self._entry(table, node.args[0], depth) if node.args else UNKNOWN

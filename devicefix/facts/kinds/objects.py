@@ -127,7 +127,7 @@ def _stored_as(facts: Names, _: Scope, name: str) -> list[ast.expr | ast.Functio
     for node, scope in facts.tree.scopes.items():
         if isinstance(node, ast.ClassDef):
             bindings += scope.bindings.get(name, ())
-    stored = [each for binding in bindings for each in _of_binding(binding)]
+    stored = [each for binding in bindings for each in _of_binding(facts, binding)]
     constructors = dict(_constructors(facts, name))
     for node in facts.tree.nodes_at(lines_with_name(facts.tree.text, name)):
         if isinstance(node, ast.Call):
@@ -140,12 +140,14 @@ def _stored_as(facts: Names, _: Scope, name: str) -> list[ast.expr | ast.Functio
     return stored
 
 
-def _of_binding(binding: Binding) -> Iterator[ast.expr | ast.FunctionDef | ast.AsyncFunctionDef]:
+def _of_binding(facts: Names, binding: Binding) -> Iterator[ast.expr | Function]:
     value = binding.value
     if isinstance(value, ast.Call) and last_name(value.func) in ("field", "Field", "ib", "attrib"):
         for keyword in value.keywords:
             if keyword.arg in ("default", "default_factory", "factory"):
                 yield keyword.value.body if isinstance(keyword.value, ast.Lambda) else keyword.value
+                made = facts.bindings(keyword.value) if isinstance(keyword.value, ast.Name) else ()
+                yield from (each.node for each in made if isinstance(each.node, Function))
     elif value is not None:
         yield value
     elif isinstance(binding.node, Function) and binding.node.decorator_list:
@@ -163,12 +165,12 @@ def _constructors(facts: Names, name: str) -> Iterator[tuple[str, int]]:
             case ast.Assign(
                 targets=[ast.Name(id=called)], value=ast.Call(func=function, args=[_, listed])
             ) if last_name(function) == "namedtuple":
-                names = _names_in(listed)
+                names = names_of_fields(listed)
                 if name in names:
                     yield called, names.index(name)
 
 
-def _names_in(fields: ast.expr) -> list[str]:
+def names_of_fields(fields: ast.expr) -> list[str]:
     """Return the names of the fields of a named tuple."""
     parts = fields.elts if isinstance(fields, (ast.List, ast.Tuple)) else [fields]
     texts = (part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
