@@ -8,6 +8,7 @@ import re
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, dotted
+from devicefix.facts.effects import has_effects
 from devicefix.facts.kinds import DEVICES, NUMBERS, Kind
 from devicefix.facts.values import (
     choice,
@@ -41,7 +42,8 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         target: Its device argument.
 
     Returns:
-        The new argument, None where it is not known whether the target is an index or a device.
+        The new argument, None where it is not known whether the target is an index or a device, and where to
+        skip it on a CPU would skip more than a value.
     """
     facts, devices = context.facts, context.devices
     if target is None or (isinstance(target, ast.Constant) and target.value is None):
@@ -58,7 +60,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         return DeviceExpr(code)
     if context.accelerator and any(context.accelerator.references(target)):
         return devices.current(node) if facts.call(target, "torch.cuda.current_device") else None
-    certain = facts.kinds.of(target).are({*NUMBERS, Kind.NONE})
+    certain = facts.kinds.of(target).are({*NUMBERS, Kind.NONE}) and not has_effects(facts, target)
     return devices.computed(target, code) if certain else None
 
 

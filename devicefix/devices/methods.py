@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding
 from devicefix.facts.kinds import Kind
 from devicefix.facts.names import Names
+from devicefix.facts.scopes import COMPREHENSIONS, Scope
 from devicefix.facts.values import last_name
 
 # What makes a storage: `x.untyped_storage()`, its name for `getattr`, `torch.ByteStorage(…)`.
@@ -56,9 +57,21 @@ def custom_cuda(context: Context, receiver: ast.expr) -> CustomCuda:
 def shows_class(context: Context, site: ast.AST) -> bool:
     """Return whether the lack of a `cuda` leads to a handler, which a fix may skip."""
     refusals = context.facts.guards.refusals
-    if not any(refusals.handlers(site, error.__name__) for error in (AttributeError, NameError)):
+    errors = (AttributeError.__name__, NameError.__name__)
+    places = _with_lambdas(context, site)
+    if not any(refusals.handlers(place, error) for place in places for error in errors):
         return False  # the project is asked last: a file is checked again where an answer of it differs
     return context.project.has_own_to() or context.project.has_own_cuda()
+
+
+def _with_lambdas(context: Context, site: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node, and the lambdas around it in its function: what they raise may be caught around them."""
+    yield site
+    scope: Scope | None = context.facts.tree.scope(site)
+    while scope is not None and isinstance(scope.node, (ast.Lambda, *COMPREHENSIONS)):
+        if isinstance(scope.node, ast.Lambda):
+            yield scope.node
+        scope = scope.parent
 
 
 def may_be_storage(context: Context, receiver: ast.expr) -> bool:

@@ -6,6 +6,8 @@ import ast
 import re
 
 from devicefix.facts.module import Facts
+from devicefix.facts.names import Names
+from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 
 _CALLS = 3  # how many functions of the module to follow
@@ -49,6 +51,8 @@ def has_effects(facts: Facts, node: ast.AST, calls: int = _CALLS) -> bool:
         part = todo.pop()
         if isinstance(part, ast.Call) and _is_effect(facts, part, calls):
             return True
+        if isinstance(part, ast.Attribute) and _computes(facts, part, calls):
+            return True
         if not isinstance(part, ast.Lambda):  # whoever gets it may call it
             todo += ast.iter_child_nodes(part)
     return False
@@ -65,6 +69,22 @@ def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:
         method = last_name(node.func)
         return method not in _VALUES | _OF_CUDA or (method == "get" and not node.args)  # of a queue
     return not calls or not only_returns(facts, own, calls - 1)
+
+
+def _computes(facts: Facts, node: ast.Attribute, calls: int) -> bool:
+    """Return whether an attribute may be a property of the module that does more than return a value."""
+    found = facts.once(_properties, facts.tree.root).get(node.attr, ())
+    return any(not calls or not only_returns(facts, each, calls - 1) for each in found)
+
+
+def _properties(facts: Names, _: Scope) -> dict[str, list[ast.FunctionDef]]:
+    """Return the decorated methods of the module's classes by name: a decorator may make one a property."""
+    found: dict[str, list[ast.FunctionDef]] = {}
+    for node in facts.tree.scopes:
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            if isinstance(facts.tree.parents.get(node), ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    return found
 
 
 def only_returns(facts: Facts, function: ast.FunctionDef, calls: int = _CALLS) -> bool:
