@@ -3,7 +3,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.kinds import NUMBERS
+from devicefix.facts.kinds import NUMBERS, Kind
+from devicefix.facts.kinds.library import CURRENT_ACCELERATOR
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
@@ -16,7 +17,7 @@ _KERNEL = "torch.nn.attention.sdpa_kernel"
 _OLD_KERNEL = "torch.backends.cuda.sdp_kernel"
 _SWITCHES = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_math_sdp")
 _FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
-_ACCELERATOR = "torch.accelerator.current_accelerator"
+_DEVICE = "torch.device"
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.Assert)
 _CPU_KERNELS = ("MATH", "FLASH_ATTENTION")  # the others have no kernel for a CPU
 _NO_KERNEL = "leaves no kernel of scaled dot product attention for a CPU; allow `MATH` without CUDA"
@@ -26,8 +27,8 @@ class CudaOnlySetting(Rule):
     """
     ## What it does
     Finds settings of torch with which it needs CUDA: optimizers with `capturable=True`, kernels of scaled dot
-    product attention that a CPU does not have, attributes of `torch.accelerator.current_accelerator()`, and
-    `FullyShardedDataParallel` without a `device_id` that is a device.
+    product attention that a CPU does not have, attributes and names of
+    `torch.accelerator.current_accelerator()`, and `FullyShardedDataParallel` without a `device_id` that is a device.
 
     ## Why it matters
     Measured on torch 2.13 without CUDA: the step of a capturable optimizer raises an `AssertionError`. Attention
@@ -52,9 +53,10 @@ class CudaOnlySetting(Rule):
     code = "DF411"
     name = "cuda-only-setting"
     summary = "A setting of torch only works with CUDA"
-    references = (*_OPTIMIZERS, _KERNEL, _OLD_KERNEL, *_SWITCHES, _FSDP, _ACCELERATOR)
+    references = (*_OPTIMIZERS, _KERNEL, _OLD_KERNEL, *_SWITCHES, _FSDP, CURRENT_ACCELERATOR, _DEVICE)
     words = (b"capturable", b"sdpa_kernel", b"FullyShardedDataParallel", b"current_accelerator")
     common_words = (b"sdp",)
+    attributes = ("type", "index")
     INVALID = (
         Example(
             "an optimizer that can be captured in a graph",
@@ -105,6 +107,21 @@ class CudaOnlySetting(Rule):
 
                 torch.backends.cuda.enable_flash_sdp(False)
                 torch.backends.cuda.enable_math_sdp(False)
+            """,
+        ),
+        Example(
+            "the name of the accelerator, which may be None",
+            before="""
+                import torch
+
+                class Place:
+                    def __init__(self):
+                        self.device = torch.accelerator.current_accelerator()
+
+                def first(place):
+                    return torch.device(f"{place.device}:0")
+
+                where = torch.device(torch.accelerator.current_accelerator())
             """,
         ),
         Example(
@@ -175,6 +192,7 @@ class CudaOnlySetting(Rule):
                 device = torch.accelerator.current_accelerator()
                 if device is not None:
                     print(device.type)
+                print(f"on {torch.accelerator.current_accelerator()}")
                 if torch.accelerator.is_available():
                     kind = torch.accelerator.current_accelerator().type
                 if torch.cuda.is_available():
@@ -191,13 +209,7 @@ class CudaOnlySetting(Rule):
             return
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         if name in _OPTIMIZERS:
-            capturable = given.get("capturable")
-            if capturable is not None and _is(capturable, True):
-                yield self.finding(
-                    capturable,
-                    "`capturable=True` raises an error on a CPU; use `False` there",
-                    self.context.when_cuda(capturable, "False", Safety.UNSAFE, of_cuda=True),
-                )
+            yield from self._capturable(given.get("capturable"))
         elif name == _FSDP:
             where = given.get("device_id")
             if None not in given and (where is None or self.facts.kinds.of(where).are(NUMBERS)):
@@ -205,18 +217,69 @@ class CudaOnlySetting(Rule):
                     node,
                     f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`",
                 )
-        elif name == _ACCELERATOR:
-            if self._reads_attribute(call):
+        elif name == CURRENT_ACCELERATOR:
+            if self._fails(call):
                 yield self.finding(call, f"`{name}()` is None on a CPU; use `cpu` where there is none")
+        elif name == _DEVICE:
+            yield from self._checked(next(iter(call.args), None))
         elif self._leaves_no_kernel(call, name, given):
             yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")
 
-    def _reads_attribute(self, call: ast.Call) -> bool:
-        """Return whether an attribute is read of what a call returns, which the program does not ask about."""
-        uses = self.context.uses.of(call).uses
-        around = [self.facts.tree.parents.get(use) for use in uses if not self.facts.is_guarded(use)]
-        asked = any(isinstance(each, _ASKING) for each in around)
-        return not asked and any(isinstance(each, ast.Attribute) for each in around)
+    def _capturable(self, capturable: ast.expr | None) -> Iterator[Finding]:
+        if capturable is not None and _is(capturable, True):
+            yield self.finding(
+                capturable,
+                "`capturable=True` raises an error on a CPU; use `False` there",
+                self.context.when_cuda(capturable, "False", Safety.UNSAFE, of_cuda=True),
+            )
+
+    def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:
+        if node.attr in self.attributes:
+            yield from self._checked(node.value)
+
+    def _checked(self, value: ast.expr | None) -> Iterator[Finding]:
+        """Check a value that must not be None."""
+        made = value and self.facts.kinds.of(value).seen.get(Kind.NONE)
+        if value is None or not isinstance(made, ast.Call) or not self.facts.call(made, CURRENT_ACCELERATOR):
+            return
+        if not (self.facts.is_guarded(value) or self._is_asked(made) or self._fails(made)):
+            code = self.context.source.code(value)
+            message = f"`{code}` is None on a CPU, as `{CURRENT_ACCELERATOR}()` is; use `cpu` there"
+            yield self.finding(value, message)
+
+    def _fails(self, call: ast.Call) -> bool:
+        """Return whether what a call returns is used in a way that None is not, and the program does not ask."""
+        return not self._is_asked(call) and any(map(self._refuses_none, self._uses_of(call)))
+
+    def _refuses_none(self, use: ast.expr) -> bool:
+        """Return whether an expression must not be None: an attribute of it is read, or it is a device's name."""
+        parent = self.facts.tree.parents.get(use)
+        match parent:
+            case ast.Attribute() | ast.withitem():
+                return True
+            case ast.Call(func=ast.Name(id="str")) | ast.FormattedValue():
+                text = self.facts.tree.parents[parent] if isinstance(parent, ast.FormattedValue) else parent
+                around = map(self.facts.tree.parents.get, self.context.uses.of(text).uses)  # type: ignore[arg-type]
+                return any(map(self._takes_device, around))
+            case ast.Call(args=[first, *_]):
+                return first is use and self.facts.call(parent, _DEVICE)
+        return False
+
+    def _takes_device(self, around: ast.AST | None) -> bool:
+        """Return whether what is around the name of a device passes it on as a device."""
+        if isinstance(around, ast.keyword):
+            return around.arg in ("device", "device_type")
+        return isinstance(around, ast.Call) and (
+            last_name(around.func) == "to" or self.facts.call(around, _DEVICE, "torch.autocast")
+        )
+
+    def _is_asked(self, call: ast.Call) -> bool:
+        """Return whether the program asks about what a call returns."""
+        return any(isinstance(self.facts.tree.parents.get(use), _ASKING) for use in self._uses_of(call))
+
+    def _uses_of(self, call: ast.Call) -> list[ast.expr]:
+        """Return the unguarded uses of what a call returns."""
+        return [use for use in self.context.uses.of(call).uses if not self.facts.is_guarded(use)]
 
     def _leaves_no_kernel(self, call: ast.Call, name: str, given: dict[str | None, ast.expr]) -> bool:
         """Return whether no kernel of attention for a CPU is left after a call."""

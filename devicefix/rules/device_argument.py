@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.destinations import Use
 from devicefix.facts.scopes import dotted
+from devicefix.facts.texts import text_of
 from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, integer, last_name
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
@@ -19,6 +20,7 @@ _OFF_BY_THEMSELVES = (
     "torch.amp.GradScaler",
     "torch.amp.autocast_mode.autocast",
 )
+_NUMBERED = "it gets a number, and no CPU has one"
 # Other rules check these, or they ignore their devices on a CPU.
 _OTHER_RULES = (
     "torch.device",
@@ -57,7 +59,8 @@ class DeviceArgument(Rule):
 
     ## Fix safety
     Safe. Functions of torch accept a device as well as its name. Any other function gets the same type of argument
-    as before, a string or a number.
+    as before, a string or a number. If that function adds a number to a name without one, as in
+    `torch.device(device, 1)`, the fix is unsafe.
     """
 
     code = "DF202"
@@ -220,6 +223,26 @@ class DeviceArgument(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a name that gets a number",
+            before="""
+                import torch
+
+                def build(device, index):
+                    return torch.device(device, index)
+
+                where = build(device="cuda", index=1)
+            """,
+            after="""
+                import torch
+
+                def build(device, index):
+                    return torch.device(device, index)
+
+                where = build(device="cuda" if torch.cuda.is_available() else "cpu", index=1)
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(
@@ -339,7 +362,9 @@ class DeviceArgument(Rule):
                 " select it by `torch.cuda.is_available()`",
                 fix,
             )
-            yield checked_for_uses(self.context, value, finding)
+            finding = checked_for_uses(self.context, value, finding)
+            numbered = finding.fix and not of_torch and self._gets_number(value)
+            yield finding.unsafe(_NUMBERED) if numbered else finding
         yield from self._check_options(node)
 
     def visit_Dict(self, node: ast.Dict) -> Iterator[Finding]:
@@ -355,6 +380,11 @@ class DeviceArgument(Rule):
         if Use.UNPACKED in self.context.destinations.of(value):
             code = self.context.source.code(value)
             yield self.finding(value, f"`{code}` is the number of a GPU, which may not exist; use a device")
+
+    def _gets_number(self, value: ast.expr) -> bool:
+        """Return whether the name of a device without a number gets one: `torch.device(name, 1)`."""
+        name = text_of(value) or ""
+        return name.lower() == "cuda" and Use.NUMBERED in self.context.destinations.of(value)
 
     def _is_number(self, value: ast.expr) -> bool:
         return not is_fixed_where_bound(self.context, value) and gpu_number(self.context, value) is not None

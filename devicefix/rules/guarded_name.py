@@ -68,6 +68,19 @@ class GuardedName(Rule):
             """,
         ),
         Example(
+            "a name that is bound again after its use",
+            before="""
+                import torch
+
+                def step(batches):
+                    for q7 in batches:
+                        if torch.cuda.is_available():
+                            q8 = torch.device("cuda")
+                        print(q7.to(q8))
+                        q8 = None
+            """,
+        ),
+        Example(
             "a name that a function uses",
             before="""
                 import torch
@@ -196,6 +209,20 @@ class GuardedName(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a name that an earlier round of the loop binds",
+            """
+                import torch
+
+                def step(batches):
+                    for number, q7 in enumerate(batches):
+                        if torch.cuda.is_available():
+                            q8 = torch.device("cuda")
+                        if number:
+                            print(q7.to(q8))
+                        q8 = torch.device("cpu")
+            """,
+        ),
         Example(
             "the module in a wrapper that is asked for",
             """

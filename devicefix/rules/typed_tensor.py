@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts
 from devicefix.facts.copies.binding import bound_by
+from devicefix.facts.copies.moves import method_called
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -403,11 +404,11 @@ def _is_moved(facts: Facts, node: ast.expr) -> bool:
         node = node.value
     found = facts.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
     made = [binding.node for binding in found[1]] if found is not None else [node]
+    values = (value for each in made for value in _bound_to(facts, each))
+    calls = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Call))
     return any(
-        isinstance(part, ast.Call) and last_name(part.func) in ("cuda", "to") and not facts.is_guarded(part)
-        for each in made
-        for value in _bound_to(facts, each)
-        for part in ast.walk(value)
+        last_name((method_called(facts, call) or call).func) in ("cuda", "to") and not facts.is_guarded(call)
+        for call in calls
     )
 
 

@@ -6,6 +6,7 @@ import ast
 
 from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds
 
+CURRENT_ACCELERATOR = "torch.accelerator.current_accelerator"  # it returns None where there is none
 OF_CALLS = {
     "int": Kind.INDEX,
     "len": Kind.INDEX,
@@ -112,6 +113,8 @@ def of_reference(node: ast.expr, name: str) -> Kinds:
 
 def of_torch(node: ast.Call, name: str) -> Kinds:
     """Return the kinds of what a function or class of torch returns."""
+    if name == CURRENT_ACCELERATOR:
+        return Kinds({Kind.DEVICE: node, Kind.NONE: node})
     module, _, function = name.rpartition(".")
     if module == "torch.nn" or module.startswith("torch.nn.modules"):
         return Kinds({Kind.MODULE: node}, classes=frozenset({name}))

@@ -9,6 +9,8 @@ from devicefix.facts import Binding, Facts, Scope, dotted
 from devicefix.facts.scopes import captured
 from devicefix.facts.values import last_name
 
+_OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _WRAPPERS = ("DataParallel", "DistributedDataParallel", "DDP")
 
 
@@ -39,14 +41,21 @@ class GuardedNames:
             node: the `if`.
 
         Returns:
-            None where another place binds the name, or all uses are under a guard.
+            None where another place may have bound the name, or all uses are under a guard.
         """
         scope = self.facts.tree.scope(node)
         found = scope.lookup(name)
-        if found is None or scope.is_class or not all(self._is_under(binding, node) for binding in found[1]):
+        if found is None or scope.is_class:
             return None
+        others: list[Binding] = []
+        for binding in found[1]:
+            if not self._is_under(binding, node):
+                others.append(binding)
+                if not self._is_after(binding, node) or len(others) > _OTHERS:
+                    return None
         uses = (use for use in self.facts.tree.reads(name) if self._is_open(use, name, node, found[0]))
-        return min(uses, key=lambda use: use.lineno, default=None)
+        first = min(uses, key=lambda use: use.lineno, default=None)
+        return first if first is None or all(self._is_late(each, first, node) for each in others) else None
 
     def unwrapped(self, statement: ast.Assign, node: ast.If) -> ast.expr | None:
         """Return the first use of `net.module` where only the body of an `if` wraps `net`.
@@ -121,6 +130,21 @@ class GuardedNames:
             if isinstance(parent, ast.If) and child in parent.body and _asks(parent.test):
                 return True
         return False
+
+    def _is_after(self, binding: Binding, node: ast.If) -> bool:
+        """Return whether a binding follows an `if` in its scope."""
+        here = getattr(binding.node, "lineno", 0) > (node.end_lineno or 0)
+        return here and self.facts.tree.scope(binding.node) is self.facts.tree.scope(node)
+
+    def _is_late(self, binding: Binding, use: ast.expr, node: ast.If) -> bool:
+        """Return whether a binding that follows an `if` binds the name after a use of it, and not in a loop before."""
+        tree, statement = self.facts.tree, self.facts.tree.statement(use)
+        if tree.scope(use) is not tree.scope(node) or binding.node.lineno <= (statement.end_lineno or 0):  # type: ignore[attr-defined]
+            return False
+        if tree.block(statement) is tree.block(node):
+            return True  # in the first round, nothing has bound it
+        loops = [parent for _, parent in tree.ancestors(binding.node) if isinstance(parent, _LOOPS)]
+        return not any(parent in loops for _, parent in tree.ancestors(use))
 
     def _is_open(self, use: ast.expr, name: str, node: ast.If, owner: Scope) -> bool:
         """Return whether a use reads the name that an `if` binds, and the guard may not hold there."""
