@@ -67,6 +67,6 @@ class Bodies:
         return isinstance(self.facts.tree.parents.get(function), ast.ClassDef)
 
 
-def positional_names(function: Function) -> list[str]:
+def positional_names(function: Function | ast.Lambda) -> list[str]:
     """Return the names of the parameters that can be given by position."""
     return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]

@@ -124,7 +124,7 @@ class Clashes:
 
     def elsewhere(self, flow: Flow, changed: Place, used: Holder) -> Clash | None:
         """Return a change in another method of the class, or of a model's parameters by the caller."""
-        if isinstance(flow.owner, ast.Module) or (flow.owner.name == "__init__" and not changed.trained):
+        if isinstance(flow.owner, ast.Module):
             return None
         receiver = self._bodies.receiver(flow.owner)
         # After `self.x = self.x.cuda()` nothing else has that name.

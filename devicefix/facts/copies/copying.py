@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from devicefix.facts.copies.leaves import is_trained
 from devicefix.facts.copies.moves import already_there, is_tensor, makes_tensor, moved, moves
 from devicefix.facts.copies.places import Place, parameters_of, place_of, places_of
 from devicefix.facts.flow import path_of
+from devicefix.facts.kinds.library import OF_TENSORS, SAME
 from devicefix.facts.module import Facts
 from devicefix.facts.values import last_name
 
@@ -65,22 +67,34 @@ class Copies:
         return _written_out(self._facts, expression)
 
     @cached_property
-    def returning(self) -> dict[str, tuple[str, Copy]]:
+    def returning(self) -> dict[str, tuple[str, Copy, Function | ast.Lambda]]:
         """Return the functions that return a copy of a parameter or a model's parameters, with its name."""
-        found: dict[str, tuple[str, Copy]] = {}
-        for function in self._bodies.functions:
-            last = function.body[-1]
+        found: dict[str, tuple[str, Copy, Function | ast.Lambda]] = {}
+        for called, function, value in self._results():
             names = positional_names(function)
-            if not isinstance(last, ast.Return) or last.value is None or not names:
+            lines = range(value.lineno, (value.end_lineno or value.lineno) + 1)
+            if (
+                not names
+                or self._moving.isdisjoint(lines)
+                or not _MOVES.search(self._facts.source.code(value))
+            ):
                 continue
-            lines = range(last.lineno, (last.end_lineno or last.lineno) + 1)
-            if self._moving.isdisjoint(lines) or not _MOVES.search(self._facts.source.code(last)):
-                continue
-            for expression in contents(self._facts, last.value):
+            for expression in contents(self._facts, value):
                 copy = _written_out(self._facts, expression)
                 if copy and any(self._is_returned(function, names, each) for each in copy.places):
-                    found[function.name] = root(copy.source.path), copy
+                    found[called] = root(copy.source.path), copy, function
         return found
+
+    def _results(self) -> Iterator[tuple[str, Function | ast.Lambda, ast.expr]]:
+        """Yield the functions, and the lambdas that names are bound to, each with its name and its result."""
+        for function in self._bodies.functions:
+            last = function.body[-1]
+            if isinstance(last, ast.Return) and last.value is not None:
+                yield function.name, function, last.value
+        for node in self._facts.tree.nodes_with("lambda"):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as made):
+                    yield name, made, made.body
 
     @cached_property
     def _moving(self) -> frozenset[int]:
@@ -88,21 +102,25 @@ class Copies:
         source = self._facts.source
         return frozenset(source.position(found.start())[0] for found in _MOVES.finditer(source.text))
 
-    def _is_returned(self, function: Function, names: list[str], place: Place) -> bool:
+    def _is_returned(self, function: Function | ast.Lambda, names: list[str], place: Place) -> bool:
         """Return whether a place that a function returns a copy of is its parameter, or those of a model."""
         if place.parameters:
             return root(place.path) == names[0]
+        if isinstance(function, ast.Lambda):
+            return place.path in names
         bindings = self._facts.tree.scopes[function].bindings.get(place.path, ())
-        return place.path in names and len(bindings) == 1 and not self._bodies.is_method(function)
+        of_torch = self._bodies.is_method(function) and function.name in SAME | OF_TENSORS
+        return place.path in names and len(bindings) == 1 and not of_torch
 
     def _returned(self, call: ast.Call) -> Copy | None:
         """Return the copy of its argument that a call of the module's own function returns."""
-        name, copy = self.returning[last_name(call.func)]
+        name, copy, function = self.returning[last_name(call.func)]
         given: ast.expr | None = None
+        is_method = not isinstance(function, ast.Lambda) and self._bodies.is_method(function)
         if name == "self" and isinstance(call.func, ast.Attribute):
             given = call.func.value
-        elif copy.source.parameters or isinstance(call.func, ast.Name):
-            given = self._argument(call, name)
+        elif copy.source.parameters or is_method is isinstance(call.func, ast.Attribute):
+            given = self._argument(call, function, name)
         place = place_of(self._facts, given) if given is not None else None
         if place is None:
             return None
@@ -113,11 +131,10 @@ class Copies:
         )
         return Copy(copy.call, copy.outer, places, copy.moved) if places else None
 
-    def _argument(self, call: ast.Call, name: str) -> ast.expr | None:
+    def _argument(self, call: ast.Call, function: Function | ast.Lambda, name: str) -> ast.expr | None:
         """Return what a call of a function passes for a parameter."""
-        called = last_name(call.func)
-        function = next(each for each in self._bodies.functions if each.name == called)
-        names = [each for each in positional_names(function) if each != self._bodies.receiver(function)]
+        receiver = None if isinstance(function, ast.Lambda) else self._bodies.receiver(function)
+        names = [each for each in positional_names(function) if each != receiver]
         index = names.index(name) if name in names else len(call.args)
         return call.args[index] if index < len(call.args) else keyword(call, name)
 
