@@ -75,6 +75,8 @@ WRONG = frozenset(CATEGORIES) - {FINE, REPORTED, INVALID}
 
 _MODULES = ("torch", "th", "np", "os", "nn", "io", "sys", "functools", "operator")  # they keep nothing
 
+_SPECIAL = ("__call__", "__enter__", "__get__", "__getattr__", "__getitem__", "__iter__", "__missing__")
+
 NOWHERE = ("main", 0)
 _RAISED = "raise"  # what errors carry
 
@@ -355,6 +357,8 @@ def _statements(
         inside = function
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             inside = node.name
+            if isinstance(tree, ast.ClassDef) and node.name in _SPECIAL:
+                inside = tree.name  # what reads the object, or one made of it, calls the method
         if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             found = _statement(node, function, tests)
             if isinstance(tree, ast.ClassDef):

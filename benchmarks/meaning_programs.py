@@ -943,6 +943,53 @@ _BINDINGS: dict[str, Callable[..., object]] = {
     "import": _import,
     "awaited": _async_value,
     "deleted_and_bound_again": _lines("NAME = 1\ndel NAME\nNAME = VALUE"),
+    "special_method": _as(
+        "class KIND:\n    def __get__(self, *_): return VALUE\nclass OTHER: NAME = KIND()\nOTHER().NAME",
+        "class KIND:\n    def __getitem__(self, key): return VALUE\nOTHER = KIND()\nOTHER[0]",
+        "class KIND:\n    def __call__(self): return VALUE\nOTHER = KIND()\nOTHER()",
+        "class KIND:\n    def __iter__(self): yield VALUE\nNAME, = KIND()\nNAME",
+        "class KIND(dict):\n    def __missing__(self, key): return VALUE\nOTHER = KIND()\nOTHER['NAME']",
+        "class KIND:\n    def __enter__(self): return VALUE\n    def __exit__(self, *_): pass\n"
+        "with KIND() as OTHER: pass\nOTHER",
+        "class KIND:\n    def __init_subclass__(cls, NAME=None): cls.NAME = NAME\n"
+        "class OTHER(KIND, NAME=VALUE): pass\nOTHER.NAME",
+    ),
+    "record": _as(
+        "import dataclasses\n@dataclasses.dataclass\nclass KIND:\n"
+        "    NAME: object = dataclasses.field(default_factory=lambda: VALUE)\nKIND().NAME",
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass KIND:\n    NAME: object = None\n"
+        "OTHER = dataclasses.replace(KIND(), NAME=VALUE)\nOTHER.NAME",
+        "import dataclasses\n@dataclasses.dataclass\nclass KIND:\n    NAME: object = None\n"
+        "    def __post_init__(self): self.NAME = VALUE\nKIND().NAME",
+        "import typing\nclass KIND(typing.NamedTuple):\n    NAME: object = None\n"
+        "OTHER = KIND()._replace(NAME=VALUE)\nOTHER.NAME",
+        "import typing\nclass KIND(typing.TypedDict):\n    NAME: object\n"
+        "OTHER = KIND(NAME=VALUE)\nOTHER['NAME']",
+        "import enum\nclass KIND(enum.Enum):\n    NAME = VALUE\nKIND.NAME.value",
+        "class KIND:\n    __slots__ = ('NAME',)\n    def __init__(self, w): self.NAME = w\nKIND(VALUE).NAME",
+        "OTHER = type('OTHER', (), {'NAME': VALUE})\nOTHER.NAME",
+        "class KIND: pass\nfor _, OTHER in {'NAME': VALUE}.items(): setattr(KIND, _, OTHER)\nKIND.NAME",
+        "OTHER = __import__('collections').ChainMap({'NAME': VALUE})\nOTHER['NAME']",
+        "OTHER = __import__('collections').defaultdict(lambda: VALUE)\nOTHER['NAME']",
+        "OTHER = lambda: OTHER.NAME\nOTHER.NAME = VALUE\nOTHER()",
+    ),
+    "passed_on": _as(
+        "@__import__('contextlib').contextmanager\ndef KIND(): yield VALUE\n"
+        "with KIND() as OTHER: pass\nOTHER",
+        "with __import__('contextlib').ExitStack() as OTHER:\n"
+        "    NAME = OTHER.enter_context(__import__('contextlib').nullcontext(VALUE))\nNAME",
+        "def KIND():\n    NAME = yield\n    while True: NAME = yield NAME\n"
+        "OTHER = KIND(); next(OTHER)\nNAME = OTHER.send(VALUE)\nNAME",
+        "def KIND(w): yield from w\nNAME, = KIND([VALUE])\nNAME",
+        "NAME = __import__('functools').reduce(lambda _, w: w, [None, VALUE])\nNAME",
+        "NAME = __import__('operator').itemgetter('NAME')({'NAME': VALUE})\nNAME",
+        "def KIND():\n    try: return VALUE\n    finally: pass\nNAME = KIND()\nNAME",
+        "def KIND():\n    try: return None\n    finally: return VALUE\nNAME = KIND()\nNAME",
+        "class KIND:\n    def OTHER(self, w): return w\n"
+        "    NAME = __import__('functools').partialmethod(OTHER, VALUE)\nKIND().NAME()",
+        "def KIND(w): return lambda: w\nNAME = KIND(VALUE)()\nNAME",
+        "def KIND(w=VALUE, /, *_, **OTHER): return w\nNAME = KIND(NAME=1)\nNAME",
+    ),
 }
 
 

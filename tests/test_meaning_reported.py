@@ -599,10 +599,257 @@ PROGRAMS = {
             raise ValueError(other)
         print(torch.ones(1).to(device), torch.ones(1).to(other))
     """,
+    "a missing method in a lambda, whose error is caught": """
+        import torch
+
+        class Batch:
+            def to(self, device): return self
+        try:
+            (lambda batch: batch.cuda())(Batch())
+        except AttributeError:
+            print('no attribute')
+    """,
+    "a number that is drawn": """
+        import torch
+        print(torch.ones(2).cuda(int(torch.rand(2)[0])), torch.rand(2))
+    """,
+    "a number of a property that draws": """
+        import torch
+        class Place:
+            @property
+            def number(self):
+                return int(torch.rand(2)[0])
+        place = Place()
+        where = place.number if torch.rand(1) < 2 else 0
+        print(torch.ones(2).cuda(int(place.number)), torch.rand(2), where)
+    """,
+    "the number of a tensor's device, from a property, a method, and a field": """
+        import dataclasses
+        import torch
+        class Shard:
+            @property
+            def place(self):
+                return torch.ones(1).cuda().get_device()
+            def index(self):
+                return torch.ones(1).cuda().get_device()
+        @dataclasses.dataclass
+        class Entry:
+            number: int
+        print([5, 6][Shard().place])
+        print([5, 6][Shard().index()])
+        print([5, 6][Entry(torch.ones(1).cuda().get_device()).number])
+    """,
+    "a number of a factory that is a function": """
+        import dataclasses
+        import torch
+        def first():
+            return 0
+        @dataclasses.dataclass
+        class Options:
+            place: int = dataclasses.field(default_factory=first)
+        print(torch.ones(1).to(Options().place))
+    """,
+    "a device that replaces the one of a field": """
+        import collections
+        import dataclasses
+        import torch
+        @dataclasses.dataclass(frozen=True)
+        class Options:
+            place: str = 'cpu'
+        options = dataclasses.replace(Options(), place='cuda')
+        print(torch.ones(1).to(options.place))
+        Pair = collections.namedtuple('Pair', 'spot count')
+        pair = Pair('cpu', 1)._replace(spot='cuda')
+        print(torch.ones(pair.count).to(pair.spot))
+    """,
+    "a device of a factory that is a function, and of a cached property": """
+        import dataclasses
+        import functools
+        import torch
+        def first():
+            return 'cuda:1'
+        @dataclasses.dataclass
+        class Options:
+            place: str = dataclasses.field(default_factory=first)
+            @functools.cached_property
+            def other(self):
+                return 'cuda'
+        print(torch.ones(1).to(Options().place), torch.ones(1).to(Options().other))
+    """,
+    "the type of an accelerator in a field": """
+        import dataclasses
+        import torch
+        @dataclasses.dataclass
+        class Options:
+            place: object = None
+        options = Options(torch.accelerator.current_accelerator())
+        print(torch.ones(1, device=options.place))
+        print(options.place.type)
+    """,
+    "the type of a tensor that a methodcaller moves": """
+        import operator
+        import torch
+        x = operator.methodcaller('cuda')(torch.ones(2))
+        print(x * 2 if x.type() == 'torch.cuda.FloatTensor' else 0)
+        y = getattr(torch.ones(2), 'cuda')()
+        print(y * 2 if isinstance(y, torch.cuda.FloatTensor) else 0)
+    """,
+    "a name that is bound under a guard, and again after its use": """
+        import torch
+        data = torch.ones(2)
+        if torch.cuda.is_available():
+            moved = {'k': data.cuda()}['k']
+        print(moved * 1)
+
+        @lambda function: function()
+        def moved():
+            pass
+    """,
+    "a device made of no accelerator": """
+        import torch
+        def choose():
+            global where
+            where = torch.accelerator.current_accelerator()
+        choose()
+        def use():
+            with torch.autocast(torch.device(where).type):
+                print(torch.ones(1, device=where).sum())
+        use()
+    """,
+    "the name of no accelerator": """
+        import torch
+        where = torch.accelerator.current_accelerator()
+        print(torch.ones(1).to(f'{where}:0'))
+    """,
+    "the name of a device that gets a number, in an object": """
+        import torch
+        import types
+        options = types.SimpleNamespace(device='cuda', index=1)
+        print(torch.device(options.device, options.index))
+    """,
+    "a copy that a named lambda returns": """
+        import torch
+        send = lambda tensor: tensor.cuda()
+        x = torch.ones(2)
+        y = send(x)
+        y.mul_(3)
+        print(x, y)
+    """,
+    "a copy that a method of an object returns": """
+        import torch
+        class Sender:
+            def send(self, tensor): return tensor.cuda()
+        x = torch.ones(2)
+        y = Sender().send(x)
+        y.mul_(3)
+        print(x, y)
+    """,
+    "a copy that a constructor keeps, and that another method changes": """
+        import torch
+        class Mean:
+            def __init__(self, first):
+                self.first = first
+                self.sum = self.first.cuda()
+            def add(self, x):
+                self.sum += x.cuda()
+                return self.sum / (self.first + 1).cuda()
+        mean = Mean(torch.ones(2))
+        print(mean.add(torch.ones(2)))
+    """,
+    "an average of parameters that a constructor copies": """
+        import torch
+        class Average:
+            def __init__(self, net):
+                self.kept = [p.data.cpu() for p in net.parameters()]
+            def step(self, net):
+                for kept, p in zip(self.kept, net.parameters()):
+                    kept.mul_(0.5).add_(p.data.cpu(), alpha=0.5)
+        net = torch.nn.Linear(1, 1).cuda()
+        with torch.no_grad():
+            net.weight.fill_(1)
+            net.bias.fill_(1)
+        average = Average(net)
+        with torch.no_grad():
+            net.weight.fill_(3)
+        average.step(net)
+        print(average.kept, net.weight.sum().item())
+    """,
+    "a number of a partial function": """
+        import functools
+        import torch
+        def same(value): return value
+        number = functools.partial(same, 1)
+        print(torch.ones(2).to(number()))
+    """,
+    "a device of a special method": """
+        import torch
+        class Places:
+            def __iter__(self):
+                yield 'cuda:1'
+        place, = Places()
+        print(torch.ones(1).to(place))
+    """,
+}
+
+# Programs of two files: the main one, and the module `other`.
+TWO_FILES = {
+    "the number of a tensor's device": (
+        """
+        import torch
+        from other import place
+        print(torch.nn.Linear(1, 1).to(place).weight.device)
+        """,
+        """
+        import torch
+        place = torch.ones(1).cuda().get_device()
+        """,
+    ),
+    "the number of a tensor's device, from a function": (
+        """
+        import torch, other
+        spot = other.find()
+        print(torch.ones(2).to(spot))
+        """,
+        """
+        import torch
+        def find():
+            return torch.ones(1).cuda().get_device()
+        """,
+    ),
+    "a number from a function": (
+        """
+        import torch
+        from other import find
+        spot = find()
+        print(torch.ones(2).to(spot))
+        """,
+        """
+        import os
+        def find():
+            return int(os.environ.get('LOCAL_RANK', 0))
+        """,
+    ),
+    "a number by a star import": (
+        """
+        import torch
+        from other import *
+        print(torch.nn.Linear(1, 1).to(SPOT).weight.device)
+        """,
+        """
+        SPOT = 1
+        """,
+    ),
 }
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_program_is_right_or_reported(judge: Judge, program: str) -> None:
     found = judge(Program({"main": dedent(program).lstrip("\n")}))
+    assert found.category in (meaning.FINE, meaning.REPORTED), meaning.shown(found)
+
+
+@pytest.mark.parametrize(("main", "other"), TWO_FILES.values(), ids=TWO_FILES)
+def test_two_files_are_right_or_reported(judge: Judge, main: str, other: str) -> None:
+    files = {"main": dedent(main).lstrip("\n"), "other": dedent(other).lstrip("\n")}
+    found = judge(Program(files))
     assert found.category in (meaning.FINE, meaning.REPORTED), meaning.shown(found)
