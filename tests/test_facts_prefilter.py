@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 
 import pytest
 
+from devicefix import check_source
 from devicefix.config.settings import Settings
+from devicefix.engine.check import matters
 from devicefix.facts.behind import behind_name
 from devicefix.facts.prefilter import (
     holds_word,
@@ -16,8 +19,10 @@ from devicefix.facts.prefilter import (
     lines_with,
     lines_with_name,
     may_matter,
+    uses_torch,
 )
 from devicefix.rules.registry import words
+from devicefix.rules.shared.libraries import LIBRARIES
 
 
 @pytest.mark.parametrize(
@@ -122,6 +127,56 @@ from devicefix.rules.registry import words
 )
 def test_may_matter(text: str, expected: bool) -> None:
     assert may_matter(text.encode()) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch", True),
+        ("from transformers import AutoModel", True),
+        ("from lightning.fabric import Fabric", True),
+        ("import diffusers.utils", True),
+        ("    import os, accelerate as a", True),
+        ("import\tvllm", True),
+        ('"from peft import PeftModel\\n",', True),  # in a notebook
+        ("import transform", False),
+        ("import os\nfrom . import utils", False),
+        ("# the transformers of a station", False),
+    ],
+)
+def test_uses_torch(text: str, expected: bool) -> None:
+    assert uses_torch(text.encode()) is expected
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_an_import_of_a_library_that_needs_cuda_matters_without_torch(library: str) -> None:
+    assert matters(f"import {library}\n".encode(), Settings())
+    assert matters(f"from {library} import a\n".encode(), Settings())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from transformers import AutoModel\nmodel = AutoModel.from_pretrained(name, device_map=0)",
+        "from transformers import pipeline\ngenerate = pipeline('fill-mask', device=0)",
+        "from transformers import AutoModel\nmodel = AutoModel.from_pretrained(name).to(0)",
+        "from diffusers import DiffusionPipeline\npipe = make()\npipe.enable_model_cpu_offload()",
+        "from accelerate import Accelerator\naccelerator = Accelerator(mixed_precision='fp16')",
+        "from trl import SFTConfig\noptions = SFTConfig('out', bf16=True)",
+        "import lightning as L\ntrainer = L.Trainer(accelerator='gpu')",
+        "attn_implementation = 'flash_attention_2'",
+        "from xformers import ops",
+    ],
+)
+def test_a_tie_in_a_file_that_does_not_name_torch(text: str) -> None:
+    assert check_source(text + "\n")
+    notebook = {
+        "cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "source": text}],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    assert check_source(json.dumps(notebook), filename="x.ipynb")
 
 
 @pytest.mark.parametrize("word", words(Settings()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
 from devicefix.facts.comments import SKIP_FILE, UNUSED, may_be_unused, silenced, unused
-from devicefix.facts.prefilter import holds_word, imported_words, lines_that_matter, may_matter
+from devicefix.facts.prefilter import holds_word, imported_words, lines_that_matter, may_matter, uses_torch
 from devicefix.model import Finding, Fix, Import, Refused, Safety
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def matters(data: bytes, settings: Settings) -> bool:
     """Return whether a file needs parsing: its bytes may contain a finding, and don't ask to be skipped."""
     if not (
         may_matter(data)
-        or (b"torch" in data and _holds_word(data, settings))
+        or (uses_torch(data) and _holds_word(data, settings))
         or may_be_unused(data, settings)
     ):
         return False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
 from devicefix.engine.check import matters, skipped
+from devicefix.facts.prefilter import may_matter, uses_torch
 from devicefix.files.kinds import Kind, kind_of
 from devicefix.files.text import DecodeError
 from devicefix.model import Finding, Result
@@ -95,7 +96,7 @@ class File:
         if self.kind is Kind.NOTEBOOK:
             from devicefix.files.notebook.document import Notebook
 
-            return Notebook(self.data)
+            return Notebook(self.data, may_matter(self.data) or uses_torch(self.data))
         if self.kind is Kind.DOCS:
             from devicefix.files.markdown.document import Docs
 

@@ -19,11 +19,33 @@ _IN_FILES = (
     b"pin_memory", b"nvtx", b"DistributedDataParallel", b"CUDAExtension", b"get_device(", b"SyncBatchNorm",
     b".accelerator.", b".device.index",
 )  # fmt: skip
-# A file of Triton's kernels, or a hook of apex, may leave torch to its callers; the others need no torch.
-_WITHOUT_TORCH = [  # one by one: each begins with a word, which is found fast
-    re.compile(word + rb"[ \t]+(?:triton|apex|cupyx?|cudf|cuml|tensorrt|py3?nvml|nvidia_smi|nvidia\.dali)\b")
-    for word in (b"import", b"from")
-]
+# Libraries that need CUDA: a file that imports one matters, also without torch.
+_NEED_CUDA = frozenset(
+    b"""
+    adam_atan2 amp_C apex apex_C awq_inference_engine causal_conv1d cubvh cudf cuml cupy cupyx cutlass
+    dcn_v2 DCNv2 DCNv3 DCNv4 deep_ep deep_gemm diff_gaussian_rasterization diff_surfel_rasterization
+    exllamav2 fast_hadamard_transform fla flash_attn flash_attn_interface flash_mla flashinfer
+    fused_ssim grouped_gemm gsplat liger_kernel lightseq mamba_ssm megablocks
+    MultiScaleDeformableAttention nerfacc nvdiffrast nvidia nvidia_smi pointnet2_ops py3nvml pykeops
+    pynvml sageattention simple_knn spconv tensorrt tensorrt_llm tilelang tinycudann transformer_engine
+    triton unsloth xformers
+    """.split()
+)
+# Libraries that bring torch with them: a file that uses one of them need not name torch.
+_WITH_TORCH = frozenset(
+    b"""
+    accelerate allennlp auto_gptq awq axolotl bitsandbytes botorch catalyst clip colbert colossalai
+    composer ctranslate2 deepspeed demucs detectron2 dgl diffusers e3nn easyocr espnet espnet2 fairscale
+    fairseq fairseq2 fastai faster_whisper FlagEmbedding flair gptqmodel gpytorch haystack ignite kornia
+    langchain_huggingface lightning lightning_fabric llamafactory lmdeploy megatron mmcv mmdet mmengine
+    mmpretrain mmseg monai nemo open_clip optimum peft pyannote pyro sam2 segment_anything
+    sentence_transformers setfit sglang simpletransformers speechbrain stable_baselines3 stanza swift
+    tianshou timm transformers trl TTS ultralytics verl vllm whisper whisperx
+    """.split()
+)
+_LIBRARIES = _NEED_CUDA | _WITH_TORCH
+_IMPORTED = re.compile(rb"import[ \t]+([\w., \t]+)")
+_IMPORTED_FROM = re.compile(rb"from[ \t]+(\w+)")
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _LOAD = re.compile(rb"load\s*\(")
 _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
@@ -39,18 +61,27 @@ _IN_PLACE = re.compile(rb"\.\w+_\(|\.step\(")
 @lru_cache(maxsize=1)  # the engine and the exports both ask, one after the other
 def may_matter(data: bytes) -> bool:
     """Return whether a file's bytes hold a word that every run looks for."""
-    if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data:
+    if b"cuda" in data or b"nccl" in data or b"nvidia-smi" in data or b"flash_attention_" in data:
         return True
     if b".cpu()" in data and _keeps_copies(data):
         return True
     if b"torch" not in data:
-        return any(pattern.search(data) for pattern in _WITHOUT_TORCH)
+        imported = _imported(data)
+        if not _NEED_CUDA.isdisjoint(imported):
+            return True
+        if _WITH_TORCH.isdisjoint(imported):
+            return False
     # A plain search for the word comes before each regular expression: it is a hundred times as fast.
     return (
         any(word in data for word in _IN_FILES)
         or (b"load" in data and _loads(data))
         or ((b".to(" in data or b"device" in data) and moves_to_number(data))
     )
+
+
+def uses_torch(data: bytes) -> bool:
+    """Return whether a file's bytes name torch, or import a library that may use it."""
+    return b"torch" in data or not _LIBRARIES.isdisjoint(_imported(data))
 
 
 def holds_word(data: bytes, words: tuple[bytes, ...]) -> bool:
@@ -61,6 +92,13 @@ def holds_word(data: bytes, words: tuple[bytes, ...]) -> bool:
 @lru_cache(maxsize=4)
 def _word(words: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(_any_of(map(bytes.decode, words)).encode())
+
+
+@lru_cache(maxsize=1)  # two functions here ask, one after the other
+def _imported(data: bytes) -> frozenset[bytes]:
+    """Return the words of what a file's bytes may import, among them all packages."""
+    imported = b" ".join(_IMPORTED.findall(data)).replace(b",", b" ").replace(b".", b" ")
+    return frozenset(imported.split()).union(_IMPORTED_FROM.findall(data))
 
 
 def _keeps_copies(data: bytes) -> bool:

@@ -20,7 +20,6 @@ from devicefix.model import Finding, Result, SelfCheckError
 SKIP = (
     "skip-devicefix"  # a tag, named as nbQA's are: https://nbqa.readthedocs.io/en/latest/configuration.html
 )
-_WORDS = (b"cuda", b"torch", b"nccl")  # every notebook that matters contains one of them
 _PYTHON = ("python", "ipython")
 _BOM = "\ufeff"
 
@@ -30,12 +29,13 @@ class Notebook:
 
     Args:
         data: the file's bytes.
+        matters: whether there may be something to find in them; otherwise it has no modules.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, matters: bool) -> None:
         self.modules: list[bytes] = []
         self.unreadable: list[Unreadable] = []
-        if not any(word in data for word in _WORDS):
+        if not matters:
             return
         try:
             self._text, cells = _read(data)
