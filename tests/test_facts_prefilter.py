@@ -59,6 +59,7 @@ from devicefix.rules.shared.libraries import LIBRARIES
         ("torch where = 0\nx.to(where)", True),
         ("torch def f(x, where: int = 0): x.to(device=where)", True),
         ("torch for where in [0, 1]: x.to(where, non_blocking=True)", True),
+        ("torch for where in ([0, 1] if several else []): x.to(where)", True),
         ("torch for where in range(2): x.to(where)", True),
         ("torch where = int(text)\nx.to(where)", True),
         ("torch where = args.gpu\nx.to(where)", True),

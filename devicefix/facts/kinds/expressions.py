@@ -107,6 +107,10 @@ class KindsOf(Calls, Bindings):
                 return self.of(element, depth)
             case ast.DictComp(value=element):
                 return self.of(element, depth)
+            case ast.IfExp() | ast.BoolOp():
+                choices = (node.body, node.orelse) if isinstance(node, ast.IfExp) else node.values
+                some = (each for each in choices if not _is_empty(each))
+                return union(self.elements(each, depth) for each in some)
             case ast.Call(func=ast.Name(id="range")) if self._is_builtin(node.func):
                 return Kinds({Kind.INDEX: node})
             case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted" | "set"), args=[inner]):
@@ -189,3 +193,8 @@ class KindsOf(Calls, Bindings):
         if not nodes or any(node is None or isinstance(node, ast.Starred) for node in nodes):
             return UNKNOWN
         return union(self.of(node, depth) for node in nodes if node is not None)
+
+
+def _is_empty(node: ast.expr) -> bool:
+    """Return whether an expression is an empty list or tuple, whose elements have no kind."""
+    return isinstance(node, (ast.List, ast.Tuple)) and not node.elts
