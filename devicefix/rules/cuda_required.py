@@ -491,6 +491,30 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
+            "what the branch for the CPU does not implement",
+            before="""
+                import torch
+
+
+                def deform(x, groups):
+                    if not x.is_cuda:
+                        if groups > 1:
+                            raise NotImplementedError
+                        return deform_one(x)
+                    return kernels.deform(x, groups)
+
+
+                def warp(x, mode):
+                    if x.is_cuda:
+                        y = kernels.warp(x, mode)
+                    else:
+                        if mode not in ("nearest", "linear"):
+                            raise NotImplementedError(mode)
+                        y = warp_slowly(x, mode)
+                    return y
+            """,
+        ),
+        Example(
             "an error of a wrapper",
             before="""
                 import torch
@@ -734,6 +758,22 @@ class CudaRequired(Rule):
     )
     VALID = (
         Example(
+            "what neither branch implements, and a wrong argument",
+            """
+                import torch
+
+
+                def warp(x, mode):
+                    if mode == "other":
+                        raise NotImplementedError(mode)
+                    if not x.is_cuda:
+                        if x.dim() != 4:
+                            raise ValueError("a batch of images is needed")
+                        return warp_slowly(x, mode)
+                    return kernels.warp(x, mode)
+            """,
+        ),
+        Example(
             "an assert about something else",
             """
                 import torch
@@ -931,6 +971,22 @@ class CudaRequired(Rule):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     if not self._ends.is_handled(node, self._ends.error_of(last)):
                         yield from self._asked(node, node.test, message)
+            elif _asks_tensor(node.test) and self._is_false_on_a_cpu(node.test, truth):
+                yield from self._rejected(node, branch)
+
+    def _rejected(self, node: ast.If, branch: list[ast.stmt]) -> Iterator[Finding]:
+        """Yield the finding of what the branch for the CPU does not implement, under a condition of its own."""
+        error = NotImplementedError.__name__
+        for inner in branch:
+            last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
+            if (
+                last is not None
+                and self._ends.error_of(last) == error
+                and not self._ends.is_handled(inner, error)
+            ):
+                message = f"rejects some CPU tensors in line {inner.lineno}; add a CPU path"
+                yield from self._asked(node, node.test, message)
+                return
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         *tests, last = node.values
@@ -1029,7 +1085,7 @@ class CudaRequired(Rule):
         """Return the message for a check that is false wherever CUDA is not available."""
         if any(isinstance(part, ast.expr) and self._counts(part) for part in ast.walk(test)):
             return f"{MESSAGE}, or with too few GPUs; check only if CUDA is available"
-        if any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for part in ast.walk(test)):
+        if _asks_tensor(test):
             return "rejects CPU tensors; add a CPU path"
         return f"{MESSAGE}; add a path for the CPU"
 
@@ -1075,3 +1131,8 @@ class CudaRequired(Rule):
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+
+
+def _asks_tensor(test: ast.expr) -> bool:
+    """Return whether a test asks a tensor if it is on a GPU."""
+    return any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for part in ast.walk(test))
