@@ -59,7 +59,9 @@ class CudaAutocast(TorchFunctionMode):
             dtype = torch.float32 if torch.float32 in dtypes else self.dtype
         else:
             return func(*args, **(kwargs or {}))
-        return func(*cast_all(args, dtype), **{key: cast_all(each, dtype) for key, each in (kwargs or {}).items()})
+        return func(
+            *cast_all(args, dtype), **{key: cast_all(each, dtype) for key, each in (kwargs or {}).items()}
+        )
 
 
 def is_cast(value: object) -> bool:
@@ -84,7 +86,10 @@ class Form:
     """
 
     def __init__(
-        self, context: Callable[[torch.dtype], AbstractContextManager[Any]], lowers: bool, scales: bool = False
+        self,
+        context: Callable[[torch.dtype], AbstractContextManager[Any]],
+        lowers: bool,
+        scales: bool = False,
     ) -> None:
         self.autocast = context
         self.scaler = torch.amp.GradScaler("cpu", enabled=scales)
@@ -99,7 +104,10 @@ def forms() -> Iterator[tuple[str, Form]]:
     """Yield the forms by name, the reference first."""
     yield "reference", Form(CudaAutocast, lowers=True, scales=True)
     yield "autocast of the CPU", Form(lambda dtype: torch.autocast("cpu", dtype=dtype), lowers=True)
-    yield "autocast and scaler of the CPU", Form(lambda dtype: torch.autocast("cpu", dtype=dtype), True, scales=True)
+    yield (
+        "autocast and scaler of the CPU",
+        Form(lambda dtype: torch.autocast("cpu", dtype=dtype), True, scales=True),
+    )
     yield "all in float32", Form(lambda _: nullcontext(), lowers=False)
     yield "off", Form(lambda _: nullcontext(), lowers=True)
 
@@ -150,7 +158,13 @@ def diffusion(form: Form) -> torch.Tensor:
 def images(form: Form) -> torch.Tensor:
     """Classify images in half precision with a network in float32."""
     net = nn.Sequential(
-        nn.Conv2d(3, 16, 3), nn.GroupNorm(4, 16), nn.GELU(), nn.Conv2d(16, 32, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(1152, 10)
+        nn.Conv2d(3, 16, 3),
+        nn.GroupNorm(4, 16),
+        nn.GELU(),
+        nn.Conv2d(16, 32, 3, 2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(1152, 10),
     )
     with torch.no_grad(), form.autocast(torch.float16):
         return net(form.low(torch.rand(8, 3, 16, 16), torch.float16)).softmax(-1)
@@ -220,7 +234,9 @@ def main() -> None:
         for name, _ in others:
             found = [run(program, dict(forms())[name], seed) for seed in seeds]
             distances = [
-                ((a - b).norm() / b.norm()).item() for a, b in zip(found, expected, strict=True) if a is not None and b is not None
+                ((a - b).norm() / b.norm()).item()
+                for a, b in zip(found, expected, strict=True)
+                if a is not None and b is not None
             ]
             cells.append(f"{statistics.median(distances):.1e}" if distances else "fails")
         print(f"| {program.__doc__.split(';')[0].split('.')[0]} | {' | '.join(cells)} |")

@@ -1,22 +1,62 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import zip_longest
 
+from devicefix.facts import Facts
 from devicefix.facts.exports import has_low_precision
+from devicefix.facts.precision import LOW, Precision
 from devicefix.facts.values import cuda_string
-from devicefix.model import Finding
+from devicefix.model import Edit, Finding, Fix, Need, Safety
 from devicefix.rules.base import Example, Rule
 
+_OFF = (
+    "autocast for CUDA switches itself off on a CPU, where operands in low precision and in float32 then"
+    " differ in dtype; use `torch.autocast(device.type, ...)`"
+)
+_STILL_ON = "this switches autocast off for CUDA only, while the code around it uses that of the device; name the same device"
+# https://github.com/pytorch/pytorch/pull/96093, in https://pytorch.org/docs/2.1/amp.html
+_FLOAT16_SINCE = (2, 1)
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
+
+
+@dataclass(frozen=True, slots=True)
+class _Autocast:
+    """A call of autocast for CUDA.
+
+    Attributes:
+        node: The call, of autocast or of `partial`.
+        function: What refers to autocast.
+        of_cuda: Whether this is `torch.cuda.amp.autocast`.
+        given: The arguments by position.
+        arguments: All arguments by name.
+        is_plain: Whether there are no others.
+        is_partial: Whether the call is one of `partial`.
+    """
+
+    node: ast.Call
+    function: ast.expr
+    of_cuda: bool
+    given: tuple[ast.expr, ...]
+    arguments: Mapping[str, ast.expr]
+    is_plain: bool
+    is_partial: bool
+
+    @property
+    def is_off(self) -> bool:
+        """Whether autocast is off in any case."""
+        enabled = self.arguments.get("enabled")
+        return isinstance(enabled, ast.Constant) and not enabled.value
 
 
 class CudaAutocast(Rule):
     """
     ## What it does
-    Reports autocast for CUDA where the program also has tensors or modules in half precision or bfloat16.
+    Finds autocast for CUDA where the program also has tensors or modules in half precision or bfloat16.
 
     ## Why it matters
     On a CPU, autocast for CUDA switches itself off. That does no harm as long as everything is in float32. But autocast
@@ -26,6 +66,7 @@ class CudaAutocast(Rule):
     ## Example
     ```python
     embedding = nn.Embedding(n, d).to(torch.bfloat16)
+    head = nn.Linear(d, n)
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = head(embedding(x))
     ```
@@ -37,9 +78,15 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    There is no fix: where the types agree, autocast for the CPU would change the numbers there. Low precision counts
-    in the same file, and in the files that are used together with it. An autocast with `enabled=flag` is not reported:
-    the program also runs without it.
+    Safe where the code under autocast is shown to fail without it: an operation gets both float32 and low precision,
+    also in the `forward` of a class, in another file. The fix spells out the dtype, since the default is float16 for
+    CUDA and bfloat16 for a CPU. [Autocast on a CPU](https://devicefix.github.io/devicefix/precision/) has the measured
+    differences to a GPU's numbers.
+
+    Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU computes more exactly without. It
+    is also unsafe if a part of the program switches autocast off for CUDA only, if the dtype is not known, and for
+    float16 in a program that trains, whose scaler is off on a CPU. An autocast with `enabled=flag` is reported only if
+    the code under it is shown to fail without it.
     """
 
     code = "DF407"
@@ -56,9 +103,167 @@ class CudaAutocast(Rule):
                 with torch.autocast("cuda", dtype=torch.bfloat16):
                     y = torch.nn.Linear(4, 4)(embedding(x))
             """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                embedding = torch.nn.Embedding(5, 4).to(torch.bfloat16)
+                with torch.autocast(device.type, dtype=torch.bfloat16):
+                    y = torch.nn.Linear(4, 4)(embedding(x))
+            """,
         ),
         Example(
-            "a tensor in half precision",
+            "a class with a part in bfloat16",
+            before="""
+                import torch
+                from torch import nn
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                class Net(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.embed = nn.Embedding(5, 4)
+                        self.embed.bfloat16()
+                        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+
+                    def forward(self, x):
+                        x = self.embed(x)
+                        for layer in self.layers:
+                            x = x + layer(x)
+                        return x
+
+
+                def train(net, x, amp):
+                    with torch.amp.autocast(device_type="cuda", enabled=amp, dtype=torch.bfloat16):
+                        return net(x)
+
+
+                train(Net(), x, True)
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                class Net(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.embed = nn.Embedding(5, 4)
+                        self.embed.bfloat16()
+                        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+
+                    def forward(self, x):
+                        x = self.embed(x)
+                        for layer in self.layers:
+                            x = x + layer(x)
+                        return x
+
+
+                def train(net, x, amp):
+                    with torch.amp.autocast(device_type=device, enabled=amp, dtype=torch.bfloat16):
+                        return net(x)
+
+
+                train(Net(), x, True)
+            """,
+        ),
+        Example(
+            "the old name, a decorator, and the default dtype",
+            before="""
+                import torch
+                from torch.cuda.amp import autocast
+
+                net = torch.nn.Conv2d(3, 3, 3)
+
+
+                @autocast()
+                def step(x):
+                    return net(x.half().contiguous()), torch.nn.functional.linear(x.half(), net.weight)
+
+
+                @autocast(True, torch.float16, cache_enabled=False)
+                def other(x):
+                    return torch.zeros(2, 2, dtype=torch.half) @ torch.ones(2, 2)
+            """,
+            after="""
+                import torch
+                from torch.cuda.amp import autocast
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                net = torch.nn.Conv2d(3, 3, 3)
+
+
+                @torch.autocast(device.type, dtype=torch.float16)
+                def step(x):
+                    return net(x.half().contiguous()), torch.nn.functional.linear(x.half(), net.weight)
+
+
+                @torch.autocast(device.type, enabled=True, dtype=torch.float16, cache_enabled=False)
+                def other(x):
+                    return torch.zeros(2, 2, dtype=torch.half) @ torch.ones(2, 2)
+            """,
+        ),
+        Example(
+            "a context that is kept, a partial, and a part that is off",
+            before="""
+                import torch
+                from functools import partial
+
+                kind = "cuda"
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                scope = partial(torch.autocast, device_type="cuda", dtype=torch.bfloat16)
+                head = torch.nn.Linear(4, 4)
+
+
+                class Runner:
+                    def __init__(self):
+                        self.context = torch.autocast(device_type=kind, dtype=torch.bfloat16)
+
+                    def run(self, x):
+                        memory = torch.zeros(4, 4, dtype=torch.bfloat16)
+                        with self.context:
+                            y = head(memory)
+                            with torch.autocast("cuda", enabled=False):
+                                return y.float().softmax(-1)
+
+
+                with torch.no_grad(), scope():
+                    y = head(torch.zeros(4, 4).bfloat16())
+            """,
+            after="""
+                import torch
+                from functools import partial
+
+                kind = "cuda"
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                scope = partial(torch.autocast, device_type=device.type, dtype=torch.bfloat16)
+                head = torch.nn.Linear(4, 4)
+
+
+                class Runner:
+                    def __init__(self):
+                        self.context = torch.autocast(device_type=device.type, dtype=torch.bfloat16)
+
+                    def run(self, x):
+                        memory = torch.zeros(4, 4, dtype=torch.bfloat16)
+                        with self.context:
+                            y = head(memory)
+                            with torch.autocast(device.type, enabled=False):
+                                return y.float().softmax(-1)
+
+
+                with torch.no_grad(), scope():
+                    y = head(torch.zeros(4, 4).bfloat16())
+            """,
+        ),
+        Example(
+            "a network whose type is not known",
             before="""
                 import torch
                 from torch.cuda.amp import autocast
@@ -68,6 +273,41 @@ class CudaAutocast(Rule):
                 def step(net, x):
                     return net(x.half())
             """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                @torch.autocast(device.type, dtype=torch.float16)
+                def step(net, x):
+                    return net(x.half())
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "training in float16, with a scaler that is off",
+            before="""
+                import torch
+
+                net = torch.nn.Linear(4, 4)
+                scaler = torch.cuda.amp.GradScaler()
+                with torch.autocast("cuda"):
+                    loss = net(torch.ones(4, 4).half()).sum()
+                scaler.scale(loss).backward()
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                net = torch.nn.Linear(4, 4)
+                scaler = torch.cuda.amp.GradScaler()
+                with torch.autocast(device.type, dtype=torch.float16):
+                    loss = net(torch.ones(4, 4).half()).sum()
+                scaler.scale(loss).backward()
+            """,
+            unsafe=True,
         ),
         Example(
             "a default dtype",
@@ -77,10 +317,23 @@ class CudaAutocast(Rule):
                 torch.set_default_dtype(torch.bfloat16)
 
 
-                def step(net, x):
-                    with torch.amp.autocast(device_type="cuda", enabled=True):
+                def step(net, x, dtype):
+                    with torch.amp.autocast(device_type="cuda", enabled=True, dtype=dtype):
                         return net(x)
             """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                torch.set_default_dtype(torch.bfloat16)
+
+
+                def step(net, x, dtype):
+                    with torch.amp.autocast(device_type=device.type, enabled=True, dtype=dtype):
+                        return net(x)
+            """,
+            unsafe=True,
         ),
     )
     VALID = (
@@ -147,31 +400,207 @@ class CudaAutocast(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not self._is_of_cuda(node) or self.facts.is_guarded(node):
+        call = self._of_cuda(node)
+        if call is None or self.facts.is_guarded(node):
             return
-        enabled = next((keyword.value for keyword in node.keywords if keyword.arg == "enabled"), None)
-        if enabled is None and self.facts.call(node, *_OF_CUDA) and node.args:
-            enabled = node.args[0]
-        chosen = enabled is not None and not (isinstance(enabled, ast.Constant) and enabled.value)
-        if not chosen and (self._is_low or self.context.project.has_low_precision(self.devices.path)):
-            yield self.finding(
-                node,
-                "autocast for CUDA switches itself off on a CPU, where operands in low precision and in float32 then"
-                " differ in dtype; use `torch.autocast(device.type, ...)`",
-            )
+        enabled = call.arguments.get("enabled")
+        if isinstance(enabled, ast.Constant) and not enabled.value:
+            if self._is_within_fixed(node):
+                yield self.finding(node, _STILL_ON, self._fix(call, Safety.SAFE))
+            return
+        if not self._is_anywhere:
+            return
+        shown = node in self._shown
+        if shown or enabled is None or isinstance(enabled, ast.Constant):
+            fix = self._fix(call, Safety.SAFE)
+            why = self._why_unsafe(call, shown)
+            fix = replace(fix, safety=Safety.UNSAFE, why=why) if fix is not None and why else fix
+            yield self.finding(node, _OFF, fix)
 
     @cached_property
-    def _is_low(self) -> bool:
-        """Return whether the module has low precision itself."""
-        return has_low_precision(self.context.source.text.encode())
+    def _is_anywhere(self) -> bool:
+        """Whether the module, or one that is used together with it, has low precision."""
+        here = has_low_precision(self.context.source.text.encode())
+        return here or self.context.project.has_low_precision(self.devices.path)
 
-    def _is_of_cuda(self, node: ast.Call) -> bool:
-        if self.facts.call(node, *_OF_CUDA):
-            return True
-        if not self.facts.call(node, *_OF_ANY_DEVICE):
-            return False
-        kinds = [
-            *node.args[:1],
-            *(keyword.value for keyword in node.keywords if keyword.arg == "device_type"),
-        ]
-        return any(cuda_string(kind) for kind in kinds)
+    @cached_property
+    def _shown(self) -> set[ast.Call]:
+        """The calls of autocast around code that shows that low precision meets float32."""
+        is_mixing = partial(self.context.project.is_mixing, self.devices.path)
+        precision = Precision(self.facts, is_mixing)
+        return {
+            node
+            for node in self.facts.tree.nodes_with("autocast")
+            if isinstance(node, ast.Call)
+            if self._of_cuda(node) is not None and any(map(precision.meets, self._blocks(node)))
+        }
+
+    def _is_within_fixed(self, node: ast.Call) -> bool:
+        """Return whether code around an autocast that is off, or the callers of it, may get one that is on."""
+        return self._is_anywhere and any(each is not node for each in self._shown)
+
+    # -- the call ------------------------------------------------------------------------------------
+
+    def _of_cuda(self, node: ast.Call) -> _Autocast | None:
+        """Return a call of autocast for CUDA, or of `partial` with it; None for any other call."""
+        function, given = node.func, node.args
+        is_partial = self.facts.call(node, "functools.partial") and bool(given)
+        if is_partial:
+            function, given = given[0], given[1:]
+        name = self.facts.resolve(function)
+        if name not in (*_OF_CUDA, *_OF_ANY_DEVICE):
+            return None
+        of_cuda = name in _OF_CUDA
+        names = (
+            ("enabled", "dtype", "cache_enabled")
+            if of_cuda
+            else ("device_type", "dtype", "enabled", "cache_enabled")
+        )
+        arguments = dict(zip(names, given, strict=False))
+        arguments.update((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
+        plain = not any(isinstance(each, ast.Starred) for each in given) and all(
+            each.arg for each in node.keywords
+        )
+        call = _Autocast(
+            node, function, of_cuda, tuple(given), arguments, plain and len(given) <= len(names), is_partial
+        )
+        kind = arguments.get("device_type")
+        return call if of_cuda or (kind is not None and self._names_cuda(kind)) else None
+
+    def _names_cuda(self, kind: ast.expr) -> bool:
+        value = self.facts.value(kind) if isinstance(kind, ast.Name) else None
+        return cuda_string(kind if value is None else value)
+
+    # -- the code under it ---------------------------------------------------------------------------
+
+    def _blocks(self, node: ast.Call) -> Iterator[list[ast.stmt]]:
+        """Yield the blocks of code that run under an autocast."""
+        parent = self.facts.tree.parents.get(node)
+        entered = isinstance(parent, ast.withitem) or _is_decorator(node, parent)
+        for use in [node] if entered else self.context.uses.of(node).uses:
+            around = self.facts.tree.parents.get(use)
+            if isinstance(around, ast.Call) and around.func is use:  # what `partial` made
+                use, around = around, self.facts.tree.parents.get(around)
+            if isinstance(around, ast.withitem) and around.context_expr is use:
+                statement = self.facts.tree.parents[around]
+                assert isinstance(statement, (ast.With, ast.AsyncWith))
+                yield statement.body
+            elif _is_decorator(use, around):
+                yield around.body  # type: ignore[union-attr]
+
+    # -- the fix -------------------------------------------------------------------------------------
+
+    def _why_unsafe(self, call: _Autocast, shown: bool) -> str:
+        """Return why autocast for the CPU may not compute the numbers of the GPU, empty if it does."""
+        text = self.context.source.text
+        if not shown:
+            return "the numbers on a CPU change if everything is in float32 there"
+        if self.context.project.stops_autocast(self.devices.path) or "custom_fwd" in text:
+            return "another part of the program switches it off for CUDA only"
+        dtype = call.arguments.get("dtype")
+        name = _name_of_low(self.facts, dtype) if dtype is not None else "float16"
+        if name is None:
+            return "the dtype is not known, and may be one that autocast for the CPU does not support"
+        version = self.context.options.torch_version
+        if name == "float16" and version is not None and version < _FLOAT16_SINCE:
+            return "autocast for the CPU has no float16 before torch 2.1"
+        if name == "float16" and "backward(" in text:
+            return "small gradients vanish in float16 without a scaler, which is off on a CPU: use one for the device"
+        return ""
+
+    def _fix(self, call: _Autocast, safety: Safety) -> Fix | None:
+        """Return the fix that makes an autocast that of the device, with the dtype and all other arguments."""
+        in_script = any(
+            parent in self.context.compiled.functions for _, parent in self.facts.tree.ancestors(call.node)
+        )
+        if (
+            not call.is_plain
+            or in_script
+            or self.context.accelerator
+            or "set_autocast" in self.context.source.text
+        ):
+            return None
+        if call.is_partial and not self._is_called_by_keywords(call.node):
+            return None
+        dtype = call.arguments.get("dtype")
+        if isinstance(dtype, ast.Constant) and not call.is_off:
+            return None  # None, which a call may get for a reason
+        kind, needs = self._device_type(call.node)
+        torch = self.devices.torch(call.node)
+        low = f"dtype={torch.text}.float16"
+        if call.is_off:
+            low = ""
+        edits = (
+            self._edits_of_cuda(call, kind, low, torch.text) if call.of_cuda else self._edits(call, kind, low)
+        )
+        return Fix(tuple(edits), safety, needs | torch.needs)
+
+    def _edits(self, call: _Autocast, kind: str, low: str) -> Iterator[Edit]:
+        """Yield the edits of a call that names the type of the device."""
+        device = call.arguments["device_type"]
+        end = self.context.source.span(device)[1]
+        yield Edit(*self.context.source.span(device), kind)
+        if "dtype" not in call.arguments and low:
+            yield Edit(end, end, f", {low}")
+
+    def _edits_of_cuda(self, call: _Autocast, kind: str, low: str, torch: str) -> Iterator[Edit]:
+        """Yield the edits of a call of `torch.cuda.amp.autocast`, whose arguments are in another order."""
+        source = self.context.source
+        yield Edit(*source.span(call.function), f"{torch}.autocast")
+        if len(self.facts.tree.reads(name := _base_name(call.function))) == 1:
+            yield from self.context.without_import(name, call.function)
+        new = ", ".join(filter(None, (kind, "" if "dtype" in call.arguments else low)))
+        end = source.span(call.function)[1] if call.is_partial else source.span(call.node)[1] - 1
+        others: list[ast.expr | ast.keyword] = [*call.given, *call.node.keywords]
+        if call.is_partial:
+            yield Edit(end, end, f", {new}")
+        elif not others:
+            yield Edit(end, end, new)
+        first = None if call.is_partial else next(iter(others), None)
+        for name, each in zip_longest(("enabled", "dtype", "cache_enabled")[: len(call.given)], others):
+            start = source.span(each)[0]
+            text = (f"{new}, " if each is first else "") + (f"{name}=" if name else "")
+            yield Edit(start, start, text)
+
+    def _is_called_by_keywords(self, node: ast.Call) -> bool:
+        """Return whether what `partial` makes is only called, and without arguments by position."""
+        calls = [self.facts.tree.parents.get(use) for use in self.context.uses.of(node).uses]
+        return bool(calls) and all(isinstance(call, ast.Call) and not call.args for call in calls)
+
+    def _device_type(self, site: ast.Call) -> tuple[str, frozenset[Need]]:
+        """Return the code of the type of the current device, `device.type`, and what it needs."""
+        use = self.devices.current(site)
+        if not use.text.isidentifier():
+            return use.text, use.needs
+        found = self.facts.tree.scope(site).lookup(use.text)
+        values = [binding.value for binding in found[1]] if found is not None and not use.needs else []
+        if values and all(value is not None and _is_text(value) for value in values):
+            return use.text, use.needs
+        if use.needs or (
+            values and all(value is not None and self.facts.call(value, "torch.device") for value in values)
+        ):
+            return f"{use.text}.type", use.needs
+        return f"{self.devices.torch(site).text}.device({use.text}).type", use.needs
+
+
+def _is_decorator(node: ast.AST, parent: ast.AST | None) -> bool:
+    return isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and node in parent.decorator_list
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Return whether an expression is a string, or chooses between two."""
+    if isinstance(node, ast.IfExp):
+        return _is_text(node.body) and _is_text(node.orelse)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _base_name(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _name_of_low(facts: Facts, node: ast.expr) -> str | None:
+    """Return the name of a low precision that an expression names, None if it is not known to be one."""
+    value = facts.value(node) if isinstance(node, ast.Name) else None
+    return LOW.get(facts.resolve(node if value is None else value) or "")

@@ -263,6 +263,8 @@ _READERS: dict[str, Any] = {
     "options": _pairs,
     "flags": dict,
     "low_precision": bool,
+    "mixing": frozenset,
+    "stops_autocast": bool,
     "scripted": frozenset,
     "device_places": frozenset,
     "receivers": _pairs,

@@ -7,6 +7,7 @@ import re
 from devicefix.facts.exports.summary import Summary
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds
+from devicefix.facts.precision import Precision
 from devicefix.facts.sinks import scanned
 from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
@@ -49,6 +50,7 @@ _NUMBERED = tuple(
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
+_STOPPED = re.compile(rb"autocast\((?:False|(?:[^()]|\([^()]*\))*?(?<!_)enabled[ \t]*=[ \t]*False)")
 _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
 # One by one: each begins with a letter or a dot, which is found fast. Behind `(`, `=` or `= `, but not `==`.
 _LOW_PRECISION = (
@@ -104,6 +106,8 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         get_device=b"def get_device(" in data,
         forks=forks_processes(data),
         low_precision=low_precision,
+        mixing=_mixing(data) if low_precision else frozenset(),
+        stops_autocast=stops_autocast(data),
         scripted=_scripted(data),
         device_places=places,
         receivers=taking,
@@ -172,6 +176,21 @@ def has_low_precision(data: bytes) -> bool:
         return False
     data = _AUTOCAST.sub(b"", data)
     return any(each.search(data) for each in _LOW_PRECISION)
+
+
+def _mixing(data: bytes) -> frozenset[str]:
+    """Return the classes in which low precision meets float32, for a module that is parsed only if it has any."""
+    if b"torch" not in data or b"class " not in data:
+        return frozenset()
+    try:
+        return frozenset(Precision(Facts.read(data)).mixing_classes())
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+
+
+def stops_autocast(data: bytes) -> bool:
+    """Return whether a module switches autocast for CUDA off in a part of its code, or casts inputs for it."""
+    return b"custom_fwd" in data or (b"autocast(" in data and _STOPPED.search(data) is not None)
 
 
 def forks_processes(data: bytes) -> bool:

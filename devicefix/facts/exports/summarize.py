@@ -18,6 +18,7 @@ from devicefix.facts.exports.scan import (
     attributes_set,
     forks_processes,
     has_low_precision,
+    stops_autocast,
     numbered_names,
     passed_through,
 )
@@ -25,6 +26,7 @@ from devicefix.facts.exports.summary import Summary
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds
+from devicefix.facts.precision import Precision
 from devicefix.facts.prefilter import may_matter
 from devicefix.facts.sinks import device_names, device_values, receivers
 from devicefix.facts.torchscript import TorchScript
@@ -88,7 +90,9 @@ def summary_of(facts: Facts, path: str) -> Summary:
         forks=forks_processes(data),
         options=facts.options,
         flags=_flags(facts),
-        low_precision=has_low_precision(data),
+        low_precision=(low := has_low_precision(data)),
+        mixing=frozenset(Precision(facts).mixing_classes()) if low else frozenset(),
+        stops_autocast=stops_autocast(data),
         scripted=frozenset(TorchScript(facts).imported),
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),

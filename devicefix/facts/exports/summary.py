@@ -32,6 +32,8 @@ class Summary:
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
+        mixing: the classes of modules in which low precision meets float32, whatever they are given.
+        stops_autocast: whether it switches autocast for CUDA off, or casts for it, in a part of its code.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
         scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
         device_places: names, attributes and keys whose values are passed on as devices.
@@ -69,6 +71,8 @@ class Summary:
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
     low_precision: bool = False
+    mixing: frozenset[str] = frozenset()
+    stops_autocast: bool = False
     scripted: frozenset[str] = frozenset()
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()

@@ -63,6 +63,22 @@ class Files(Questions):
         return any(self.files[name].low_precision for name in together if name in self.files)
 
     @remembered
+    def stops_autocast(self, path: str) -> bool:
+        """Return whether a file that is used together with another switches autocast off in a part of its code."""
+        here = os.path.normpath(path)
+        together = self._together({here})
+        return any(
+            self.files[name].stops_autocast for name in together if name in self.files and name != here
+        )
+
+    @remembered
+    def is_mixing(self, path: str, name: str) -> bool:
+        """Return whether low precision meets float32 in a class, by the full name that `path` imports it by."""
+        module, _, short = name.rpartition(".")
+        found = self.find(path, module)
+        return found is not None and short in found.mixing
+
+    @remembered
     def has_module(self, path: str, module: str) -> bool:
         """Return whether an import in the file at `path` reads a file of the project."""
         return self.find(path, module) is not None
