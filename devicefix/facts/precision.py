@@ -1,16 +1,16 @@
 """Show where values in low precision meet values in float32, in code that autocast would cast for.
 
-The types are those without autocast: an operation that gets two of them raises an error on a CPU, where autocast
-for CUDA is off. What is not known is not shown. In torch 2.13, with bfloat16 beside float32 on a CPU: `linear`,
-`matmul`, convolutions, attention and recurrent layers raise an error, elementwise operations and `cat` promote,
-normalizations have the type of their input, and an embedding that of its weights.
+The types are those without autocast: an operation that gets two of them raises an error on a CPU, where
+autocast for CUDA is off. What is not known is not shown. With bfloat16 beside float32 on a CPU (torch 2.13),
+`linear`, `matmul`, convolutions, attention and recurrent layers raise an error, elementwise operations and
+`cat` promote, normalizations have the type of their input, and an embedding that of its weights.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from devicefix.facts.kinds import DEVICES, Kind
@@ -20,9 +20,10 @@ from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.reaching import position, reaching
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
 from devicefix.facts.tree import children
+from devicefix.facts.values import last_name
 
-_STEPS = 400  # expressions that one answer may look at
-_DEPTH = 12  # of names, attributes and calls
+_STEPS = 1000  # expressions that one answer may look at
+_DEPTH = 40  # of names, attributes and calls
 _CALLS = 20  # of one function in the module
 
 LOW = {
@@ -70,9 +71,9 @@ _SAME_FUNCTIONS = {
     "interpolate", "flatten", "exp", "sqrt", "clamp", "zeros_like", "ones_like", "randn_like", "rand_like",
 }  # fmt: skip
 _SAME_METHODS = {
-    "cuda", "cpu", "eval", "train", "requires_grad_", "detach", "clone", "contiguous", "view", "reshape", "permute",
-    "transpose", "t", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "repeat", "mean", "sum", "relu",
-    "tanh", "sigmoid", "softmax", "clamp", "pin_memory", "share_memory", "chunk", "split",
+    "cuda", "cpu", "eval", "train", "requires_grad_", "detach", "clone", "contiguous", "view", "reshape",
+    "permute", "transpose", "t", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "repeat", "mean",
+    "sum", "relu", "tanh", "sigmoid", "softmax", "clamp", "pin_memory", "share_memory", "chunk", "split",
 }  # fmt: skip
 _SAME_ATTRIBUTES = {"data", "T", "mT"}
 _DEVICES = {*DEVICES, Kind.NONE}
@@ -92,9 +93,10 @@ class Module:
 
     Attributes:
         name: The class in `torch.nn`, or the full name of an imported class; empty for a class of the module.
-        dtype: The type that all of it was converted to; empty if it is as it was made, None if that is unknown.
+        dtype: The type that all of it was converted to; empty if as it was made, None if unknown.
         parts: What a container holds.
-        keys: What a container holds by names.
+        keys: What a container holds by names, and the parts of another module that are converted.
+        kinds: The types that all parts of some classes were converted to, by the class in `torch.nn`.
         definition: The class of the module.
         imported: Whether the class is imported from another file.
     """
@@ -103,7 +105,8 @@ class Module:
     dtype: str | None = ""
     parts: tuple[Value | None, ...] = ()
     keys: tuple[tuple[str, Value | None], ...] = ()
-    definition: ast.ClassDef | None = field(default=None, compare=False)
+    kinds: tuple[tuple[str, str | None], ...] = ()
+    definition: ast.ClassDef | None = None
     imported: bool = False
 
 
@@ -128,9 +131,12 @@ class Precision:
         self._asked: set[object] = set()
         self._known: dict[tuple[ast.expr, int], tuple[Value | None, Given]] = {}
 
-    def meets(self, statements: Iterable[ast.stmt]) -> bool:
-        """Return whether some statements show an operation on two types, if they run to their end."""
-        return self._asks(lambda: self._run(statements, {}))
+    def meets(self, statements: Sequence[ast.stmt]) -> bool:
+        """Return whether some statements of a function, or of the module, show an operation on two types."""
+        function = self._tree.scope(statements[0]).node
+        owner = self._tree.parents.get(function)
+        of_self = {"self": Module(definition=owner)} if isinstance(owner, ast.ClassDef) else {}
+        return self._asks(lambda: self._run(statements, of_self))
 
     def mixing_classes(self) -> Iterator[str]:
         """Yield the classes of modules in which two types meet, whatever their methods are given."""
@@ -150,18 +156,27 @@ class Precision:
     # -- statements ----------------------------------------------------------------------------------
 
     def _run(self, statements: Iterable[ast.stmt], given: Given) -> None:
-        """Look at what statements evaluate whenever they run."""
+        """Look at what statements evaluate without CUDA."""
         for statement in statements:
-            if isinstance(statement, (ast.With, ast.AsyncWith)):
-                if not any(self._is_autocast(item.context_expr) for item in statement.items):
-                    self._run(statement.body, given)
-            elif isinstance(statement, (ast.For, ast.AsyncFor, ast.Try)):
-                self._run(statement.body, given)
-            elif isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)):
+            for block in self._blocks(statement):
+                self._run(block, given)
+            if isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)):
                 if statement.value is not None:
                     self._evaluated(statement.value, given)
             if self._found or self._steps > _STEPS:
                 return
+
+    def _blocks(self, statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+        """Yield the blocks of a statement that may run without CUDA, and in the same precision."""
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            if not any(self._is_autocast(item.context_expr) for item in statement.items):
+                yield statement.body
+        elif isinstance(statement, (ast.For, ast.AsyncFor, ast.While, ast.Try)):
+            yield statement.body
+        elif isinstance(statement, ast.If):
+            for block in filter(None, (statement.body, statement.orelse)):
+                if not self._facts.is_guarded(block[0]):
+                    yield block
 
     def _evaluated(self, node: ast.AST, given: Given) -> None:
         """Look at the operations in an expression."""
@@ -249,13 +264,14 @@ class Precision:
         function = next((each for _, each in self._tree.ancestors(binding.node)), None)
         while function is not None and not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             function = self._tree.parents.get(function)
-        if function is None or isinstance(self._tree.parents.get(function), ast.ClassDef):
+        if function is None or name == "self":
             return None
         calls = self._calls_of(function)
         if not 0 < len(calls) <= _CALLS:
             return None
-        values = [self._arguments(function, call, {}).get(name) for call in calls]
-        return values[0] if all(each == values[0] for each in values) else None
+        given = [self._arguments(function, call, {}) for call in calls]
+        values = [each[name] for each in given if name in each]  # other calls are of another method
+        return values[0] if values and all(each == values[0] for each in values) else None
 
     def _calls_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[ast.Call]:
         scope = self._tree.scopes.get(function)
@@ -268,11 +284,11 @@ class Precision:
         if owner is None or owner.dtype is None:
             return None
         if name in (keys := dict(owner.keys)):
-            return _converted(keys[name], owner.dtype)
+            return _part(owner, keys[name])
         if owner.definition is None:
             is_weight = name in ("weight", "bias") and owner.name in (_CASTING | _EMBEDDINGS | _NORMS)
             return Tensor(owner.dtype or "float32") if is_weight else None
-        return _converted(self._own(owner.definition, name), owner.dtype)
+        return _part(owner, self._own(owner.definition, name))
 
     def _own(self, owner: ast.ClassDef, name: str) -> Value | None:
         """Return what a class of the module stores in an attribute of `self`."""
@@ -316,7 +332,7 @@ class Precision:
 
     def _item(self, owner: Value | None, index: ast.expr) -> Value | None:
         if isinstance(owner, Module) and owner.keys and isinstance(index, ast.Constant):
-            return _converted(dict(owner.keys).get(str(index.value)), owner.dtype)
+            return _part(owner, dict(owner.keys).get(str(index.value)))
         return self._element(owner)
 
     def _element(self, owner: Value | None) -> Value | None:
@@ -324,7 +340,7 @@ class Precision:
         if not isinstance(owner, Module):
             return owner
         same = owner.parts and all(each == owner.parts[0] for each in owner.parts)
-        return _converted(owner.parts[0], owner.dtype) if same else None
+        return _part(owner, owner.parts[0]) if same else None
 
     def _operation(self, left: ast.expr, op: ast.operator, right: ast.expr, given: Given) -> Value | None:
         one, other = self.of(left, given), self.of(right, given)
@@ -482,10 +498,10 @@ class Precision:
             return None
         if module.name == "Sequential":
             for each in module.parts:
-                first = self._through(_converted(each, module.dtype), [first])
+                first = self._through(_part(module, each), [first])
             return first
         if module.definition is not None:
-            return self._forward(module, [first])
+            return self._forward(module, operands)
         weights = Tensor(module.dtype or "float32")
         if module.name in _EMBEDDINGS:
             return weights
@@ -543,7 +559,9 @@ class Precision:
         plain = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
         if isinstance(self._tree.parents.get(function), ast.ClassDef):
             plain = plain[1:]
-        names: dict[str, Value | None] = {arg.arg: None for arg, _ in with_defaults(function.args)}
+        names: dict[str, Value | None] = {
+            arg.arg: None for arg, default in with_defaults(function.args) if default is not None
+        }
         names.update(zip(plain, (self.of(each, given) for each in node.args), strict=False))
         names.update((each.arg, self.of(each.value, given)) for each in node.keywords if each.arg)
         return names
@@ -583,8 +601,36 @@ class Precision:
             for method in _VISITS
             for read in self._tree.reads(f"{name}.{method}")
         )
-        harmless = all(self._is_harmless(call) for call in calls)
-        return value if harmless else replace(value, dtype=None)
+        for call in calls:
+            converted = self._converted_kinds(call)
+            if converted:
+                value = replace(value, kinds=(*value.kinds, *converted))
+            elif not self._is_harmless(call):
+                return replace(value, dtype=None)
+        return value
+
+    def _converted_kinds(self, call: ast.AST | None) -> list[tuple[str, str | None]]:
+        """Return what `for m in net.modules(): if isinstance(m, nn.Embedding): m.half()` converts."""
+        loop = self._tree.parents.get(call)
+        match loop:
+            case ast.For(
+                target=ast.Name(id=name),
+                body=[
+                    ast.If(
+                        test=ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=tested), kind]),
+                        body=[ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner))) as made)],
+                        orelse=[],
+                    )
+                ],
+            ) if name == tested == owner and _is_conversion(made) and self._is_unconditional(loop):
+                assert isinstance(made, ast.Call)
+                assert isinstance(made.func, ast.Attribute)
+                kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+                names = [self._facts.resolve(each) or "" for each in kinds]
+                dtype = self._target(made, made.func.attr)
+                if dtype and all(each.startswith("torch.nn.") for each in names):
+                    return [(each.rpartition(".")[2], dtype) for each in names]
+        return []
 
     def _is_harmless(self, call: ast.AST | None) -> bool:
         """Return whether the parts of a module are only passed to an optimizer, or counted."""
@@ -617,12 +663,23 @@ class Precision:
             for call in calls:
                 if self._class_around(call) is owner:
                     function = self._tree.scope(call).node
-                    is_made = isinstance(function, ast.FunctionDef) and function.name == "__init__"
+                    is_made = isinstance(function, ast.FunctionDef) and self._is_run(function.name)
                     is_known = (
                         is_made and name != "self" and self._is_unconditional(self._tree.statement(call))
                     )
                     value = self._after(value, name.split(".")[2:], call, is_known)
         return value
+
+    def _is_run(self, method: str) -> bool:
+        """Return whether the module runs a method of its objects: `net.init_weights()`."""
+        return method == "__init__" or any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == method
+            and isinstance(parent := self._tree.parents.get(node), ast.Expr)
+            and self._is_unconditional(parent)
+            for node in self._tree.nodes_with(f".{method}(")
+        )
 
     def _after(
         self, value: Value | None, path: Sequence[str], call: ast.Call, is_known: bool
@@ -668,6 +725,15 @@ def _converted(value: Value | None, dtype: str | None) -> Value | None:
     return replace(value, dtype=dtype)
 
 
+def _part(owner: Module, part: Value | None) -> Value | None:
+    """Return a part of a module, with the type that all of the module was converted to."""
+    part = _converted(part, owner.dtype)
+    if not isinstance(part, Module) or not owner.kinds:
+        return part
+    dtype = dict(owner.kinds).get(part.name, "") if part.name else ""
+    return replace(part, kinds=owner.kinds, dtype=part.dtype if dtype == "" else dtype)
+
+
 def _promoted(operands: Sequence[Value | None]) -> Value | None:
     """Return the result of an operation that promotes the types of its operands."""
     dtypes = {each.dtype if isinstance(each, Tensor) else None for each in operands}
@@ -683,11 +749,7 @@ def _calls(facts: Names, scope: Scope) -> Sequence[ast.Call]:
     function = scope.node
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
     nodes = facts.tree.nodes_at(lines_with_name(facts.tree.text, function.name))
-    return [
-        node
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function.name
-    ]
+    return [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == function.name]
 
 
 def _keyword(node: ast.Call, name: str) -> ast.expr | None:

@@ -479,13 +479,14 @@ class CudaAutocast(Rule):
         entered = isinstance(parent, ast.withitem) or _is_decorator(node, parent)
         for use in [node] if entered else self.context.uses.of(node).uses:
             around = self.facts.tree.parents.get(use)
+            made = use
             if isinstance(around, ast.Call) and around.func is use:  # what `partial` made
-                use, around = around, self.facts.tree.parents.get(around)
-            if isinstance(around, ast.withitem) and around.context_expr is use:
+                made, around = around, self.facts.tree.parents.get(around)
+            if isinstance(around, ast.withitem) and around.context_expr is made:
                 statement = self.facts.tree.parents[around]
                 assert isinstance(statement, (ast.With, ast.AsyncWith))
                 yield statement.body
-            elif _is_decorator(use, around):
+            elif _is_decorator(made, around):
                 yield around.body  # type: ignore[union-attr]
 
     # -- the fix -------------------------------------------------------------------------------------

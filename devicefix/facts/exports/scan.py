@@ -179,7 +179,7 @@ def has_low_precision(data: bytes) -> bool:
 
 
 def _mixing(data: bytes) -> frozenset[str]:
-    """Return the classes in which low precision meets float32, for a module that is parsed only if it has any."""
+    """Return the classes in which low precision meets float32, for a module that is parsed for it."""
     if b"torch" not in data or b"class " not in data:
         return frozenset()
     try:
@@ -189,7 +189,7 @@ def _mixing(data: bytes) -> frozenset[str]:
 
 
 def stops_autocast(data: bytes) -> bool:
-    """Return whether a module switches autocast for CUDA off in a part of its code, or casts inputs for it."""
+    """Return whether a module switches autocast for CUDA off for a part of its code, or casts for it."""
     return b"custom_fwd" in data or (b"autocast(" in data and _STOPPED.search(data) is not None)
 
 

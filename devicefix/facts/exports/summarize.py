@@ -18,9 +18,9 @@ from devicefix.facts.exports.scan import (
     attributes_set,
     forks_processes,
     has_low_precision,
-    stops_autocast,
     numbered_names,
     passed_through,
+    stops_autocast,
 )
 from devicefix.facts.exports.summary import Summary
 from devicefix.facts.kinds import Kind

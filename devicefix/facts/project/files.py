@@ -64,7 +64,7 @@ class Files(Questions):
 
     @remembered
     def stops_autocast(self, path: str) -> bool:
-        """Return whether a file that is used together with another switches autocast off in a part of its code."""
+        """Return whether another file that is used together with one switches autocast off for a part."""
         here = os.path.normpath(path)
         together = self._together({here})
         return any(
@@ -73,7 +73,7 @@ class Files(Questions):
 
     @remembered
     def is_mixing(self, path: str, name: str) -> bool:
-        """Return whether low precision meets float32 in a class, by the full name that `path` imports it by."""
+        """Return whether low precision meets float32 in a class, by the name that `path` imports it by."""
         module, _, short = name.rpartition(".")
         found = self.find(path, module)
         return found is not None and short in found.mixing
