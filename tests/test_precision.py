@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from textwrap import dedent
+from typing import Any
+
 import pytest
 from helpers import analyze
+
+from devicefix.model import Safety
+from devicefix.rules.half_on_cpu import _NEVER, _SINCE
 
 EMBEDDING = "import torch\n\n\ndef embed(n):\n    return torch.nn.Embedding(n, 4).to(torch.bfloat16)\n"
 TRAIN = """\
@@ -61,3 +69,398 @@ def test_a_cpu_answers_no_but_has_bfloat16() -> None:
     torch = pytest.importorskip("torch")
     assert not torch.cuda.is_bf16_supported()
     assert (torch.ones(2, dtype=torch.bfloat16) @ torch.ones(2, dtype=torch.bfloat16)).item() == 2
+
+
+# Programs that compute in low precision and float32 under autocast for CUDA, each with a number as `result`.
+PROGRAMS = {
+    "a network with embeddings in bfloat16 that is trained": """
+        import torch
+        from torch import nn
+        from torch.nn import functional as F
+
+
+        class Block(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.qkv = nn.Linear(n, 3 * n, bias=False)
+                self.proj = nn.Linear(n, n, bias=False)
+
+            def forward(self, x):
+                q, k, v = self.qkv(F.layer_norm(x, (x.size(-1),))).chunk(3, -1)
+                return x + self.proj(F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+        class Decoder(nn.Module):
+            def __init__(self, n=8):
+                super().__init__()
+                self.parts = nn.ModuleDict(dict(tokens=nn.Embedding(16, n), blocks=nn.ModuleList([Block(n)])))
+                self.out = nn.Linear(n, 16)
+
+            def start(self):
+                nn.init.normal_(self.parts.tokens.weight)
+                self.parts.tokens.to(dtype=torch.bfloat16)
+
+            def forward(self, tokens):
+                x = self.parts.tokens(tokens)
+                for block in self.parts.blocks:
+                    x = block(x)
+                return F.cross_entropy(self.out(x).float().flatten(0, 1), tokens.flatten())
+
+
+        torch.manual_seed(0)
+        context = torch.amp.autocast(device_type="cuda", dtype=torch.bfloat16)
+        model = Decoder()
+        model.to("cuda")
+        model.start()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            with context:
+                loss = model(torch.randint(16, (2, 5)).cuda())
+            loss.backward()
+            optimizer.step()
+        result = loss.item()
+    """,
+    "an encoder in half precision, and a projector": """
+        import torch
+        from torch import nn
+
+
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.patches = nn.Conv2d(3, 8, 4, stride=4)
+
+            def forward(self, images):
+                return self.patches(images).flatten(2).transpose(1, 2)
+
+
+        class Describer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tower = Encoder()
+                self.tower.half()
+                self.projector = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+
+            def encode(self, images):
+                return self.projector(self.tower(images))
+
+
+        torch.manual_seed(0)
+        model = Describer().cuda().eval()
+        images = torch.rand(1, 3, 8, 8).half().cuda()
+        with torch.inference_mode(), torch.autocast("cuda"):
+            result = model.encode(images).float().mean().item()
+    """,
+    "a memory in bfloat16, in a method with a decorator": """
+        import torch
+        from torch import nn
+
+
+        class Tracker:
+            def __init__(self):
+                self.encoder = nn.Linear(6, 8).cuda()
+                self.mixer = nn.Linear(8, 8).cuda()
+
+            @torch.inference_mode()
+            @torch.cuda.amp.autocast(dtype=torch.bfloat16)
+            def track(self, frames):
+                memory = []
+                for frame in frames:
+                    x = self.encoder(frame)
+                    if memory:
+                        past = torch.cat(memory[-2:], 0).to(torch.bfloat16)
+                        x = x + self.mixer(past).mean(0)
+                    memory.append(x)
+                return x.float().mean().item()
+
+
+        torch.manual_seed(0)
+        result = Tracker().track(torch.randn(3, 2, 6).cuda())
+    """,
+    "adapters in float32 around a layer in bfloat16": """
+        import torch
+        from torch import nn
+
+
+        class Adapted(nn.Module):
+            def __init__(self, layer):
+                super().__init__()
+                self.layer = layer
+                self.down, self.up = nn.Linear(8, 2), nn.Linear(2, 8)
+
+            def forward(self, x):
+                return self.layer(x) + self.up(self.down(x))
+
+
+        torch.manual_seed(0)
+        model = Adapted(nn.Linear(8, 8).to(torch.bfloat16)).cuda()
+        x = torch.randn(4, 8, device="cuda", dtype=torch.bfloat16)
+        lora = nn.Linear(8, 8).cuda()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = (lora(model.layer(x)) - x).float().pow(2).mean()
+        loss.backward()
+        result = loss.item()
+    """,
+    "embeddings that a loop over all modules converts": """
+        import torch
+        from torch import nn
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Embedding(8, 4)
+                self.fc = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.fc(self.embed(x)).float().mean()
+
+
+        torch.manual_seed(0)
+        net = Net().cuda()
+        for m in net.modules():
+            if isinstance(m, nn.Embedding):
+                m.bfloat16()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            result = net(torch.tensor([1, 2], device="cuda")).item()
+    """,
+    "a buffer in bfloat16, and a context in an attribute": """
+        import torch
+        from torch import nn
+
+
+        class Turned(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.register_buffer("table", torch.linspace(0, 1, d).bfloat16()[None].repeat(d, 1))
+
+            def forward(self, x):
+                return x @ self.table
+
+
+        class Trainer:
+            def __init__(self):
+                self.context = torch.amp.autocast(device_type="cuda", dtype=torch.bfloat16)
+                self.model = Turned(4).cuda()
+
+            def step(self, x):
+                with self.context:
+                    return self.model(x).float().sum().item()
+
+
+        torch.manual_seed(0)
+        result = Trainer().step(torch.randn(2, 4).cuda())
+    """,
+    "experts under autocast, and a router without": """
+        import torch
+        from torch import nn
+
+
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Embedding(8, 4).to(torch.bfloat16)
+                self.router = nn.Linear(4, 2)
+                self.experts = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+
+            def forward(self, tokens):
+                x = self.embed(tokens)
+                with torch.autocast("cuda", enabled=False):
+                    weights = self.router(x.float())
+                assert weights.dtype == torch.float32
+                outs = torch.stack([expert(x) for expert in self.experts], -1)
+                return (outs * weights.unsqueeze(-2)).sum()
+
+
+        torch.manual_seed(0)
+        model = Experts().cuda()
+        with torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
+            result = model(torch.tensor([1, 2]).cuda()).item()
+    """,
+    "functions that a partial one starts": """
+        import torch
+        from functools import partial
+        from torch.nn import functional as F
+
+        autocast = partial(torch.autocast, "cuda", dtype=torch.bfloat16)
+
+
+        def project(x, weight):
+            return F.linear(x, weight)
+
+
+        torch.manual_seed(0)
+        with torch.no_grad(), autocast():
+            y = project(torch.ones(2, 4).cuda(), torch.randn(3, 4).bfloat16().cuda())
+        result = y.float().sum().item()
+    """,
+}
+
+
+def rewritten(source: str, **others: str) -> str:
+    named = {f"{name}.py": text for name, text in others.items()}
+    output = analyze(source, path="train.py", others=named, fix=True).output
+    return source if output is None else output.decode()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_program_that_fails_without_autocast_runs_with_that_of_the_cpu(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    source = dedent(PROGRAMS[name])
+    without_cuda = source.replace(".cuda()", "").replace('.to("cuda")', "").replace(', device="cuda"', "")
+    with pytest.raises(RuntimeError, match=r"dtype|scalar type|same type"):
+        exec(without_cuda, {"__name__": "program"})
+    expected: dict[str, Any] = {"__name__": "program"}
+    on_cpu = without_cuda.replace('torch.autocast("cuda")', 'torch.autocast("cpu", torch.half)')
+    exec(on_cpu.replace("cuda.amp.autocast(", "autocast('cpu', ").replace('"cuda"', '"cpu"'), expected)
+    found: dict[str, Any] = {"__name__": "program"}
+    exec(rewritten(source), found)
+    assert found["result"] == expected["result"]
+    assert torch.isfinite(torch.tensor(found["result"]))
+
+
+def safety_of(source: str, **others: str) -> list[Safety | None]:
+    named = {f"{name}.py": text for name, text in others.items()}
+    found = analyze(source, path="train.py", others=named).findings
+    return [finding.safety for finding in found if finding.code == "DF407"]
+
+
+ENCODER = """\
+import torch
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(8, 4, dtype=torch.bfloat16)
+        self.out = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.out(self.embed(x))
+"""
+RUN = """\
+import torch
+from model import Encoder
+
+net = Encoder()
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    y = net(torch.tensor([1]))
+"""
+
+
+def test_a_class_in_another_file_shows_it() -> None:
+    assert safety_of(RUN, model=ENCODER) == [Safety.SAFE]
+    assert safety_of(RUN, model=f"{ENCODER}\n\nweight = torch.zeros(2).cuda()\n") == [Safety.SAFE]
+    assert safety_of(RUN.replace("Encoder()", "Encoder().float()"), model=ENCODER) == [Safety.UNSAFE]
+    assert safety_of(RUN, model=ENCODER.replace("self.embed(x)", "self.embed(x).float()")) == [Safety.UNSAFE]
+
+
+def test_autocast_that_another_file_switches_off_for_cuda_makes_the_fix_unsafe() -> None:
+    stopped = f"{ENCODER}\n\nnorm = torch.autocast('cuda', enabled=False)\n"
+    assert safety_of(RUN, model=stopped) == [Safety.UNSAFE]
+    assert safety_of(RUN, model=stopped.replace("enabled", "cache_enabled")) == [Safety.SAFE]
+    assert safety_of(RUN, model=f"{ENCODER}\n\n# custom_fwd\n") == [Safety.UNSAFE]
+
+
+PRODUCT = "y = torch.ones(2, 2) @ torch.ones(2, 2).half()\n"
+TYPE, HALF = "device.type", "dtype=torch.float16"
+
+
+@pytest.mark.parametrize(
+    ("call", "new"),
+    [
+        ("torch.autocast('cuda')", f"torch.autocast({TYPE}, {HALF})"),
+        ("torch.autocast('cuda', torch.half, True)", f"torch.autocast({TYPE}, torch.half, True)"),
+        (
+            "torch.amp.autocast(enabled=x, device_type='cuda')",
+            f"torch.amp.autocast(enabled=x, device_type={TYPE}, {HALF})",
+        ),
+        ("torch.cuda.amp.autocast()", f"torch.autocast({TYPE}, {HALF})"),
+        ("torch.cuda.amp.autocast(flag)", f"torch.autocast({TYPE}, {HALF}, enabled=flag)"),
+        (
+            "torch.cuda.amp.autocast(True, torch.half, False)",
+            f"torch.autocast({TYPE}, enabled=True, dtype=torch.half, cache_enabled=False)",
+        ),
+        (
+            "torch.cuda.amp.autocast(cache_enabled=False)",
+            f"torch.autocast({TYPE}, {HALF}, cache_enabled=False)",
+        ),
+        ("torch.autocast('cuda', dtype=None)", None),
+        ("torch.autocast('cuda', dtype=torch.float32)", None),
+        ("torch.autocast(*options, device_type='cuda')", None),
+        ("torch.autocast('cuda', **options)", None),
+        (
+            "torch.autocast('cuda', enabled=torch.cuda.is_available())",
+            f"torch.autocast({TYPE}, {HALF}, enabled=torch.cuda.is_available())",
+        ),
+    ],
+)
+def test_every_argument_is_kept_and_the_dtype_is_spelled_out(call: str, new: str | None) -> None:
+    head = 'import torch\n\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    source = f"{head}with {call}:\n    {PRODUCT}"
+    assert rewritten(source) == (source if new is None else f"{head}with {new}:\n    {PRODUCT}")
+
+
+def test_float32_only_keeps_autocast_for_cuda() -> None:
+    source = "import torch\n\nnet = torch.nn.Linear(2, 2)\nhalf = torch.zeros(2).half()\n"
+    source += "with torch.autocast('cuda', dtype=torch.bfloat16):\n    y = net(torch.ones(2, 2))\n"
+    assert rewritten(source) == source
+    assert safety_of(source) == [Safety.UNSAFE]
+
+
+def test_float16_needs_a_torch_that_has_it_on_a_cpu() -> None:
+    source = (
+        "import torch\n\nwith torch.autocast('cuda'):\n    y = torch.ones(2, 2) @ torch.ones(2, 2).half()\n"
+    )
+    for version, safety in (((2, 0), Safety.UNSAFE), ((2, 1), Safety.SAFE), (None, Safety.SAFE)):
+        (finding,) = analyze(source, torch_version=version).findings
+        assert finding.safety is safety
+
+
+def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
+    source = "import torch\nfrom functools import partial\n\nscope = partial(torch.cuda.amp.autocast)\n"
+    source += f"with scope(True):\n    {PRODUCT}"
+    assert rewritten(source) == source
+
+
+@pytest.mark.parametrize("dtype", _SINCE)
+def test_operations_that_a_cpu_does_not_have(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+
+    def x(*shape: int) -> Any:
+        return torch.rand(*shape).to(getattr(torch, dtype))
+
+    arguments: dict[str, Callable[[], object]] = {
+        "torch.stft": lambda: torch.stft(x(64), 16, window=x(16), return_complex=True),
+        "avg_pool3d": lambda: functional.avg_pool3d(x(1, 2, 4, 4, 4), 2),
+        "local_response_norm": lambda: functional.local_response_norm(x(2, 4, 3, 3), 2),
+        "multi_margin_loss": lambda: functional.multi_margin_loss(x(2, 4), torch.tensor([1, 2])),
+        "layer_norm": lambda: functional.layer_norm(x(2, 4), (4,)),
+        "avg_pool1d": lambda: functional.avg_pool1d(x(1, 2, 4), 2),
+        "avg_pool2d": lambda: functional.avg_pool2d(x(1, 2, 4, 4), 2),
+        "interpolate": lambda: functional.interpolate(x(1, 2, 4, 4), scale_factor=2, mode="bilinear"),
+        "grid_sample": lambda: functional.grid_sample(x(1, 2, 4, 4), x(1, 3, 3, 2)),
+        "cross_entropy": lambda: functional.cross_entropy(x(2, 4), torch.tensor([1, 2])),
+        "nll_loss": lambda: functional.nll_loss(x(2, 4), torch.tensor([1, 2])),
+        "binary_cross_entropy": lambda: functional.binary_cross_entropy(x(4), x(4)),
+        "mse_loss": lambda: functional.mse_loss(x(4), x(4)),
+        "torch.trace": lambda: torch.trace(x(3, 3)),
+    }
+    newest = tuple(map(int, torch.__version__.split(".")[:2]))
+    for name, since in _SINCE[dtype].items():
+        transform = getattr(torch.fft, name.rpartition(".")[2], None)
+        call = arguments[name] if transform is None else partial(transform, x(8, 8))
+        if since is _NEVER:
+            with pytest.raises((RuntimeError, NotImplementedError)):
+                call()
+        elif newest >= since:
+            call()
+
+
+def test_more_operations_are_missing_in_an_old_torch() -> None:
+    source = "import torch\n\ny = torch.nn.functional.layer_norm(torch.ones(2, 4).half().cuda(), (4,))\n"
+    for version, found in (((2, 2), True), ((2, 6), False), (None, False)):
+        assert ("DF412" in {each.code for each in analyze(source, torch_version=version).findings}) is found

@@ -133,10 +133,17 @@ class Precision:
 
     def meets(self, statements: Sequence[ast.stmt]) -> bool:
         """Return whether some statements of a function, or of the module, show an operation on two types."""
-        function = self._tree.scope(statements[0]).node
-        owner = self._tree.parents.get(function)
-        of_self = {"self": Module(definition=owner)} if isinstance(owner, ast.ClassDef) else {}
-        return self._asks(lambda: self._run(statements, of_self))
+        return self._asks(lambda: self._run(statements, self._of_self(statements[0])))
+
+    def value(self, node: ast.expr) -> Value | None:
+        """Return the value of an expression where it is, as far as it is known."""
+        self._asks(lambda: None)
+        return self.of(node, self._of_self(node))
+
+    def _of_self(self, node: ast.AST) -> Given:
+        """Return the object of a method that a node is in."""
+        owner = self._tree.parents.get(self._tree.scope(node).node)
+        return {"self": Module(definition=owner)} if isinstance(owner, ast.ClassDef) else {}
 
     def mixing_classes(self) -> Iterator[str]:
         """Yield the classes of modules in which two types meet, whatever their methods are given."""
@@ -745,11 +752,13 @@ def _promoted(operands: Sequence[Value | None]) -> Value | None:
 
 
 def _calls(facts: Names, scope: Scope) -> Sequence[ast.Call]:
-    """Return the calls of a function by its name in the module."""
+    """Return the calls of a function by its name in the module, of a constructor by that of its class."""
     function = scope.node
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-    nodes = facts.tree.nodes_at(lines_with_name(facts.tree.text, function.name))
-    return [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == function.name]
+    owner = facts.tree.parents.get(function)
+    name = owner.name if function.name == "__init__" and isinstance(owner, ast.ClassDef) else function.name
+    nodes = facts.tree.nodes_at(lines_with_name(facts.tree.text, name))
+    return [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == name]
 
 
 def _keyword(node: ast.Call, name: str) -> ast.expr | None:
