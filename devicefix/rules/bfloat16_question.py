@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from devicefix.facts import returns
 from devicefix.model import Finding
@@ -11,13 +12,18 @@ from devicefix.rules.base import Example, Rule
 _HALF = re.compile(r"(?<![bB])(?:float16|fp16|FP16|half)\b")
 
 
+_CAPABILITY = "torch.cuda.get_device_capability"
+
+
 class Bfloat16Question(Rule):
     """
     ## What it does
-    Reports `torch.cuda.is_bf16_supported()` where the program computes in half precision if the answer is no.
+    Reports `torch.cuda.is_bf16_supported()`, and a comparison of `torch.cuda.get_device_capability()`, where the program
+    computes in half precision if the answer is no.
 
     ## Why it matters
-    Without CUDA the answer is no. The program then computes in float16, where the GPU used bfloat16, with other numbers
+    Without CUDA the answer is no. (`get_device_capability` raises an error; DF401 makes it (0, 0), which is below
+    that of any GPU.) The program then computes in float16, where the GPU used bfloat16, with other numbers
     and a smaller range. Nothing fails, although a CPU supports bfloat16.
 
     ## Example
@@ -39,7 +45,7 @@ class Bfloat16Question(Rule):
     code = "DF408"
     name = "bfloat16-question"
     summary = "The choice of bfloat16 asks the GPU, so that a CPU computes in float16"
-    references = ("torch.cuda.is_bf16_supported",)
+    references = ("torch.cuda.is_bf16_supported", _CAPABILITY)
     INVALID = (
         Example(
             "an expression",
@@ -89,8 +95,54 @@ class Bfloat16Question(Rule):
                 args = Arguments(fp16=not torch.cuda.is_bf16_supported(), bf16=torch.cuda.is_bf16_supported())
             """,
         ),
+        Example(
+            "the capability",
+            before="""
+                import torch
+
+                if torch.cuda.get_device_capability()[0] >= 8:
+                    dtype = torch.bfloat16
+                else:
+                    dtype = torch.float16
+            """,
+            after="""
+                import torch
+
+                if (torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0))[0] >= 8:
+                    dtype = torch.bfloat16
+                else:
+                    dtype = torch.float16
+            """,
+        ),
+        Example(
+            "the parts of a capability",
+            before="""
+                import torch
+
+                major, minor = torch.cuda.get_device_capability(0)
+                dtype = torch.bfloat16 if major >= 8 else torch.float16
+            """,
+            after="""
+                import torch
+
+                major, minor = torch.cuda.get_device_capability(0) if torch.cuda.is_available() else (0, 0)
+                dtype = torch.bfloat16 if major >= 8 else torch.float16
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "a capability that chooses no dtype",
+            """
+                import torch
+
+                fused = torch.cuda.get_device_capability() >= (9, 0)
+                if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8:
+                    dtype = torch.bfloat16
+                else:
+                    dtype = torch.float16
+            """,
+        ),
         Example(
             "float32 otherwise",
             """
@@ -120,14 +172,42 @@ class Bfloat16Question(Rule):
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.parents[node]
-        if not isinstance(call, ast.Call) or call.func is not node or self.facts.is_guarded(call):
+        if not isinstance(call, ast.Call) or call.func is not node:
             return
-        if any(map(_HALF.search, self._if_not(call))):
+        questions = list(self._comparisons(call)) if name == _CAPABILITY else [call]
+        guarded = self.facts.is_guarded(call) and not (name == _CAPABILITY and self._has_default(call))
+        if not guarded and any(map(_HALF.search, chain.from_iterable(map(self._if_not, questions)))):
             yield self.finding(
                 call,
                 "the answer is no on a CPU, which then computes in float16 where the GPU used bfloat16; use bfloat16"
                 " without CUDA, too",
             )
+
+    def _has_default(self, call: ast.Call) -> bool:
+        """Return whether a capability is chosen for a CPU: `... if torch.cuda.is_available() else (0, 0)`."""
+        parent = self.facts.tree.parents[call]
+        return isinstance(parent, ast.IfExp) and parent.body is call
+
+    def _comparisons(self, call: ast.Call) -> Iterator[ast.expr]:
+        """Yield the comparisons of a capability with a lower bound, also by a variable."""
+        tree = self.facts.tree
+        value: ast.expr = call
+        parent = tree.parents[call]
+        if isinstance(parent, ast.IfExp) and parent.body is call:
+            value, parent = parent, tree.parents[parent]
+        values = [value]
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+            target = parent.targets[0]
+            first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
+            scope = tree.scope(parent)
+            values += self.facts.reads_in(scope, first.id) if isinstance(first, ast.Name) else ()
+        for each in values:
+            around = tree.parents[each]
+            read = around if isinstance(around, ast.Subscript) and around.value is each else each
+            compared = tree.parents[read]
+            match compared:
+                case ast.Compare(left=left, ops=[ast.Gt() | ast.GtE()]) if left is read:
+                    yield compared
 
     def _if_not(self, node: ast.expr) -> Iterator[str]:
         """Yield the code that runs if the answer to a question is no, or the name of what is true then."""

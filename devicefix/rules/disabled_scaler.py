@@ -17,7 +17,7 @@ _KEYS = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth
 # What a scaler that is off does not have: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/amp/grad_scaler.py
 _MISSING = {
     "_scale", "_growth_tracker", "_growth_factor", "_backoff_factor", "_growth_interval", "_init_scale",
-    "_per_optimizer_states", "_check_scale_growth_tracker", "_check_inf_per_device", "_found_inf_per_device",
+    "_init_growth_tracker", "_get_scale_async", "_per_optimizer_states", "_check_scale_growth_tracker", "_check_inf_per_device", "_found_inf_per_device",
     "get_growth_factor", "get_backoff_factor", "get_growth_interval",
 }  # fmt: skip
 
@@ -121,6 +121,18 @@ class DisabledScaler(Rule):
 
                 q7 = torch.amp.GradScaler("cuda")
                 print(q7.state_dict()["growth_factor"], q7._growth_tracker, q7.get_backoff_factor())
+            """,
+        ),
+        Example(
+            "a class of scalers",
+            before="""
+                import torch
+                from torch.cuda.amp import GradScaler
+
+
+                class Logged(GradScaler):
+                    def log(self):
+                        print(self._scale.item(), self._get_scale_async())
             """,
         ),
     )
@@ -242,9 +254,17 @@ class DisabledScaler(Rule):
         known = [value for value in made if self.facts.resolve(value.func) in _SCALERS]
         if known:
             return any(not _of_cpu(value) for value in known)
+        if isinstance(node, ast.Name) and node.id == "self":
+            return self._is_of_scaler(node)
         kinds = self.facts.kinds.of(node)
         names = [name.rpartition(".")[2] for name in kinds.classes] or [last_name(node)]
         return any("scaler" in name.lower() for name in names)
+
+    def _is_of_scaler(self, node: ast.Name) -> bool:
+        """Return whether the class around a node is a scaler."""
+        parents = (parent for _, parent in self.facts.tree.ancestors(node))
+        owner = next((parent for parent in parents if isinstance(parent, ast.ClassDef)), None)
+        return owner is not None and any(self.facts.resolve(base) in _SCALERS for base in owner.bases)
 
     def _is_on(self, node: ast.expr) -> bool:
         """Return whether a node is evaluated only with CUDA, or where a scaler is enabled."""
