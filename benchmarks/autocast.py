@@ -2,11 +2,12 @@
 
 python benchmarks/autocast.py [--seeds N]
 
-There is no GPU here: the reference is the CPU with the lists of operations that autocast for CUDA runs in low
-precision, in float32, and in the widest type of their operands, from https://docs.pytorch.org/docs/stable/amp.html.
-Kernels of a GPU also add up in another order; that is less than the rounding of results to low precision, which is
-what the forms differ in. Each program is small, and has tensors or modules in low precision beside others in float32.
-The figures are relative distances to the reference (2-norm), the medians over seeds.
+No GPU is needed: the reference is a CPU with the lists of operations that autocast for CUDA runs in low
+precision, in float32, and in the widest type of their operands, from
+https://docs.pytorch.org/docs/stable/amp.html. Kernels of a GPU add up in another order than those of a CPU:
+the differences that come from it are not measured. Each program is small, and has tensors or modules in low
+precision beside others in float32. The figures are relative distances to the reference (2-norm), the medians
+over seeds.
 """
 
 from __future__ import annotations
@@ -24,18 +25,25 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-LOW = set(
-    "__matmul__ __rmatmul__ addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d"
-    " conv_transpose1d conv_transpose2d conv_transpose3d linear matmul mm mv prelu scaled_dot_product_attention".split()
-)
-FLOAT32 = set(
-    "__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss"
-    " cdist cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss"
-    " kl_div l1_loss layer_norm log log10 log_softmax log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss"
-    " multi_margin_loss nll_loss norm normalize pdist poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss"
-    " soft_margin_loss softmax softmin softplus sum renorm tan triplet_margin_loss".split()
-)
-WIDEST = set("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot".split())
+LOW = {
+    "__matmul__", "__rmatmul__", "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul",
+    "multi_dot", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "linear", "matmul", "mm", "mv", "prelu", "scaled_dot_product_attention",
+}  # fmt: skip
+FLOAT32 = {
+    "__pow__", "__rdiv__", "__rpow__", "__rtruediv__", "acos", "asin",
+    "binary_cross_entropy_with_logits", "cosh", "cosine_embedding_loss", "cdist", "cosine_similarity",
+    "cross_entropy", "cumprod", "cumsum", "dist", "erfinv", "exp", "expm1", "group_norm",
+    "hinge_embedding_loss", "kl_div", "l1_loss", "layer_norm", "log", "log10", "log_softmax", "log1p",
+    "log2", "margin_ranking_loss", "mse_loss", "multilabel_margin_loss", "multi_margin_loss",
+    "nll_loss", "norm", "normalize", "pdist", "poisson_nll_loss", "pow", "prod", "reciprocal", "rsqrt",
+    "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "sum", "renorm",
+    "tan", "triplet_margin_loss",
+}  # fmt: skip
+WIDEST = {
+    "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sample", "index_put",
+    "scatter_add", "tensordot",
+}  # fmt: skip
 
 Cast = Callable[[Any, torch.dtype], Any]
 Program = Callable[["Form"], torch.Tensor]
@@ -48,7 +56,7 @@ class CudaAutocast(TorchFunctionMode):
         super().__init__()
         self.dtype = dtype
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in LOW:
             dtype = self.dtype
@@ -123,10 +131,13 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
         split = self.qkv(self.norms[0](x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(*split, is_causal=self.causal)
+        q, k, v = split.unbind()
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(y.transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.norms[1](x))))
+        added: torch.Tensor = self.down(F.gelu(self.up(self.norms[1](x))))
+        return x + added
 
 
 def language_model(form: Form) -> torch.Tensor:
@@ -135,11 +146,12 @@ def language_model(form: Form) -> torch.Tensor:
     body = nn.Sequential(Block(64, causal=True), Block(64, causal=True), nn.LayerNorm(64), nn.Linear(64, 64))
     optimizer = torch.optim.AdamW([*wte.parameters(), *body.parameters()], lr=1e-3)
     tokens = torch.randint(64, (20, 4, 33))
+    logits = torch.empty(0)
     for batch in tokens:
         with form.autocast(torch.bfloat16):
             logits = body(wte(batch[:, :-1]))
             loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # of torch
         optimizer.step()
         optimizer.zero_grad()
     return logits
@@ -167,7 +179,8 @@ def images(form: Form) -> torch.Tensor:
         nn.Linear(1152, 10),
     )
     with torch.no_grad(), form.autocast(torch.float16):
-        return net(form.low(torch.rand(8, 3, 16, 16), torch.float16)).softmax(-1)
+        probabilities: torch.Tensor = net(form.low(torch.rand(8, 3, 16, 16), torch.float16)).softmax(-1)
+        return probabilities
 
 
 def vision_language(form: Form) -> torch.Tensor:
@@ -175,7 +188,8 @@ def vision_language(form: Form) -> torch.Tensor:
     encoder = form.low(nn.Sequential(nn.Linear(48, 64), Block(64), Block(64)), torch.float16)
     projector = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
     with torch.no_grad(), form.autocast(torch.float16):
-        return projector(encoder(form.low(torch.randn(2, 16, 48), torch.float16)))
+        tokens: torch.Tensor = projector(encoder(form.low(torch.randn(2, 16, 48), torch.float16)))
+        return tokens
 
 
 def video(form: Form) -> torch.Tensor:
@@ -196,6 +210,7 @@ def scaled(form: Form) -> torch.Tensor:
     """Train on inputs in half precision with small gradients, which the scaler keeps from vanishing."""
     net = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8))
     optimizer = torch.optim.SGD(net.parameters(), lr=1e4)
+    y = torch.empty(0)
     for x in torch.randn(20, 16, 32):
         with form.autocast(torch.float16):
             y = net(form.low(x, torch.float16))
@@ -225,7 +240,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     seeds = range(parser.parse_args().seeds)
     warnings.simplefilter("ignore")
-    (_, reference), *others = forms()
+    _, *others = forms()
     print(f"torch {torch.__version__}\n\n| Program | {' | '.join(name for name, _ in others)} |")
     print("| --- |" + " --- |" * len(others))
     for program in PROGRAMS:
@@ -239,7 +254,7 @@ def main() -> None:
                 if a is not None and b is not None
             ]
             cells.append(f"{statistics.median(distances):.1e}" if distances else "fails")
-        print(f"| {program.__doc__.split(';')[0].split('.')[0]} | {' | '.join(cells)} |")
+        print(f"| {str(program.__doc__).split('.')[0].split(';')[0]} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
