@@ -414,7 +414,7 @@ def test_float16_needs_a_torch_that_has_it_on_a_cpu() -> None:
     source = (
         "import torch\n\nwith torch.autocast('cuda'):\n    y = torch.ones(2, 2) @ torch.ones(2, 2).half()\n"
     )
-    for version, safety in (((2, 0), Safety.UNSAFE), ((2, 1), Safety.SAFE), (None, Safety.SAFE)):
+    for version, safety in (((2, 1), Safety.UNSAFE), ((2, 2), Safety.SAFE), (None, Safety.SAFE)):
         (finding,) = analyze(source, torch_version=version).findings
         assert finding.safety is safety
 

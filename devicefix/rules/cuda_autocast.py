@@ -18,8 +18,8 @@ _OFF = (
     " differ in dtype; use `torch.autocast(device.type, ...)`"
 )
 _STILL_ON = "this switches autocast off for CUDA only, while the code around it uses that of the device; name the same device"
-# https://github.com/pytorch/pytorch/pull/96093, in https://pytorch.org/docs/2.1/amp.html
-_FLOAT16_SINCE = (2, 1)
+# https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
+_FLOAT16_SINCE = (2, 2)
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 
@@ -504,7 +504,7 @@ class CudaAutocast(Rule):
             return "the dtype is not known, and may be one that autocast for the CPU does not support"
         version = self.context.options.torch_version
         if name == "float16" and version is not None and version < _FLOAT16_SINCE:
-            return "autocast for the CPU has no float16 before torch 2.1"
+            return "autocast for the CPU has no float16 before torch 2.2"
         if name == "float16" and "backward(" in text:
             return "small gradients vanish in float16 without a scaler, which is off on a CPU: use one for the device"
         return ""
