@@ -403,6 +403,12 @@ def test_every_argument_is_kept_and_the_dtype_is_spelled_out(call: str, new: str
     assert rewritten(source) == (source if new is None else f"{head}with {new}:\n    {PRODUCT}")
 
 
+def test_there_is_no_fix_for_a_dtype_that_autocast_for_the_cpu_does_not_have() -> None:
+    for dtype, safety in (("torch.float32", None), ("None", None), ("kind", Safety.UNSAFE)):
+        source = f"import torch\n\nwith torch.autocast('cuda', dtype={dtype}):\n    {PRODUCT}"
+        assert safety_of(source) == [safety]
+
+
 def test_float32_only_keeps_autocast_for_cuda() -> None:
     source = "import torch\n\nnet = torch.nn.Linear(2, 2)\nhalf = torch.zeros(2).half()\n"
     source += "with torch.autocast('cuda', dtype=torch.bfloat16):\n    y = net(torch.ones(2, 2))\n"

@@ -471,6 +471,9 @@ class CudaAutocast(Rule):
         value = self.facts.value(kind) if isinstance(kind, ast.Name) else None
         return cuda_string(kind if value is None else value)
 
+    def _is_float32(self, dtype: ast.expr) -> bool:
+        return self.facts.resolve(dtype) in ("torch.float32", "torch.float")
+
     # -- the code under it ---------------------------------------------------------------------------
 
     def _blocks(self, node: ast.Call) -> Iterator[list[ast.stmt]]:
@@ -524,8 +527,12 @@ class CudaAutocast(Rule):
         if call.is_partial and not self._is_called_by_keywords(call.node):
             return None
         dtype = call.arguments.get("dtype")
-        if isinstance(dtype, ast.Constant) and not call.is_off:
-            return None  # None, which a call may get for a reason
+        if (
+            dtype is not None
+            and not call.is_off
+            and (isinstance(dtype, ast.Constant) or self._is_float32(dtype))
+        ):
+            return None  # autocast for the CPU has another default, and no float32
         kind, needs = self._device_type(call.node)
         torch = self.devices.torch(call.node)
         low = f"dtype={torch.text}.float16"
