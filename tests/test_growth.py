@@ -73,6 +73,11 @@ SHAPES = {
         f"{TORCH}s = torch.cuda.Stream()\n", "with torch.cuda.stream(s):\n    x = x.cuda()\n"
     ),
     "random states": repeated(TORCH, "s = torch.cuda.get_rng_state()\n"),
+    "modules under autocast": repeated(
+        TORCH,
+        "e% = torch.nn.Linear(2, 2)\ne%.half()\nh% = torch.nn.Linear(2, 2)\n"
+        "with torch.autocast('cuda'):\n    h%(e%(x))\n",
+    ),
     "names bound under a guard": repeated(f"{TORCH}if torch.cuda.is_available():\n", "    a = 1\n", "f(a)\n"),
 }
 

@@ -590,25 +590,27 @@ class Precision:
             return value
         found = self._tree.scope(site).lookup(name)
         scope = found[0] if found is not None else None
-        if any(self._tree.reads(f"{name}.{method}") for method in _VISITS):
+        if name in self._visits:
             value = self._visited(value, name)
-        for path, calls in self._conversions.items():
-            if path != name and not path.startswith(f"{name}."):
-                continue
-            for call in calls:
-                if self._binds(call, name, scope):
-                    is_before = self._tree.scope(call) is scope and self._always_before(call, site)
-                    value = self._after(value, path.split(".")[1:], call, is_before)
+        for path, call in self._conversions.get((None, name), ()):
+            if self._binds(call, name, scope):
+                is_before = self._tree.scope(call) is scope and self._always_before(call, site)
+                value = self._after(value, path[1:], call, is_before)
         return value
+
+    @cached_property
+    def _visits(self) -> Mapping[str, list[ast.AST | None]]:
+        """The calls that visit the parts of a module, by its name: `net.modules()`."""
+        found: dict[str, list[ast.AST | None]] = {}
+        for node in self._tree.nodes_with(*(f".{method}" for method in _VISITS)):
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr=method) if method in _VISITS:
+                    found.setdefault(name, []).append(self._tree.parents.get(node))
+        return found
 
     def _visited(self, value: Module, name: str) -> Module:
         """Return a module whose parts some code visits, and may convert."""
-        calls = (
-            self._tree.parents.get(read)
-            for method in _VISITS
-            for read in self._tree.reads(f"{name}.{method}")
-        )
-        for call in calls:
+        for call in self._visits[name]:
             converted = self._converted_kinds(call)
             if converted:
                 value = replace(value, kinds=(*value.kinds, *converted))
@@ -664,28 +666,28 @@ class Precision:
 
     def _converted_in_class(self, value: Value | None, owner: ast.ClassDef, path: str) -> Value | None:
         """Return a module that is an attribute after what its class converts in place."""
-        for name, calls in self._conversions.items() if isinstance(value, Module) else ():
-            if name not in (path, "self") and not name.startswith(f"{path}."):
-                continue
-            for call in calls:
-                if self._class_around(call) is owner:
-                    function = self._tree.scope(call).node
-                    is_made = isinstance(function, ast.FunctionDef) and self._is_run(function.name)
-                    is_known = (
-                        is_made and name != "self" and self._is_unconditional(self._tree.statement(call))
-                    )
-                    value = self._after(value, name.split(".")[2:], call, is_known)
+        whole = self._conversions.get((owner, "self"), ())
+        for names, call in (*whole, *self._conversions.get((owner, path), ())):
+            function = self._tree.scope(call).node
+            is_run = isinstance(function, ast.FunctionDef) and self._is_run(function.name)
+            is_known = is_run and len(names) > 1 and self._is_unconditional(self._tree.statement(call))
+            value = self._after(value, names[2:], call, is_known)
         return value
 
     def _is_run(self, method: str) -> bool:
         """Return whether the module runs a method of its objects: `net.init_weights()`."""
-        return method == "__init__" or any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == method
-            and isinstance(parent := self._tree.parents.get(node), ast.Expr)
-            and self._is_unconditional(parent)
-            for node in self._tree.nodes_with(f".{method}(")
+        return method == "__init__" or method in self._run_methods
+
+    @cached_property
+    def _run_methods(self) -> frozenset[str]:
+        """The names of the methods that the module runs in any case, in statements of their own."""
+        return frozenset(
+            statement.value.func.attr
+            for statement in self._tree.statements
+            if isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Call)
+            and isinstance(statement.value.func, ast.Attribute)
+            and self._is_unconditional(statement)
         )
 
     def _after(
@@ -703,15 +705,21 @@ class Precision:
         return value if dtype == "" else _converted(value, dtype if is_known else None)
 
     @cached_property
-    def _conversions(self) -> Mapping[str, list[ast.Call]]:
-        """The statements that convert a module in place, by its path."""
-        found: dict[str, list[ast.Call]] = {}
+    def _conversions(self) -> Mapping[tuple[ast.ClassDef | None, str], list[tuple[list[str], ast.Call]]]:
+        """The statements that convert a module in place, each with the parts of its path.
+
+        They are found by the name of the module, or by the class and `self.x` for one of `self.x.y`.
+        """
+        found: dict[tuple[ast.ClassDef | None, str], list[tuple[list[str], ast.Call]]] = {}
         for node in self._tree.nodes_with(".to(", ".half(", ".bfloat16(", ".float(", ".double("):
             match node:
                 case ast.Call(func=ast.Attribute(value=owner)) if _is_conversion(node):
                     path = dotted(owner)
                     if path is not None and isinstance(self._tree.parents.get(node), ast.Expr):
-                        found.setdefault(path, []).append(node)
+                        names = path.split(".")
+                        of_self = names[0] == "self"
+                        key = self._class_around(node) if of_self else None, ".".join(names[: 1 + of_self])
+                        found.setdefault(key, []).append((names, node))
         return found
 
 
