@@ -78,7 +78,13 @@ def is_only_device(uses: Uses, number: ast.expr) -> bool:
         uses: the uses of values in the module.
         number: the expression whose value is the number.
     """
-    return not any(_is_lost(uses, use) for use in uses.of(number).uses)
+    return not any(_is_lost(uses, use) and not _is_text(uses.facts, use) for use in uses.of(number).uses)
+
+
+def _is_text(facts: Facts, number: ast.expr) -> bool:
+    """Return whether a number only becomes a text, as in `os.environ["LOCAL_RANK"] = str(number)`."""
+    call = facts.tree.parents.get(number)
+    return isinstance(call, ast.Call) and call.args == [number] and dotted(call.func) == "str"
 
 
 def used_as_number(uses: Uses, number: ast.expr) -> ast.expr | None:

@@ -9,8 +9,9 @@ from devicefix.facts.backends import takes_backend
 from devicefix.facts.kinds import Kind
 from devicefix.facts.names import option_names
 from devicefix.facts.scopes import captures
+from devicefix.facts.texts import text_of
 from devicefix.facts.values import last_name
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 
 _NCCL = "torch.distributed.Backend.NCCL"
@@ -44,8 +45,8 @@ class NcclBackend(Rule):
     `--target accelerator` it is the accelerator's own backend (torch 2.6). Unsafe if the program sets
     `CUDA_VISIBLE_DEVICES` afterwards, since `torch.cuda.is_available()` determines which GPUs are visible, and where
     only its name says that a value is a backend. If that name is compared with "nccl", and never with "gloo", there
-    is no fix. A value in a dictionary whose key says nothing about a backend, and a device mesh of type "cuda", are
-    reported without a fix.
+    is no fix. A value in a dictionary whose key says nothing about a backend, and a device mesh whose type is not
+    written in the call, are reported without a fix.
     """
 
     code = "DF601"
@@ -169,7 +170,7 @@ class NcclBackend(Rule):
             after="""
                 import torch
 
-                backend = ("nccl" if torch.cuda.is_available() else "gloo") if dist.is_nccl_available() else "gloo"
+                backend = "nccl" if dist.is_nccl_available() and torch.cuda.is_available() else "gloo"
             """,
         ),
         Example(
@@ -187,7 +188,7 @@ class NcclBackend(Rule):
                 import torch
                 import torch.distributed as dist
 
-                backend = 'gloo' if os.name == 'nt' else ('nccl' if torch.cuda.is_available() else 'gloo')
+                backend = 'gloo' if os.name == 'nt' or not torch.cuda.is_available() else 'nccl'
                 dist.init_process_group(backend=backend)
             """,
         ),
@@ -342,6 +343,12 @@ class NcclBackend(Rule):
 
                 mesh = init_device_mesh("cuda", (2,))
             """,
+            after="""
+                import torch
+                from torch.distributed.device_mesh import init_device_mesh
+
+                mesh = init_device_mesh("cuda" if torch.cuda.is_available() else "cpu", (2,))
+            """,
         ),
         Example(
             "a device mesh of a type in a variable",
@@ -431,14 +438,36 @@ class NcclBackend(Rule):
             *node.args[:1],
             *(keyword.value for keyword in node.keywords if keyword.arg == "device_type"),
         ]
-        if any(self.facts.kinds.of(kind).are([Kind.CUDA]) for kind in kinds):
-            yield self.finding(
-                node, "a mesh of CUDA devices needs NCCL; use a mesh of type `cpu` and `gloo` without CUDA"
-            )
+        for kind in kinds:
+            if self.facts.kinds.of(kind).are([Kind.CUDA]):
+                fix = None
+                if text_of(kind) == "cuda":
+                    self.context.mark_handled(kind)
+                    fix = self.context.when_cuda(kind, '"cpu"', self.devices.safety(kind))
+                message = "a mesh of CUDA devices needs NCCL; use one of type `cpu`, and `gloo`, without CUDA"
+                yield self.finding(node, message, fix)
 
     def _needs_cuda(self, node: ast.expr) -> Finding:
-        fix = self.context.when_cuda(node, '"gloo"', self.devices.safety(node))
+        choice = self.facts.tree.parents.get(node)
+        fix = self._with_condition(choice, node) if isinstance(choice, ast.IfExp) else None
+        fix = fix or self.context.when_cuda(node, '"gloo"', self.devices.safety(node))
         return self.finding(node, "the `nccl` backend needs CUDA; use `gloo` without it", fix)
+
+    def _with_condition(self, choice: ast.IfExp, node: ast.expr) -> Fix | None:
+        """Return the fix that adds CUDA to the condition of a choice between NCCL and gloo, if it is one."""
+        chosen = node is choice.body
+        other = choice.orelse if chosen else choice.body
+        if not _is_gloo(other) or self.context.accelerator is not None:
+            return None
+        available = self.devices.available(choice.test)
+        code = f"and {available.text}" if chosen else f"or not {available.text}"
+        either = isinstance(choice.test, ast.BoolOp) and isinstance(choice.test.op, ast.Or)
+        weaker = isinstance(choice.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (either and chosen)
+
+        def test(text: str) -> str:
+            return f"({text}) {code}" if weaker else f"{text} {code}"
+
+        return self.context.edit(choice.test, test, available, self.devices.safety(node))
 
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""

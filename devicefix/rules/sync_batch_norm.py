@@ -3,17 +3,30 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.model import Finding
+from devicefix.facts.values import last_name
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
+
+_LAYERS = ("torch.nn.SyncBatchNorm", "torch.nn.modules.batchnorm.SyncBatchNorm")
+_CONVERTS = "convert_sync_batchnorm"
+# The dimensions of the plain layer behind a layer, which give its inputs one dimension each for batch and channel.
+_DIMENSIONS = {
+    "torch.nn.Linear": 1,
+    **{f"torch.nn.Conv{size}d": size for size in (1, 2, 3)},
+    **{f"torch.nn.ConvTranspose{size}d": size for size in (1, 2, 3)},
+}
+_FEATURES = ("num_features", "out_features", "out_channels")
+_OPTIONS = ("eps", "momentum", "affine", "track_running_stats")
+_ASKS = ("isinstance", "issubclass")
 
 
 class SyncBatchNorm(Rule):
     """
     ## What it does
-    Finds `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)`.
+    Finds `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)`, and layers of this class.
 
     ## Why it matters
-    The converted layers raise an error on a CPU: "SyncBatchNorm layers only work with GPU modules".
+    The layers raise an error in distributed training on CPUs: "SyncBatchNorm layers only work with GPU modules".
 
     ## Example
     ```python
@@ -27,7 +40,9 @@ class SyncBatchNorm(Rule):
 
     ## Fix safety
     Safe: with CUDA the model is the same. On a CPU each process has its own statistics, so the numbers can differ
-    from those of several GPUs, but not from those of one.
+    from those of several GPUs, but not from those of one. A layer of this class becomes a plain one if it follows a
+    linear or convolutional layer in `nn.Sequential`, which shows how many dimensions its inputs have. Elsewhere it is
+    reported without a fix.
     """
 
     code = "DF603"
@@ -35,6 +50,7 @@ class SyncBatchNorm(Rule):
     summary = "Batch normalization is synchronized between GPUs"
     words = (b"SyncBatchNorm",)
     common_words = (b"batchnorm",)
+    references = _LAYERS
     INVALID = (
         Example(
             "a model that is converted",
@@ -51,8 +67,57 @@ class SyncBatchNorm(Rule):
                 net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if torch.cuda.is_available() else net
             """,
         ),
+        Example(
+            "layers behind others",
+            before="""
+                import torch
+                from collections import OrderedDict
+                from torch import nn
+
+                head = nn.Sequential(nn.Linear(4, n), nn.SyncBatchNorm(n, eps=1e-3), nn.ReLU())
+                body = nn.Sequential(OrderedDict([("conv", nn.Conv2d(3, 8, 1)), ("norm", nn.SyncBatchNorm(8))]))
+            """,
+            after="""
+                import torch
+                from collections import OrderedDict
+                from torch import nn
+
+                head = nn.Sequential(nn.Linear(4, n), (nn.SyncBatchNorm if torch.cuda.is_available() else nn.BatchNorm1d)(n, eps=1e-3), nn.ReLU())
+                body = nn.Sequential(OrderedDict([("conv", nn.Conv2d(3, 8, 1)), ("norm", (nn.SyncBatchNorm if torch.cuda.is_available() else nn.BatchNorm2d)(8))]))
+            """,
+        ),
+        Example(
+            "layers whose inputs may have any number of dimensions",
+            before="""
+                from torch import nn
+
+                norm = nn.SyncBatchNorm(8)
+                net = nn.Sequential(nn.ReLU(), nn.SyncBatchNorm(8), nn.Linear(8, 4), nn.SyncBatchNorm(2))
+                net = ResNet(norm_layer=nn.SyncBatchNorm)
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "a question",
+            """
+                from torch import nn
+
+                synchronized = isinstance(layer, (nn.BatchNorm2d, nn.SyncBatchNorm))
+                if type(layer) is nn.SyncBatchNorm:
+                    pass
+            """,
+        ),
+        Example(
+            "a base class",
+            """
+                from torch import nn
+
+
+                class Norm(nn.SyncBatchNorm):
+                    pass
+            """,
+        ),
         Example(
             "under a guard",
             """
@@ -66,9 +131,68 @@ class SyncBatchNorm(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
-        if not name.endswith("SyncBatchNorm.convert_sync_batchnorm") or self.facts.is_guarded(node):
+        if not name.endswith(f"SyncBatchNorm.{_CONVERTS}") or self.facts.is_guarded(node):
             return
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
         yield self.finding(node, "`SyncBatchNorm` needs CUDA; convert the model only with CUDA", fix)
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        call = self.facts.tree.parents.get(node)
+        if self.facts.is_guarded(node) or not self._is_value(node):
+            return
+        fix = self._as_plain(node, call) if isinstance(call, ast.Call) and call.func is node else None
+        message = (
+            "`SyncBatchNorm` needs CUDA in distributed training; use a plain layer, such as `BatchNorm2d`, without it"
+        )
+        yield self.finding(node, message, fix)
+
+    def _is_value(self, node: ast.expr) -> bool:
+        """Return whether a class is called or passed on, and not only asked for, or a base of another class."""
+        parent = self.facts.tree.parents.get(node)
+        while isinstance(parent, (ast.Tuple, ast.BinOp)):
+            node, parent = parent, self.facts.tree.parents.get(parent)
+        if isinstance(parent, ast.Call):
+            return parent.func is node or last_name(parent.func) not in _ASKS
+        return isinstance(parent, (ast.keyword, ast.Assign, ast.IfExp, ast.Return, ast.List, ast.Dict))
+
+    def _as_plain(self, node: ast.expr, call: ast.Call) -> Fix | None:
+        """Return the fix that makes a layer a plain one without CUDA, if the layer before shows its dimensions."""
+        before = self._before(call)
+        size = _DIMENSIONS.get(self.facts.resolve(before.func) or "") if before is not None else None
+        if before is None or size is None or len(call.args) > 1 + len(_OPTIONS):
+            return None
+        if any(keyword.arg not in (*_FEATURES, *_OPTIONS) for keyword in call.keywords):
+            return None
+        inputs, outputs = _features(call, 0), _features(before, 1)
+        if inputs is None or outputs is None or ast.dump(inputs) != ast.dump(outputs):
+            return None
+        owner = node.value if isinstance(node, ast.Attribute) else None
+        if owner is None or self.facts.resolve(owner) != "torch.nn":
+            return None
+        return self.context.when_cuda(node, f"{self.context.source.code(owner)}.BatchNorm{size}d", of_cuda=True)
+
+    def _before(self, call: ast.Call) -> ast.Call | None:
+        """Return the layer before one in `nn.Sequential(…)`, also of a list of pairs in an `OrderedDict`."""
+        parents = self.facts.tree.parents
+        layer: ast.AST = call
+        around = parents.get(call)
+        if isinstance(around, ast.Tuple):
+            layer, around = around, parents.get(around)
+        ordered = parents.get(around) if isinstance(around, ast.List) else around
+        outer = parents.get(ordered) if isinstance(around, ast.List) and ordered is not None else ordered
+        if not isinstance(outer, ast.Call) or self.facts.resolve(outer.func) != "torch.nn.Sequential":
+            return None
+        layers = around.elts if isinstance(around, ast.List) else outer.args
+        position = next((at for at, each in enumerate(layers) if each is layer), 0)
+        before: ast.AST | None = layers[position - 1] if position else None
+        if isinstance(before, ast.Tuple):
+            before = before.elts[-1]
+        return before if isinstance(before, ast.Call) else None
+
+
+def _features(layer: ast.Call, position: int) -> ast.expr | None:
+    """Return the argument of a layer that is the number of its features."""
+    named = (keyword.value for keyword in layer.keywords if keyword.arg in _FEATURES)
+    return next(named, layer.args[position] if len(layer.args) > position else None)

@@ -12,7 +12,7 @@ from devicefix.facts.kinds import NUMBERS
 from devicefix.facts.scopes import Scope
 from devicefix.rules.shared.functions import Functions
 
-_KEYWORDS = {"device", "map_location", "output_device"}
+_KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
 
 
@@ -115,6 +115,8 @@ def _takes_either(facts: Facts, read: ast.expr) -> bool:
             return True
         case ast.Call():
             return (facts.resolve(parent.func) or "").startswith("torch.cuda.")
+        case ast.keyword(arg="output_device"):
+            return True
         case ast.List(elts=[_]):
             outer = facts.tree.parents.get(parent)
             return isinstance(outer, ast.keyword) and outer.arg == "device_ids"
