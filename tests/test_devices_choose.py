@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 from contexts import context_of, expression
 
@@ -231,3 +233,54 @@ def test_a_device_of_one_flag_is_not_that_of_availability() -> None:
 def test_safety_is_that_of_the_place() -> None:
     context = context_of('import os\nimport torch\n\nx.cuda()\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
     assert context.devices.safety(expression(context, "x.cuda()")) is Safety.UNSAFE
+
+
+def device_of(code: str, call: str) -> str | None:
+    """Return the definition of the device of the parameter that a call moves to, None if there is none."""
+    context = context_of(code)
+    node = expression(context, call)
+    assert isinstance(node, ast.Call)
+    found = context.devices.of_parameter(node, node.args[0])
+    definitions = [need for need in found.needs if isinstance(need, Definition)] if found else []
+    return definitions[0].line if definitions else None
+
+
+def moving(head: str, *lines: str) -> str:
+    return "\n    ".join(("import torch\n\n" + head, *lines, "x.cuda(gpu)", "y.cuda(gpu)")) + "\n"
+
+
+def test_a_parameter_to_which_a_function_moves_twice_has_a_device() -> None:
+    asked = ' if torch.cuda.is_available() else "cpu"'
+    assert (
+        device_of(moving("def f(gpu):"), "y.cuda(gpu)")
+        == f'gpu_device = ("cuda" if gpu is None else gpu){asked}'
+    )
+    assert device_of(moving("def f(gpu: int):"), "x.cuda(gpu)") == f"gpu_device = gpu{asked}"
+    optional = device_of(moving("def f(gpu: int = None):"), "x.cuda(gpu)")
+    assert optional == f'gpu_device = ("cuda" if gpu is None else gpu){asked}'
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        moving("def f(gpu):", "gpu = gpu or 0"),
+        moving("def f(gpu, gpu_device):"),
+        moving("def f(gpu):", "import os", "os.environ['CUDA_VISIBLE_DEVICES'] = str(gpu)"),
+        moving("def f(g):", "gpu = g"),
+        moving("def f(gpu):").replace("    y.cuda", "    if torch.cuda.is_available(): y.cuda"),
+        "import torch\n\ndef f(gpu): x.cuda(gpu); y.cuda(gpu)\n",
+    ],
+)
+def test_a_parameter_that_changes_is_used_once_or_can_have_no_device(code: str) -> None:
+    assert device_of(code, "x.cuda(gpu)") is None
+
+
+def test_two_parameters_of_a_function_do_not_share_a_device() -> None:
+    code = moving("def f(gpu, gpu_id):", "x.cuda(gpu_id)", "y.cuda(gpu_id)")
+    context = context_of(code)
+    found = []
+    for call in ("x.cuda(gpu_id)", "x.cuda(gpu)"):
+        node = expression(context, call)
+        assert isinstance(node, ast.Call)
+        found.append(context.devices.of_parameter(node, node.args[0]))
+    assert found[0] is not None and found[1] is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from devicefix.devices.choose import DeviceExpr
+from devicefix.devices.choose import DeviceExpr, is_never_none
 from devicefix.devices.context import Context
 from devicefix.facts import Facts, dotted
 from devicefix.facts.effects import has_effects
@@ -60,8 +60,16 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         return DeviceExpr(code)
     if context.accelerator and any(context.accelerator.references(target)):
         return devices.current(node) if facts.call(target, "torch.cuda.current_device") else None
-    certain = facts.kinds.of(target).are({*NUMBERS, Kind.NONE}) and not has_effects(facts, target)
-    return devices.computed(target, code) if certain else None
+    return devices.of_parameter(node, target) or _of_value(context, target, code)
+
+
+def _of_value(context: Context, target: ast.expr, code: str) -> DeviceExpr | None:
+    """Return the device of an expression that is a number, None or a device; None where it may be more."""
+    facts = context.facts
+    if facts.kinds.of(target).are({*NUMBERS, Kind.NONE}) and not has_effects(facts, target):
+        return context.devices.computed(target, code)
+    is_device = dotted(target) is not None and is_never_none(facts, target)
+    return context.devices.either(target, code) if is_device else None
 
 
 def runtime_device(context: Context, node: ast.Call, target: ast.expr) -> DeviceExpr | None:

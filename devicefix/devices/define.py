@@ -76,6 +76,16 @@ class Definitions:
             function: The function.
             number: The end of the name.
         """
+        used = self._used_in(function)
+        names = (name + number for name in _NAMES if name not in used)
+        return next((name for name in names if name not in used), None)
+
+    def is_free_in(self, function: Function, name: str) -> bool:
+        """Return whether a name is used for nothing else in a function, and no other fix defines it there."""
+        return name not in self._used_in(function) and not self._facts.taken(name)
+
+    def _used_in(self, function: Function) -> set[str]:
+        """Return the names that a function, and those in it, use."""
         if function not in self._used_names:
             used: set[str] = set()
             for node in ast.walk(function):
@@ -87,8 +97,7 @@ class Definitions:
                 elif isinstance(node, ast.arg):
                     used.add(node.arg)
             self._used_names[function] = used
-        names = (name + number for name in _NAMES if name not in self._used_names[function])
-        return next((name for name in names if name not in self._used_names[function]), None)
+        return self._used_names[function]
 
     def is_shadowed(self, site: ast.AST) -> bool:
         """Return whether a site can't use the module's device by its name."""

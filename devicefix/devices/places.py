@@ -118,7 +118,7 @@ class Places:
         It is unsafe in code that runs before the program sets a variable of the driver: during import, and in
         a function that sets it further down, or is called by code that does.
         """
-        if not self._sets_devices_late:
+        if not self.sets_devices_late:
             return Safety.SAFE
         function = self._facts.tree.scope(site).function
         if function is not None:
@@ -138,14 +138,14 @@ class Places:
         return any(not self._follows(call, setting) for call in calls)
 
     @cached_property
-    def _sets_devices_late(self) -> bool:
+    def sets_devices_late(self) -> bool:
         """Return whether the program sets a variable of the driver after it has imported this module."""
         return bool(self._settings) or self._project.is_late(self._path)
 
     @cached_property
     def _only_in_functions(self) -> bool:
         """Return whether the module must not create a device while it is imported."""
-        return self._sets_devices_late or self._torch_may_be_missing or self._project.is_forked(self._path)
+        return self.sets_devices_late or self._torch_may_be_missing or self._project.is_forked(self._path)
 
     @property
     def _torch_may_be_missing(self) -> bool:
@@ -163,7 +163,7 @@ class Places:
     @cached_property
     def _late(self) -> list[ast.stmt]:
         """The settings, and the calls of functions that set such a variable, here or in other files."""
-        if not self._sets_devices_late:
+        if not self.sets_devices_late:
             return []
         calls = late_calls(self._facts, self._settings, self._project.late_functions(self._path))
         return [*self._settings, *calls]

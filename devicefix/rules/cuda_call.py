@@ -47,7 +47,8 @@ class CudaCall(Rule):
 
     ## Fix safety
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
-    `.cuda(1)` moves to `cuda:1`. If the argument is not known, or the receiver may have a custom `cuda` method,
+    `.cuda(1)` moves to `cuda:1`. The device of a parameter to which a function moves several times is defined at the
+    start of the function. If the argument is not known, or the receiver may have a custom `cuda` method,
     the call stays and depends on `torch.cuda.is_available()`. That is unsafe where a custom method, or a call in the
     arguments, does more than move or return a value, which a CPU then skips, and in a `torch.fx.Interpreter`: its graph
     may change in place what was copied on a GPU. There is no fix for `.cuda(*args)`.
@@ -58,6 +59,87 @@ class CudaCall(Rule):
     summary = "`.cuda()` moves to a GPU, which may not exist"
     words = (b"cuda", b"get_device(")
     INVALID = (
+        Example(
+            "a parameter to which a function moves several times",
+            before="""
+                import torch
+
+
+                def train(q7, loader, net):
+                    net.cuda(q7)
+                    for x, y in loader:
+                        x, y = x.cuda(q7, non_blocking=True), y.cuda(
+                            q7, non_blocking=True
+                        )
+                        step(net, x, y)
+
+
+                def evaluate(gpu_id: int, x, y):
+                    return [part.cuda(device=gpu_id) for part in x], y.cuda(gpu_id)
+            """,
+            after="""
+                import torch
+
+
+                def train(q7, loader, net):
+                    q7_device = ("cuda" if q7 is None else q7) if torch.cuda.is_available() else "cpu"
+                    net.to(q7_device)
+                    for x, y in loader:
+                        x, y = x.to(q7_device, non_blocking=True), y.to(
+                            q7_device, non_blocking=True
+                        )
+                        step(net, x, y)
+
+
+                def evaluate(gpu_id: int, x, y):
+                    gpu_device = gpu_id if torch.cuda.is_available() else "cpu"
+                    return [part.to(gpu_device) for part in x], y.to(gpu_device)
+            """,
+        ),
+        Example(
+            "a parameter whose value changes, or whose device has no name",
+            before="""
+                import torch
+
+
+                def move(q7, x, y):
+                    q7 = q7 or 0
+                    return x.cuda(q7), y.cuda(q7)
+
+
+                def send(q7, x, y, q7_device):
+                    return x.cuda(q7), y.cuda(q7)
+            """,
+            after="""
+                import torch
+
+
+                def move(q7, x, y):
+                    q7 = q7 or 0
+                    return x.cuda(q7) if torch.cuda.is_available() else x, y.cuda(q7) if torch.cuda.is_available() else y
+
+
+                def send(q7, x, y, q7_device):
+                    return x.cuda(q7) if torch.cuda.is_available() else x, y.cuda(q7) if torch.cuda.is_available() else y
+            """,
+        ),
+        Example(
+            "a device that is chosen at run time, and one that may be None",
+            before="""
+                import torch
+
+
+                def move(x, y, where: torch.device, q7: torch.device = None):
+                    return x.cuda(where), y.cuda(q7)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, y, where: torch.device, q7: torch.device = None):
+                    return x.to(where if torch.cuda.is_available() else "cpu"), y.cuda(q7) if torch.cuda.is_available() else y
+            """,
+        ),
         Example(
             "an argument that may do more than return a value",
             before="""

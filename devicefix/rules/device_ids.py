@@ -116,6 +116,25 @@ class DeviceIds(Rule):
             """,
         ),
         Example(
+            "the number of a GPU that is used for nothing else",
+            before="""
+                import os
+                import torch
+                from torch.nn.parallel import DistributedDataParallel
+
+                rank = int(os.environ["LOCAL_RANK"])
+                net = DistributedDataParallel(net, output_device=rank)
+            """,
+            after="""
+                import os
+                import torch
+                from torch.nn.parallel import DistributedDataParallel
+
+                rank = int(os.environ["LOCAL_RANK"])
+                net = DistributedDataParallel(net, output_device=rank if torch.cuda.is_available() else None)
+            """,
+        ),
+        Example(
             "a dictionary of options",
             before="""
                 import torch

@@ -237,6 +237,28 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "a GPU whose number is also the text of a variable of the environment",
+            before="""
+                import os
+                import torch
+
+                def start(q7):
+                    q7.gpu = q7.rank % torch.cuda.device_count()
+                    os.environ["LOCAL_RANK"] = str(q7.gpu)
+                    torch.cuda.set_device(q7.gpu)
+            """,
+            after="""
+                import os
+                import torch
+
+                def start(q7):
+                    q7.gpu = q7.rank % max(torch.cuda.device_count(), 1)
+                    os.environ["LOCAL_RANK"] = str(q7.gpu)
+                    if torch.cuda.is_available():
+                        torch.cuda.set_device(q7.gpu)
+            """,
+        ),
+        Example(
             "a number of processes with the world size, and a check for 0",
             before="""
                 import torch

@@ -143,9 +143,7 @@ class SyncBatchNorm(Rule):
         if self.facts.is_guarded(node) or not self._is_value(node):
             return
         fix = self._as_plain(node, call) if isinstance(call, ast.Call) and call.func is node else None
-        message = (
-            "`SyncBatchNorm` needs CUDA in distributed training; use a plain layer, such as `BatchNorm2d`, without it"
-        )
+        message = "`SyncBatchNorm` needs CUDA in distributed training; use a plain layer, such as `BatchNorm2d`, without it"
         yield self.finding(node, message, fix)
 
     def _is_value(self, node: ast.expr) -> bool:
@@ -171,7 +169,9 @@ class SyncBatchNorm(Rule):
         owner = node.value if isinstance(node, ast.Attribute) else None
         if owner is None or self.facts.resolve(owner) != "torch.nn":
             return None
-        return self.context.when_cuda(node, f"{self.context.source.code(owner)}.BatchNorm{size}d", of_cuda=True)
+        return self.context.when_cuda(
+            node, f"{self.context.source.code(owner)}.BatchNorm{size}d", of_cuda=True
+        )
 
     def _before(self, call: ast.Call) -> ast.Call | None:
         """Return the layer before one in `nn.Sequential(…)`, also of a list of pairs in an `OrderedDict`."""
