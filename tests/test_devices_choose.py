@@ -240,7 +240,7 @@ def device_of(code: str, call: str) -> str | None:
     context = context_of(code)
     node = expression(context, call)
     assert isinstance(node, ast.Call)
-    found = context.devices.of_parameter(node, node.args[0])
+    found = context.devices.of_variable(node, node.args[0])
     definitions = [need for need in found.needs if isinstance(need, Definition)] if found else []
     return definitions[0].line if definitions else None
 
@@ -249,13 +249,14 @@ def moving(head: str, *lines: str) -> str:
     return "\n    ".join(("import torch\n\n" + head, *lines, "x.cuda(gpu)", "y.cuda(gpu)")) + "\n"
 
 
-def test_a_parameter_to_which_a_function_moves_twice_has_a_device() -> None:
+def test_a_variable_to_which_a_function_moves_twice_has_a_device() -> None:
     asked = ' if torch.cuda.is_available() else "cpu"'
     assert (
         device_of(moving("def f(gpu):"), "y.cuda(gpu)")
         == f'gpu_device = ("cuda" if gpu is None else gpu){asked}'
     )
     assert device_of(moving("def f(gpu: int):"), "x.cuda(gpu)") == f"gpu_device = gpu{asked}"
+    assert device_of(moving("def f(g: int):", "gpu = g + 1"), "x.cuda(gpu)") == f"gpu_device = gpu{asked}"
     optional = device_of(moving("def f(gpu: int = None):"), "x.cuda(gpu)")
     assert optional == f'gpu_device = ("cuda" if gpu is None else gpu){asked}'
 
@@ -266,12 +267,13 @@ def test_a_parameter_to_which_a_function_moves_twice_has_a_device() -> None:
         moving("def f(gpu):", "gpu = gpu or 0"),
         moving("def f(gpu, gpu_device):"),
         moving("def f(gpu):", "import os", "os.environ['CUDA_VISIBLE_DEVICES'] = str(gpu)"),
-        moving("def f(g):", "gpu = g"),
+        moving("def f(g):", "if g:", "    gpu = g"),
+        moving("def f(gpu):", "print(locals())"),
         moving("def f(gpu):").replace("    y.cuda", "    if torch.cuda.is_available(): y.cuda"),
         "import torch\n\ndef f(gpu): x.cuda(gpu); y.cuda(gpu)\n",
     ],
 )
-def test_a_parameter_that_changes_is_used_once_or_can_have_no_device(code: str) -> None:
+def test_a_variable_that_changes_is_used_once_or_can_have_no_device(code: str) -> None:
     assert device_of(code, "x.cuda(gpu)") is None
 
 
@@ -282,5 +284,5 @@ def test_two_parameters_of_a_function_do_not_share_a_device() -> None:
     for call in ("x.cuda(gpu_id)", "x.cuda(gpu)"):
         node = expression(context, call)
         assert isinstance(node, ast.Call)
-        found.append(context.devices.of_parameter(node, node.args[0]))
+        found.append(context.devices.of_variable(node, node.args[0]))
     assert found[0] is not None and found[1] is None

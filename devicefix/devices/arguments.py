@@ -60,7 +60,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         return DeviceExpr(code)
     if context.accelerator and any(context.accelerator.references(target)):
         return devices.current(node) if facts.call(target, "torch.cuda.current_device") else None
-    return devices.of_parameter(node, target) or _of_value(context, target, code)
+    return devices.of_variable(node, target) or _of_value(context, target, code)
 
 
 def _of_value(context: Context, target: ast.expr, code: str) -> DeviceExpr | None:

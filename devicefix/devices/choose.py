@@ -14,14 +14,15 @@ from devicefix.devices.accelerator import Accelerator
 from devicefix.devices.define import Definitions
 from devicefix.devices.known import KnownDevices
 from devicefix.devices.places import InsertionPoint, Places, is_main
-from devicefix.facts import ASKS, Facts, Scope, dotted
+from devicefix.facts import ASKS, Binding, Facts, Scope, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.project import Project
 from devicefix.model import Definition, Edit, Import, Need, Refused, Safety
 from devicefix.rewrite.placement import Layout
 
-# The end of a parameter's name that its device does not need.
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# The end of a variable's name that its device does not need.
 _NUMBERED = re.compile(r"_?(id|ids|idx|index|num|number)\Z")
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
@@ -94,45 +95,53 @@ class Devices:
         """
         return self.either(site, f"{self.torch(site).text}.device({self.device_type(site)}, {index})")
 
-    def of_parameter(self, site: ast.AST, target: ast.expr) -> DeviceExpr | None:
-        """Return the device of a parameter to which a function moves several times: `rank_device`.
+    def of_variable(self, site: ast.AST, target: ast.expr) -> DeviceExpr | None:
+        """Return the device of a variable to which a function moves several times: `rank_device`.
 
-        The fix defines it at the start of the function. Callers may pass an index, a device, its name, or
-        None. The definition is right for all of them, and raises no error that the moves do not.
+        The fix defines it where the variable gets its value. A parameter may be an index, a device, its
+        name, or None. The definition is right for all of them, and raises no error that the moves do not.
 
         Args:
             site: The call that moves.
             target: Its device argument.
 
         Returns:
-            None where the argument is no such parameter, or the definition can't be placed.
+            None where the argument is no such variable, or the definition can't be placed.
         """
         found = self.facts.tree.scope(site).lookup(target.id) if isinstance(target, ast.Name) else None
         if found is None or not self.facts.once(is_moved_to_often, found[0], target.id):  # type: ignore[attr-defined]
             return None
         name = target.id  # type: ignore[attr-defined]
-        place = self._place_of_parameter(site, found[0])
+        place = self._place_of_variable(site, *found)
         if place is None or place.function is None:
             return None
         new_name = _name_of_device(name)
         if not self._definitions.is_free_in(place.function, new_name):
             return None
         torch = self._torch_at(place)
-        certain = is_never_none(self.facts, target)
-        index = name if certain else f'("cuda" if {name} is None else {name})'
+        index = name if is_never_none(self.facts, target) else f'("cuda" if {name} is None else {name})'
         value = self.facts.source.quoted(f'{index} if {torch.text}.cuda.is_available() else "cpu"')
         new = self._definitions.add(Definition(new_name, value, place.after, place.function))
         if new.value != value:
-            return None  # another parameter has a device of this name
+            return None  # another variable has a device of this name
         return DeviceExpr(new_name, torch.needs | {new})
 
-    def _place_of_parameter(self, site: ast.AST, scope: Scope) -> InsertionPoint | None:
-        """Return where a function can define the device of its parameter in front of a site."""
+    def _place_of_variable(
+        self, site: ast.AST, scope: Scope, bindings: list[Binding]
+    ) -> InsertionPoint | None:
+        """Return where a function can define the device of its variable in front of a site."""
         if self.accelerator is not None or self._places.sets_devices_late:
             return None
-        if self.facts.tree.scope(site).function is not scope or not isinstance(scope.node, ast.FunctionDef):
+        if self.facts.tree.scope(site).function is not scope:
             return None
-        return next(filter(self._has_torch, self._places.of_function(site)), None)
+        places = self._places.of_function(site)
+        binding = bindings[0].node
+        if isinstance(binding, ast.Assign):
+            function = scope.node
+            assert isinstance(function, _FUNCTIONS)
+            below = InsertionPoint(binding, function)
+            places = iter([below] if any(places) and self._places.precedes(below, site) else [])
+        return next(filter(self._has_torch, places), None)
 
     def flagged(self, site: ast.AST, flag: ast.expr) -> DeviceExpr | None:
         """Return the device that a flag such as `use_gpu` chooses, which is defined below the flag.
@@ -388,16 +397,26 @@ def is_never_none(facts: Facts, target: ast.expr) -> bool:
     return facts.kinds.of(target).are({*NUMBERS, Kind.DEVICE, Kind.CUDA})
 
 
-def _name_of_device(parameter: str) -> str:
-    """Return a name for the device of a parameter: `rank_device` for `rank`, `gpu_device` for `gpu_id`."""
-    stem = _NUMBERED.sub("", parameter)
+def _name_of_device(variable: str) -> str:
+    """Return a name for the device of a variable: `rank_device` for `rank`, `gpu_device` for `gpu_id`."""
+    stem = _NUMBERED.sub("", variable)
     return "target_device" if not stem or "device" in stem else f"{stem}_device"
 
 
 def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
-    """Return whether a name is a parameter of a function that calls `x.cuda(name)` several times."""
-    bindings = scope.bindings[name]
-    if len(bindings) > 1 or not bindings[0].parameter or name in facts.tree.declared_elsewhere:
+    """Return whether a name is a variable of a function that calls `x.cuda(name)` several times.
+
+    It is a parameter, or gets its value in a statement of the function's body, and never another one.
+    """
+    binding, *others = scope.bindings[name]
+    if others or name in facts.tree.declared_elsewhere or not isinstance(scope.node, _FUNCTIONS):
+        return False
+    match binding.node:
+        case ast.Assign(targets=[ast.Name()]) as statement if facts.tree.parents.get(statement) is scope.node:
+            pass
+        case _ if not binding.parameter:
+            return False
+    if any(facts.tree.scope(read).function is scope for read in facts.tree.reads("locals")):
         return False
     moves = (read for read in facts.reads_in(scope, name) if facts.tree.scope(read).function is scope)
     return sum(_is_moved_to(facts, read) for read in moves) > 1

@@ -47,8 +47,8 @@ class CudaCall(Rule):
 
     ## Fix safety
     Safe: `torch.device("cuda")` without an index is the current CUDA device, as for `.cuda()`. A number is kept:
-    `.cuda(1)` moves to `cuda:1`. The device of a parameter to which a function moves several times is defined at the
-    start of the function. If the argument is not known, or the receiver may have a custom `cuda` method,
+    `.cuda(1)` moves to `cuda:1`. The device of a variable to which a function moves several times is defined once, where the
+    variable gets its value. If the argument is not known, or the receiver may have a custom `cuda` method,
     the call stays and depends on `torch.cuda.is_available()`. That is unsafe where a custom method, or a call in the
     arguments, does more than move or return a value, which a CPU then skips, and in a `torch.fx.Interpreter`: its graph
     may change in place what was copied on a GPU. There is no fix for `.cuda(*args)`.
@@ -60,9 +60,17 @@ class CudaCall(Rule):
     words = (b"cuda", b"get_device(")
     INVALID = (
         Example(
-            "a parameter to which a function moves several times",
+            "a variable to which a function moves several times",
             before="""
+                import os
                 import torch
+
+
+                def run():
+                    local_rank = int(os.environ["LOCAL_RANK"])
+                    torch.manual_seed(local_rank)
+                    net = Net().cuda(local_rank)
+                    train(local_rank, load(), net, Net(2).cuda(local_rank))
 
 
                 def train(q7, loader, net):
@@ -78,7 +86,16 @@ class CudaCall(Rule):
                     return [part.cuda(device=gpu_id) for part in x], y.cuda(gpu_id)
             """,
             after="""
+                import os
                 import torch
+
+
+                def run():
+                    local_rank = int(os.environ["LOCAL_RANK"])
+                    local_rank_device = local_rank if torch.cuda.is_available() else "cpu"
+                    torch.manual_seed(local_rank)
+                    net = Net().to(local_rank_device)
+                    train(local_rank, load(), net, Net(2).to(local_rank_device))
 
 
                 def train(q7, loader, net):

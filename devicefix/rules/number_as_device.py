@@ -57,6 +57,7 @@ class NumberAsDevice(Rule):
                 model = Net().to(device)
                 x = torch.zeros(3, device=device)
                 sample(x, device=device)
+                score(**{"batch_size": 2, "device": device})
             """,
             after="""
                 import torch
@@ -70,6 +71,7 @@ class NumberAsDevice(Rule):
                 model = Net().to(device)
                 x = torch.zeros(3, device=device)
                 sample(x, device=device)
+                score(**{"batch_size": 2, "device": device})
             """,
         ),
         Example(

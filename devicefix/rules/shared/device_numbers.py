@@ -91,13 +91,16 @@ def _passed_as_devices(facts: Facts, _module: Scope) -> frozenset[str]:
 
 
 def _is_device(facts: Facts, read: ast.expr) -> bool:
-    """Return whether a use takes a device: `.to(x)`, `device=x`, `torch.device(x)`."""
+    """Return whether a use takes a device: `.to(x)`, `device=x`, `{"device": x}`, `torch.device(x)`."""
     parent = facts.tree.parents.get(read)
     match parent:
         case ast.Call(func=ast.Attribute(attr="to"), args=[first, *_]) if first is read:
             return True
         case ast.keyword(arg=keyword):
             return keyword in _KEYWORDS
+        case ast.Dict(keys=keys, values=values) if read in values:
+            key = keys[values.index(read)]
+            return isinstance(key, ast.Constant) and key.value in _KEYWORDS
         case ast.Call(args=[only], keywords=[]) if only is read:
             return facts.resolve(parent.func) == "torch.device"
     return False
