@@ -74,16 +74,32 @@ class SyncBatchNorm(Rule):
                 from collections import OrderedDict
                 from torch import nn
 
-                head = nn.Sequential(nn.Linear(4, n), nn.SyncBatchNorm(n, eps=1e-3), nn.ReLU())
-                body = nn.Sequential(OrderedDict([("conv", nn.Conv2d(3, 8, 1)), ("norm", nn.SyncBatchNorm(8))]))
+                head = nn.Sequential(
+                    nn.Linear(4, n),
+                    nn.SyncBatchNorm(n, eps=1e-3),
+                )
+                body = nn.Sequential(
+                    OrderedDict([
+                        ("conv", nn.Conv2d(3, 8, 1)),
+                        ("norm", nn.SyncBatchNorm(8)),
+                    ])
+                )
             """,
             after="""
                 import torch
                 from collections import OrderedDict
                 from torch import nn
 
-                head = nn.Sequential(nn.Linear(4, n), (nn.SyncBatchNorm if torch.cuda.is_available() else nn.BatchNorm1d)(n, eps=1e-3), nn.ReLU())
-                body = nn.Sequential(OrderedDict([("conv", nn.Conv2d(3, 8, 1)), ("norm", (nn.SyncBatchNorm if torch.cuda.is_available() else nn.BatchNorm2d)(8))]))
+                head = nn.Sequential(
+                    nn.Linear(4, n),
+                    (nn.SyncBatchNorm if torch.cuda.is_available() else nn.BatchNorm1d)(n, eps=1e-3),
+                )
+                body = nn.Sequential(
+                    OrderedDict([
+                        ("conv", nn.Conv2d(3, 8, 1)),
+                        ("norm", (nn.SyncBatchNorm if torch.cuda.is_available() else nn.BatchNorm2d)(8)),
+                    ])
+                )
             """,
         ),
         Example(

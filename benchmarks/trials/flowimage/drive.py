@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torchmetrics  # noqa: F401 (before a part of it is replaced)
 from PIL import Image
 
 torch.set_num_threads(1)
