@@ -18,6 +18,7 @@ _DIMENSIONS = {
 _FEATURES = ("num_features", "out_features", "out_channels")
 _OPTIONS = ("eps", "momentum", "affine", "track_running_stats")
 _ASKS = ("isinstance", "issubclass")
+_HOLDERS = (ast.keyword, ast.arguments, ast.Assign, ast.IfExp, ast.Return, ast.List, ast.Dict)
 
 
 class SyncBatchNorm(Rule):
@@ -110,6 +111,10 @@ class SyncBatchNorm(Rule):
                 norm = nn.SyncBatchNorm(8)
                 net = nn.Sequential(nn.ReLU(), nn.SyncBatchNorm(8), nn.Linear(8, 4), nn.SyncBatchNorm(2))
                 net = ResNet(norm_layer=nn.SyncBatchNorm)
+
+
+                def make(kind=nn.SyncBatchNorm):
+                    return kind(8)
             """,
         ),
     )
@@ -122,6 +127,7 @@ class SyncBatchNorm(Rule):
                 synchronized = isinstance(layer, (nn.BatchNorm2d, nn.SyncBatchNorm))
                 if type(layer) is nn.SyncBatchNorm:
                     pass
+                norm: nn.SyncBatchNorm = layer
             """,
         ),
         Example(
@@ -169,7 +175,9 @@ class SyncBatchNorm(Rule):
             node, parent = parent, self.facts.tree.parents.get(parent)
         if isinstance(parent, ast.Call):
             return parent.func is node or last_name(parent.func) not in _ASKS
-        return isinstance(parent, (ast.keyword, ast.Assign, ast.IfExp, ast.Return, ast.List, ast.Dict))
+        if isinstance(parent, ast.AnnAssign):
+            return parent.value is node
+        return isinstance(parent, _HOLDERS)
 
     def _as_plain(self, node: ast.expr, call: ast.Call) -> Fix | None:
         """Return the fix that makes a layer a plain one without CUDA, if the layer before shows its dimensions."""
