@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from devicefix.facts.behind import behind_name
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
-from devicefix.facts.values import device_name, last_name
+from devicefix.facts.values import cuda_device, device_name, last_name
 
 Place = int | str  # the position of an argument, or its keyword
 
@@ -20,6 +20,8 @@ _POSITIONS = {
     "torch.nn.Module.cuda": 1, "torch.cuda.set_device": 0, "torch.cuda.synchronize": 0,
     "safetensors.torch.load_file": 1,
 }  # fmt: skip
+# The positions of `map_location`.
+_LOADS = {"torch.load": 1, "torch.jit.load": 1, "torch.hub.load_state_dict_from_url": 2}
 _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
 # They disable themselves on a CPU, whatever their device is.
 _OFF_BY_THEMSELVES = (
@@ -71,6 +73,23 @@ def turns_off(facts: Facts, function: ast.expr) -> bool:
 def is_location(function: ast.expr, keyword: str) -> bool:
     """Return whether a keyword is that of `load_state_dict(path, location=...)`."""
     return keyword == "location" and last_name(function) == "load_state_dict"
+
+
+def load_location(facts: Facts, call: ast.Call) -> ast.expr | None:
+    """Return the `map_location` of a call of torch that loads a checkpoint, None if it has none."""
+    place = next((_LOADS[name] for name in _LOADS if facts.call(call, name)), None)
+    if place is None:
+        return None
+    given = next((keyword.value for keyword in call.keywords if keyword.arg == "map_location"), None)
+    return call.args[place] if given is None and len(call.args) > place else given
+
+
+def maps_to_cuda(facts: Facts, location: ast.expr) -> bool:
+    """Return whether a `map_location` is a dictionary that maps to a CUDA device."""
+    table = facts.value(location) or location
+    return isinstance(table, ast.Dict) and any(
+        cuda_device(facts, facts.value(value) or value) for value in table.values
+    )
 
 
 def device_values(facts: Facts) -> list[ast.expr]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.saved import saved_before
+from devicefix.facts.sinks import load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device
 from devicefix.model import Finding, Safety
 from devicefix.rewrite.calls import with_keyword
@@ -97,6 +98,27 @@ class CheckpointLoad(Rule):
                 state = torch.load(path, (lambda storage, loc: storage.cuda(0)) if torch.cuda.is_available() else "cpu")
             """,
         ),
+        Example(
+            "a dictionary that maps from one GPU to another",
+            before="""
+                import torch
+
+                def resume(path, rank):
+                    place = f"cuda:{rank}"
+                    net.load_state_dict(torch.load(path, map_location={"cuda:0": place}))
+                    places = {"cuda:%d" % 0: "cuda:%d" % rank}
+                    return torch.load(path, places)
+            """,
+            after="""
+                import torch
+
+                def resume(path, rank):
+                    place = f"cuda:{rank}"
+                    net.load_state_dict(torch.load(path, map_location={"cuda:0": place} if torch.cuda.is_available() else "cpu"))
+                    places = {"cuda:%d" % 0: "cuda:%d" % rank}
+                    return torch.load(path, places if torch.cuda.is_available() else "cpu")
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -121,6 +143,15 @@ class CheckpointLoad(Rule):
                 import torch
 
                 state = torch.load(path, map_location=device)
+            """,
+        ),
+        Example(
+            "a dictionary that maps to the CPU",
+            """
+                import torch
+
+                places = {"cuda:0": "cpu"}
+                state = torch.load(path, map_location=places)
             """,
         ),
         Example(
@@ -163,10 +194,7 @@ class CheckpointLoad(Rule):
             return
         if self.facts.is_guarded(node) or any(isinstance(arg, ast.Starred) for arg in node.args):
             return
-        given = next((keyword.value for keyword in node.keywords if keyword.arg == "map_location"), None)
-        position = 2 if self.facts.call(node, "torch.hub.load_state_dict_from_url") else 1
-        if given is None and len(node.args) > position:
-            given = node.args[position]
+        given = load_location(self.facts, node)
         if given is None or (isinstance(given, ast.Constant) and given.value is None):
             yield from self._nowhere(node, given)
         elif safety := self._safety(given):
@@ -204,8 +232,7 @@ class CheckpointLoad(Rule):
     def _safety(self, given: ast.expr) -> Safety | None:
         """Return how safe it is to take a location for a CUDA device, None for any other."""
         cuda = cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
-        if isinstance(given, ast.Dict):
-            cuda = any(cuda_device(self.facts, value) for value in given.values)
+        cuda = cuda or maps_to_cuda(self.facts, given)
         if isinstance(given, ast.Lambda):
             cuda = any(
                 isinstance(inner, ast.Attribute) and inner.attr == "cuda" for inner in ast.walk(given.body)

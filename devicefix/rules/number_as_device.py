@@ -111,6 +111,18 @@ class NumberAsDevice(Rule):
             """,
         ),
         Example(
+            "a number that only calls get that are fixed one by one",
+            """
+                import os
+
+                import torch
+
+                rank = int(os.environ["LOCAL_RANK"])
+                net.cuda(rank)
+                net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[rank], output_device=rank)
+            """,
+        ),
+        Example(
             "the number that a function returns which does more",
             """
                 import torch

@@ -10,7 +10,7 @@ from devicefix.facts.destinations.places import SHOWS, Function, Layers, Use, te
 from devicefix.facts.destinations.stores import Stores
 from devicefix.facts.kinds.bindings import PROPERTIES
 from devicefix.facts.names import option_names
-from devicefix.facts.sinks import Place, takes_device
+from devicefix.facts.sinks import Place, load_location, maps_to_cuda, takes_device
 from devicefix.facts.values import last_name
 
 _SAME = {
@@ -53,11 +53,11 @@ class Arguments(Stores, ABC):
             self.use |= Use.UNKNOWN
         elif self._passed_on(call, name, place, layers):
             return
+        elif use := self._harmless(call, function, layers):
+            self.use |= use
         elif functions := list(self._functions(function)):
             for each in functions:
                 self._parameter(each, place, layers)
-        elif not layers and (use := self._harmless(call, function)):
-            self.use |= use
         elif not layers and (
             takes_device(self.facts, function, place) or self.destinations.receives_device(name, place)
         ):
@@ -69,8 +69,11 @@ class Arguments(Stores, ABC):
                 self._key(layers[0], layers[1:])
             self.use |= Use.SHOWN if name in SHOWS else Use.UNKNOWN
 
-    def _harmless(self, call: ast.Call, function: ast.expr) -> Use:
-        """Return the use of an argument that is only compared, or that a function of torch.cuda takes."""
+    def _harmless(self, call: ast.Call, function: ast.expr, layers: Layers) -> Use:
+        """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
+        if layers:
+            location = load_location(self.facts, call)
+            return Use.OF_CUDA if location and maps_to_cuda(self.facts, location) else Use.NOTHING
         if self.facts.call(call, "torch.device") and isinstance(self.tree.parents.get(call), ast.Compare):
             return Use.SHOWN
         if isinstance(function, ast.IfExp):

@@ -30,7 +30,7 @@ class Use(Flag):
     NUMBERED = auto()  # it gets a number: `torch.device(name, 1)`
     UNPACKED = auto()  # a function of torch, or `to`, gets it among the options of a dictionary
     REFUSED = auto()  # with it, the program ends without CUDA
-    OF_CUDA = auto()  # a function of torch.cuda takes it, which has a fix of its own
+    OF_CUDA = auto()  # a call with a fix of its own takes it: of torch.cuda, or one that loads
     UNKNOWN = auto()  # it leaves the module, or is used in a way that is not known
 
 

@@ -110,7 +110,7 @@ def _takes_either(facts: Facts, read: ast.expr) -> bool:
     """Return whether a use needs CUDA, so that it gets a condition of its own, or only prints."""
     parent = facts.tree.parents.get(read)
     match parent:
-        case ast.FormattedValue():
+        case ast.FormattedValue() | ast.keyword(arg="output_device"):
             return True
         case ast.Call(func=ast.Attribute(attr="cuda"), args=[first, *_]) if first is read:
             return True
