@@ -87,9 +87,13 @@ def load_location(facts: Facts, call: ast.Call) -> ast.expr | None:
 def maps_to_cuda(facts: Facts, location: ast.expr) -> bool:
     """Return whether a `map_location` is a dictionary that maps to a CUDA device."""
     table = facts.value(location) or location
-    return isinstance(table, ast.Dict) and any(
-        cuda_device(facts, facts.value(value) or value) for value in table.values
-    )
+    return isinstance(table, ast.Dict) and any(_is_on_cuda(facts, value) for value in table.values)
+
+
+def _is_on_cuda(facts: Facts, value: ast.expr) -> bool:
+    """Return whether an expression is a CUDA device, or a variable that is bound to nothing else."""
+    bound = [binding.value for binding in facts.bindings(value)] or [value]
+    return all(each is not None and cuda_device(facts, each) for each in bound)
 
 
 def device_values(facts: Facts) -> list[ast.expr]:

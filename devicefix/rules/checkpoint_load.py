@@ -105,7 +105,8 @@ class CheckpointLoad(Rule):
 
                 def resume(path, rank):
                     place = f"cuda:{rank}"
-                    net.load_state_dict(torch.load(path, map_location={"cuda:0": place}))
+                    state = torch.load(path, map_location={"cuda:0": place})
+                    place = f"cuda:{rank}"
                     places = {"cuda:%d" % 0: "cuda:%d" % rank}
                     return torch.load(path, places)
             """,
@@ -114,7 +115,8 @@ class CheckpointLoad(Rule):
 
                 def resume(path, rank):
                     place = f"cuda:{rank}"
-                    net.load_state_dict(torch.load(path, map_location={"cuda:0": place} if torch.cuda.is_available() else "cpu"))
+                    state = torch.load(path, map_location={"cuda:0": place} if torch.cuda.is_available() else "cpu")
+                    place = f"cuda:{rank}"
                     places = {"cuda:%d" % 0: "cuda:%d" % rank}
                     return torch.load(path, places if torch.cuda.is_available() else "cpu")
             """,
