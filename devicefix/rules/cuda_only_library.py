@@ -7,12 +7,15 @@ from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.libraries import LIBRARIES, CudaLibraries, full_names
+from devicefix.rules.shared.libraries import CudaLibraries, full_names
+from devicefix.rules.shared.library_facts import LIBRARIES
 
 _BUILT = "torch.utils.cpp_extension."
 # Running a program that does not exist raises an error. A shell prints one, and the output is empty.
 _RAISING = ("subprocess.check_call", "subprocess.check_output")
 _RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_IN_TORCH = {"pytorch", "torch", "ref", "reference", "naive", "native"}  # usual names beside a kernel
 _BENCHMARK = "triton.testing.do_bench"  # it asks for the driver of a GPU, also for a function without kernels
 _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
@@ -176,6 +179,17 @@ class CudaOnlyLibrary(Rule):
 
                 def check():
                     print(triton.testing.do_bench(run), triton.testing.do_bench(train))
+            """,
+        ),
+        Example(
+            "a library that a parameter of the module switches off",
+            before="""
+                import torch
+                from flash_attn import flash_attn_func
+
+
+                def attend(q, use_flash_attn=True):
+                    return flash_attn_func(q, q, q) if use_flash_attn else q
             """,
         ),
         Example(
@@ -499,18 +513,37 @@ class CudaOnlyLibrary(Rule):
                     optional.append((statement, library, advice))
                 elif library.partition(".")[0] not in reported:
                     reported.add(library.partition(".")[0])
-                    yield self.finding(statement, f"`{library}` needs CUDA; {advice}")
+                    yield self._missing(statement, library, "", advice)
         for statement, library, advice in optional:
             package = library.partition(".")[0]
             if package in reported:
                 continue
             if (use := self._libraries.unasked(statement, library)) is not None:
                 reported.add(package)
-                missing = f"may be missing (line {statement.lineno}), and is used here without a check"
-                yield self.finding(use, f"`{library}` needs CUDA, {missing}; {advice}")
+                missing = f", may be missing (line {statement.lineno}), and is used here without a check"
+                yield self._missing(use, library, missing, advice)
             elif (test := self._libraries.refusal(statement, library)) is not None:
                 reported.add(package)
-                yield self.finding(test, f"`{library}` needs CUDA; {advice}")
+                yield self._missing(test, library, "", advice)
+
+    def _missing(self, node: ast.expr | ast.stmt, library: str, how: str, advice: str) -> Finding:
+        """Return the finding for a library, with what the module itself may have for a CPU."""
+        own = next(self._alternatives(library), "")
+        hint = f"; perhaps {own} of this module helps" if own else ""
+        return self.finding(node, f"`{library}` needs CUDA{how}; {advice}{hint}")
+
+    def _alternatives(self, library: str) -> Iterator[str]:
+        """Yield switches such as `use_flash_attn=False` and functions such as `scan_ref`, beside `scan_cuda`."""
+        switch = f"use_{'flash' if 'flash' in library else library.partition('.')[0]}"
+        functions = [scope for scope in self.facts.tree.scopes if isinstance(scope, _FUNCTIONS)]
+        for function in functions:
+            for each in (*function.args.args, *function.args.kwonlyargs):
+                if each.arg.startswith(switch):
+                    yield f"`{each.arg}=False`"
+        for function in functions:
+            stem, _, kind = function.name.rpartition("_")
+            if kind in _IN_TORCH and stem and stem in library:
+                yield f"`{function.name}`"
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
         """Check the backend of the functions of KeOps: https://www.kernel-operations.io/keops/python/api/."""

@@ -12,20 +12,29 @@ from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
+from devicefix.rules.shared.library_facts import (
+    ARGUMENTS,
+    ATTENTION_BACKEND,
+    ATTENTION_BACKENDS,
+    ATTENTIONS,
+    CALLS,
+    COPING,
+    LIGHTNING,
+    OFFLOADS,
+    XFORMERS,
+    Argument,
+)
 
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
-_LIGHTNING = ("pytorch_lightning", "lightning")
 _CUDA = frozenset({Kind.CUDA, *NUMBERS})
 _PROCESS = ("process_index", "local_process_index")  # ints of accelerate's Accelerator and PartialState
-# Methods of diffusers' pipelines that raise an error without CUDA, unless a device is passed.
-# https://huggingface.co/docs/diffusers/optimization/memory
-_OFFLOADS = ("enable_model_cpu_offload", "enable_sequential_cpu_offload")
-_XFORMERS = "enable_xformers_memory_efficient_attention"
-# https://opennmt.net/CTranslate2/quantization.html: a CPU refuses `float16` and `int8_float16`.
-_CTRANSLATE2 = {"ctranslate2", "faster_whisper", "whisperx"}
-_FLASH = ("flash_attention_2", "flash_attention_3")
+# The arguments that a CPU can't take, by their names.
+_ARGUMENTS = {
+    option: [each for each in ARGUMENTS if each.option == option]
+    for option in {each.option for each in ARGUMENTS}
+}
 
 
 class HardWiredFlag(Rule):
@@ -34,7 +43,9 @@ class HardWiredFlag(Rule):
     Reports options of other libraries that are set to use CUDA on every machine: `Config.cuda = True`,
     `Reader(gpu=True)`, `Engine(device_id=0)`, `Trainer(accelerator="gpu")`, `device_map="cuda"`, `device_map={"": 0}`,
     `max_memory={0: "10GB"}`, `attn_implementation="flash_attention_2"`, `TrainingArguments(bf16=True)`,
-    `Accelerator(mixed_precision="fp16")`, `pipeline.enable_model_cpu_offload()`.
+    `Trainer(strategy="fsdp")`, `FineGrainedFP8Config()`, `pipeline.enable_model_cpu_offload()`. It also reports
+    `precision="16-mixed"` of Lightning, which silently becomes bfloat16 on a CPU. What runs on a CPU as it is, such as
+    `TrainingArguments(fp16=True)` and the quantization of transformers with bitsandbytes, is left alone.
 
     ## Why it matters
     Without CUDA the library raises an error, and no other change to the program can prevent it.
@@ -62,7 +73,10 @@ class HardWiredFlag(Rule):
     words = (
         b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"gpu_id=", b"device_id=",
         b"gpu_index=", b"device_index=", b"device_map", b"max_memory",
-        b"flash_att", b"mixed_precision", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers", b"fp16=True", b"bf16=True", b"tf32=True",
+        b"flash_att", b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
+        b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"use_liger_kernel", b"BitsAndBytesConfig",
+        b"FP8Config", b"Fp8Config", b"EetqConfig", b"HiggsConfig", b"SpQRConfig", b"VptqConfig", b"Int4WeightOnly", b"Float8DynamicActivation",
+        b"CPUOffloadOptimizer", b"CUDAExec", b"TensorrtExec", b"16-mixed", b"precision=16", b"\"transformer-engine", b"'transformer-engine", b"\"fsdp", b"'fsdp", b"\"deepspeed", b"'deepspeed", b"devices=[",
     )  # fmt: skip
     common_words = (b"accelerator", b"device", b"gpu")
     INVALID = (
@@ -77,9 +91,9 @@ class HardWiredFlag(Rule):
         Example(
             "an argument of a library",
             before="""
-                import easyocr  # cuda
+                import recognizer  # cuda
 
-                reader = easyocr.Reader(['en'], gpu=True)
+                reader = recognizer.Reader(['en'], gpu=True)
             """,
         ),
         Example(
@@ -188,14 +202,6 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
-            "half precision in training",
-            before="""
-                from accelerate import Accelerator  # with torch
-
-                accelerator = Accelerator(mixed_precision="fp16")
-            """,
-        ),
-        Example(
             "half precision in CTranslate2",
             before="""
                 from faster_whisper import WhisperModel  # with torch
@@ -204,17 +210,107 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
-            "half precision in a configuration",
-            before="""
-                mixed_precision = 'fp16'  # with torch
-            """,
-        ),
-        Example(
             "low precision in training",
             before="""
                 from transformers import TrainingArguments  # with torch
 
                 options = TrainingArguments("out", bf16=True)
+            """,
+        ),
+        Example(
+            "low precision in evaluation, with the CPU switched off",
+            before="""
+                from transformers import TrainingArguments  # with torch
+
+                options = TrainingArguments("out", bf16_full_eval=True, use_cpu=False)
+            """,
+        ),
+        Example(
+            "TensorFloat-32, which no CPU has",
+            before="""
+                from transformers import TrainingArguments  # with torch
+
+                options = TrainingArguments("out", tf32=True, use_cpu=True)
+            """,
+        ),
+        Example(
+            "the kernels of Liger",
+            before="""
+                from trl import SFTConfig  # with torch
+
+                options = SFTConfig("out", use_liger_kernel=True)
+            """,
+        ),
+        Example(
+            "half precision in Lightning, which becomes bfloat16",
+            before="""
+                import lightning as L  # with torch
+
+                trainer = L.Trainer(max_epochs=1, precision="16-mixed")
+            """,
+        ),
+        Example(
+            "a strategy of Lightning that needs a GPU",
+            before="""
+                from lightning.fabric import Fabric  # with torch
+
+                fabric = Fabric(strategy="deepspeed_stage_2", precision="bf16-mixed")
+            """,
+        ),
+        Example(
+            "a list of devices, with the automatic accelerator",
+            before="""
+                import pytorch_lightning as pl
+
+                trainer = pl.Trainer(accelerator="auto", devices=[0])
+            """,
+        ),
+        Example(
+            "all devices by the number -1, which a CPU does not take",
+            before="""
+                from lightning import Trainer  # torch
+
+                trainer = Trainer(accelerator="gpu", devices=-1)
+            """,
+        ),
+        Example(
+            "an implementation of attention that is downloaded",
+            before="""
+                from transformers import AutoModel  # with torch
+
+                model = AutoModel.from_pretrained(name, attn_implementation="kernels-community/flash-attn3")
+            """,
+        ),
+        Example(
+            "a quantization that needs a GPU",
+            before="""
+                from transformers import FineGrainedFP8Config  # with torch
+
+                config = FineGrainedFP8Config()
+            """,
+        ),
+        Example(
+            "the quantization of bitsandbytes in diffusers",
+            before="""
+                from diffusers import BitsAndBytesConfig  # with torch
+
+                config = BitsAndBytesConfig(load_in_8bit=True)
+            """,
+        ),
+        Example(
+            "the attention of a model of diffusers",
+            before="""
+                import torch
+
+                pipeline.transformer.set_attention_backend("flash")
+            """,
+        ),
+        Example(
+            "a provider of ONNX Runtime in optimum",
+            before="""
+                from optimum.onnxruntime import ORTModelForCausalLM  # with torch
+
+                model = ORTModelForCausalLM.from_pretrained(name, provider="CUDAExecutionProvider")
             """,
         ),
         Example(
@@ -340,6 +436,44 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "half precision that is off on a CPU",
+            """
+                from accelerate import Accelerator  # cuda, torch
+                from transformers import TrainingArguments
+
+                accelerator = Accelerator(mixed_precision="fp16")
+                options = TrainingArguments("out", fp16=True)
+            """,
+        ),
+        Example(
+            "quantizations that run on a CPU",
+            """
+                from transformers import BitsAndBytesConfig, FineGrainedFP8Config  # cuda, torch
+
+                small = BitsAndBytesConfig(load_in_4bit=True)
+                plain = FineGrainedFP8Config(dequantize=True)
+            """,
+        ),
+        Example(
+            "the number of devices, and precisions that mean the same on a CPU",
+            """
+                from lightning import Trainer  # cuda, torch
+
+                trainer = Trainer(accelerator="auto", devices=1, precision="bf16-mixed", strategy="auto")
+                other = Trainer(accelerator="cpu", precision="16-mixed", devices=options.devices)
+            """,
+        ),
+        Example(
+            "functions that use a CPU with a warning",
+            """
+                import easyocr  # cuda, torch
+                import stanza
+
+                reader = easyocr.Reader(["en"], gpu=True)
+                pipeline = stanza.Pipeline("en", use_gpu=True)
+            """,
+        ),
+        Example(
             "a pipeline that moves its parts to a device",
             """
                 import torch
@@ -381,19 +515,19 @@ class HardWiredFlag(Rule):
         name = self.facts.resolve(node.func)
         if name is None:
             return
+        yield from self._check_callee(node, name)
         for keyword in node.keywords:
             needs = self._needs(node, name, keyword)
             if needs is not None and not self.facts.is_guarded(node):
-                yield self.finding(
-                    node, f"`{keyword.arg}={self.context.source.code(keyword.value)}` needs CUDA; {needs}"
-                )
+                code = self.context.source.code(keyword.value)
+                yield self.finding(node, f"`{keyword.arg}={code}` {needs}")
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
             code = self.context.source.code(keyword.value)
             if self._lightning(name, keyword):
                 self.context.mark_handled(keyword.value)
                 message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
                 yield self.finding(node, message)
-            elif flag and self._foreign(node.func) and not self._asked(node):
+            elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
                 yield self.finding(node, self._message(f"{keyword.arg}={code}"))
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the number of a GPU"
@@ -405,17 +539,7 @@ class HardWiredFlag(Rule):
         name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
         if isinstance(call, ast.Call) and self._lightning(self.facts.resolve(call.func) or "", node):
             return  # it is checked with the other arguments
-        if node.arg == "compute_type" and isinstance(call, ast.Call):
-            yield from self._check_compute_type(call, node.value)
         yield from self._check_setting(name, node.value)
-
-    def _check_compute_type(self, call: ast.Call, value: ast.expr) -> Iterator[Finding]:
-        library = (self.facts.resolve(call.func) or "").partition(".")[0]
-        half = isinstance(value, ast.Constant) and "float16" in str(value.value)
-        if half and library in _CTRANSLATE2 and not self.facts.is_guarded(call):
-            code = self.context.source.code(value)
-            message = f'`compute_type={code}` needs a GPU in CTranslate2; use "default" without it'
-            yield self.finding(value, message)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
         if node.value is not None:
@@ -440,7 +564,7 @@ class HardWiredFlag(Rule):
         return str(named.value).lstrip("-").replace("-", "_") if isinstance(named, ast.Constant) else ""
 
     def _check_setting(self, name: str, value: ast.expr) -> Iterator[Finding]:
-        """Check the value of a setting whose name is unique to transformers, accelerate and Lightning."""
+        """Check the value of a setting whose name is unique to transformers, accelerate or Lightning."""
         for node, leaf in self._leaves(name, value):
             advice, copes = "", False
             if name == "device_map" and self._maps_to_cuda(leaf):
@@ -449,13 +573,11 @@ class HardWiredFlag(Rule):
                 )
             elif name == "accelerator" and _named(leaf):
                 advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
-            elif name == "mixed_precision" and isinstance(leaf, ast.Constant) and leaf.value == "fp16":
-                advice = 'needs a GPU in accelerate; use "no" without it'
             elif name == "max_memory" and isinstance(leaf, ast.Dict):
                 if any(key is not None and integer(key) for key in leaf.keys):
                     advice = "names GPUs by their numbers; leave them out without CUDA"
             elif name.endswith("attn_implementation") and isinstance(leaf, ast.Constant):
-                if leaf.value in _FLASH:
+                if str(leaf.value).startswith(ATTENTIONS):
                     advice = 'needs flash-attn, which needs CUDA; use "sdpa" without it'
                     copes = self._libraries.copes(node, "flash")
             if advice and not copes and not self.facts.is_guarded(leaf):
@@ -489,48 +611,71 @@ class HardWiredFlag(Rule):
     def _check_method(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a method that is unique to diffusers."""
         method = last_name(node.func)
-        if method not in (*_OFFLOADS, _XFORMERS) or self.facts.is_guarded(node):
+        if method not in (*OFFLOADS, XFORMERS, ATTENTION_BACKEND) or self.facts.is_guarded(node):
             return
         passed = [*node.args, *(each.value for each in node.keywords if each.arg != "gpu_id")]
-        if method == _XFORMERS:
+        if method == XFORMERS:
             if not self._libraries.copes(node, "xformers"):
                 yield self.finding(
                     node, f"`{method}` needs xformers, which needs CUDA; call it only if CUDA is available"
                 )
+        elif method == ATTENTION_BACKEND:
+            backend = str(passed[0].value) if passed and isinstance(passed[0], ast.Constant) else ""
+            if backend.startswith(ATTENTION_BACKENDS):
+                yield self.finding(node, f'`{method}("{backend}")` needs CUDA; use "native" without it')
         elif all(map(integer, passed)):
             yield self.finding(node, f"`{method}` needs an accelerator; call it only if CUDA is available")
 
+    def _check_callee(self, node: ast.Call, name: str) -> Iterator[Finding]:
+        """Check a call of what needs CUDA whatever its arguments are."""
+        library, last = name.partition(".")[0], name.rpartition(".")[2]
+        fact = CALLS.get((library, last))
+        if (
+            fact is None
+            or self.facts.is_guarded(node)
+            or any(each.arg == fact.unless for each in node.keywords)
+        ):
+            return
+        yield self.finding(node, f"`{last}` of {library} needs CUDA; use it only if CUDA is available")
+
     def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> str | None:
-        """Return what to do where an argument of a known library needs CUDA, None where it does not."""
+        """Return what is wrong with an argument of a known library that needs CUDA, None if nothing is."""
         option, value = keyword.arg, keyword.value
-        if name.startswith(_LIGHTNING) and name.endswith(("Trainer", "Fabric")):
+        if _is_of(name, LIGHTNING):
             if option == "gpus" and not (isinstance(value, ast.Constant) and value.value in (0, None)):
                 counts = isinstance(value, (ast.Constant, ast.List, ast.UnaryOp))
-                return 'use `accelerator="auto"`, which uses a GPU if there is one' if counts else None
-            others = {each.arg for each in call.keywords}
-            if option == "devices" and isinstance(value, ast.List) and "accelerator" not in others:
-                return "use `1` without it, since a CPU takes only a number"
-        elif name.startswith(("transformers.", "trl.")) and name.endswith(("TrainingArguments", "Config")):
-            off = {"use_cpu", "no_cuda"} & {each.arg for each in call.keywords}
-            if option in ("fp16", "bf16", "tf32") and _true(value) and not off:
-                return f"use `{option}=torch.cuda.is_available()`"
-        elif option == "cuda_device" and integer(value) and self._foreign(call.func):
-            return "use -1 without it"
+                return (
+                    'needs CUDA; use `accelerator="auto"`, which uses a GPU if there is one'
+                    if counts
+                    else None
+                )
+            if option == "devices" and not self._counts(value) and self._is_automatic(call):
+                return "needs CUDA; use `1` without it, since a CPU takes only a number"
+        if option == "cuda_device" and integer(value) and self._foreign(call.func):
+            return "needs CUDA; use -1 without it"
+        for fact in _ARGUMENTS.get(option or "", ()):
+            if _is_of(name, (fact.libraries, fact.ends)) and _takes(fact, value) and not _is_off(fact, call):
+                return fact.message
         return None
 
+    def _counts(self, devices: ast.expr) -> bool:
+        """Return whether an argument `devices` may be how many there are, which a CPU takes as well."""
+        if isinstance(devices, ast.Constant):
+            return devices.value == "auto" or not isinstance(devices.value, str)
+        return not isinstance(devices, (ast.List, ast.UnaryOp))
+
+    def _is_automatic(self, call: ast.Call) -> bool:
+        """Return whether a trainer selects a CPU where there is no GPU."""
+        given = [each.value for each in call.keywords if each.arg == "accelerator"]
+        return all(isinstance(each, ast.Constant) and each.value in (None, "auto") for each in given)
+
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
-        return (
-            name.startswith(_LIGHTNING)
-            and name.endswith(("Trainer", "Fabric"))
-            and keyword.arg == "accelerator"
-            and _named(keyword.value)
-        )
+        return _is_of(name, LIGHTNING) and keyword.arg == "accelerator" and _named(keyword.value)
 
     def _devices(self, node: ast.Call) -> str:
         """Return the advice for the argument `devices` of a trainer: a CPU takes only how many."""
         devices = next((keyword.value for keyword in node.keywords if keyword.arg == "devices"), None)
-        count = isinstance(devices, ast.Constant) and (devices.value == "auto" or type(devices.value) is int)
-        if devices is None or count:
+        if devices is None or (isinstance(devices, ast.Constant) and self._counts(devices)):
             return ", which uses a GPU if there is one"
         code = self.context.source.code(devices)
         return f" and `devices={code} if torch.cuda.is_available() else 1`, since a CPU takes only a number"
@@ -568,6 +713,33 @@ class HardWiredFlag(Rule):
             isinstance(parent, (ast.If, ast.IfExp)) and _ASKED.search(self.context.source.code(parent.test))
             for _, parent in self.facts.tree.ancestors(node)
         )
+
+
+def _is_of(name: str, callee: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
+    """Return whether a full name begins with one of some libraries, and ends with one of some names."""
+    libraries, ends = callee
+    return name.startswith(tuple(f"{library}." for library in libraries)) and name.endswith(ends)
+
+
+def _takes(fact: Argument, value: ast.expr) -> bool:
+    """Return whether a value is one of those of a fact."""
+    if not isinstance(value, ast.Constant):
+        return False
+    return any(
+        str(value.value).startswith(each[:-1]) if isinstance(each, str) and each.endswith("*")
+        else type(value.value) is type(each) and value.value == each
+        for each in fact.values
+    )  # fmt: skip
+
+
+def _is_off(fact: Argument, call: ast.Call) -> bool:
+    """Return whether another argument selects the CPU."""
+    return any(each.arg in fact.unless and _selects_cpu(each) for each in call.keywords)
+
+
+def _selects_cpu(keyword: ast.keyword) -> bool:
+    value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+    return value == "cpu" if keyword.arg == "accelerator" else value is not False
 
 
 def _named(node: ast.expr) -> bool:

@@ -11,75 +11,9 @@ from devicefix.facts import dotted
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
+from devicefix.rules.shared.library_facts import LIBRARIES
 from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
 
-# What to do without each library, by module.
-LIBRARIES = {
-    "apex.amp": "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU",
-    "apex.fp16_utils": "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU",
-    "apex.parallel": "use `torch.nn.parallel.DistributedDataParallel` and `torch.nn.SyncBatchNorm`",
-    "apex.optimizers": "use the same optimizer of `torch.optim`, with `fused=True` on a GPU",
-    "apex.normalization": "use `torch.nn.LayerNorm` or `torch.nn.RMSNorm`",
-    "apex": "use torch, which now has most of its features, or import it only if CUDA is available",
-    "amp_C": "this is a compiled part of apex; use the `foreach` and `fused` optimizers of `torch.optim`",
-    "apex_C": "this is a compiled part of apex; import it only if CUDA is available",
-    "pycuda": "use torch operators, or add a CPU path",
-    "cupy": "use NumPy or torch operators, or import it only if CUDA is available",
-    "cupyx": "use SciPy or torch operators, or import it only if CUDA is available",
-    "cudf": "use pandas without CUDA",
-    "cuml": "use scikit-learn without CUDA",
-    "tensorrt": "add a path that runs the torch or ONNX model without CUDA",
-    "torch_tensorrt": "add a path that runs the torch model without CUDA",
-    "torch2trt": "add a path that runs the torch model without CUDA",
-    "pynvml": "this queries the NVIDIA driver; use it only if CUDA is available",
-    "py3nvml": "this queries the NVIDIA driver; use it only if CUDA is available",
-    "nvidia_smi": "this queries the NVIDIA driver; use it only if CUDA is available",
-    "numba.cuda": "add a CPU path with torch operators or `numba.njit`",
-    "nvidia.dali": "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA",
-    "flash_attn": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
-    "xformers": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
-    "triton": "add a CPU path with torch operators",
-    "transformer_engine": "use the layers of `torch.nn` without CUDA",
-    "mamba_ssm": "its kernels are compiled for CUDA; add a CPU path in plain torch",
-    "causal_conv1d": "use `torch.nn.functional.conv1d` with padding on the left",
-    "tinycudann": "add a CPU path with torch layers",
-    "nvdiffrast": "it has no CPU counterpart; import it only if CUDA is available",
-    "diff_gaussian_rasterization": "it has no CPU counterpart; import it only if CUDA is available",
-    "simple_knn": "add a CPU path that searches for neighbors with torch operators",
-    "dcn_v2": "use `torchvision.ops.deform_conv2d`, which works on any device",
-    "DCNv2": "use `torchvision.ops.deform_conv2d`, which works on any device",
-    "DCNv3": "use `torchvision.ops.deform_conv2d`, or add a CPU path with torch operators",
-    "DCNv4": "use `torchvision.ops.deform_conv2d`, or add a CPU path with torch operators",
-    "lightseq": "use the layers of `torch.nn` without CUDA",
-    "flash_attn_interface": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
-    "flashinfer": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
-    "sageattention": "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device",
-    "flash_mla": "add a CPU path with torch operators",
-    "deep_gemm": "use `torch.matmul` without CUDA",
-    "deep_ep": "use the collectives of `torch.distributed` without CUDA",
-    "grouped_gemm": "use one `torch.matmul` for each group without CUDA",
-    "megablocks": "use the layers of `torch.nn` for each expert without CUDA",
-    "cutlass": "use `torch.matmul` without CUDA",
-    "fast_hadamard_transform": "multiply by a Hadamard matrix with torch operators without CUDA",
-    "torch_int": "add a path in floating point without CUDA",
-    "awq_inference_engine": "its kernels are compiled for CUDA; add a CPU path in plain torch",
-    "exllamav2": "it only runs on a GPU; load the model with another library without CUDA",
-    "unsloth": "it needs a GPU when it is imported; use transformers and peft without CUDA",
-    "liger_kernel": "its kernels need Triton; use the layers of `torch.nn` without CUDA",
-    "fla": "its kernels need Triton; add a CPU path with torch operators",
-    "tilelang": "add a CPU path with torch operators",
-    "adam_atan2": "its step is compiled for CUDA; use an implementation in plain torch",
-    "gsplat": "its rasterizer is compiled for CUDA; import it only if CUDA is available",
-    "diff_surfel_rasterization": "it has no CPU counterpart; import it only if CUDA is available",
-    "pointnet2_ops": "its kernels are compiled for CUDA; add a CPU path in plain torch",
-    "MultiScaleDeformableAttention": "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA",
-    "torchsparse": "check whether the installed version is built for a CPU",
-    "spconv": "install its version without CUDA, which is called `spconv`, and check whether it is enough",
-    "cubvh": "its kernels are compiled for CUDA; add a CPU path in plain torch",
-    "nerfacc": "its kernels are compiled for CUDA; add a CPU path in plain torch",
-    "fused_ssim": "its kernels are compiled for CUDA; add a CPU path in plain torch",
-    "tensorrt_llm": "add a path that runs the torch model without CUDA",
-}
 _TRITON = {
     "language",
     "jit",
@@ -193,11 +127,11 @@ class CudaLibraries:
         parts = name.split(".")
         for end in range(len(parts), 0, -1):
             library = ".".join(parts[:end])
-            advice = LIBRARIES.get(library)
+            fact = LIBRARIES.get(library)
             if library == "triton" and parts[1:] and parts[1] not in _TRITON:
                 continue  # the inference server of NVIDIA has the same name
-            if advice is not None:
-                return None if any(map(self._is_of_project, (library, parts[0]))) else (library, advice)
+            if fact is not None:
+                return None if any(map(self._is_of_project, (library, parts[0]))) else (library, fact.advice)
         module = self._extensions.get(name.removesuffix(".*")) or _compiled(name)
         if module is not None and not any(map(self._is_of_project, (name, module))):
             advice = "it is compiled for CUDA; import it only if CUDA is available, and add a CPU path in plain torch"

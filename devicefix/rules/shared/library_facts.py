@@ -1,0 +1,270 @@
+"""What libraries other than torch do on a machine without CUDA, and what to do about it.
+
+`benchmarks/libraries.py` runs what can be run on a CPU, and prints the outcomes next to these.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# What happens on a CPU.
+BUILD = "can't be installed"  # there is neither a wheel nor a build without CUDA
+IMPORT = "import fails"
+CALL = "call fails"
+OTHER = "computes something else"
+RUNS = "runs"
+
+_SDPA = "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device"
+_AMP = "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU"
+_APEX_PART = "this is a compiled part of apex; import it only if CUDA is available"
+_DRIVER = "this queries the NVIDIA driver; use it only if CUDA is available"
+_NO_COUNTERPART = "it has no CPU counterpart; import it only if CUDA is available"
+_TORCH_PATH = "add a CPU path with torch operators"
+_PLAIN_PATH = "its kernels are compiled for CUDA; add a CPU path in plain torch"
+_TORCH_MODEL = "add a path that runs the torch model without CUDA"
+_NN = "use the layers of `torch.nn` without CUDA"
+_DEFORM = "use `torchvision.ops.deform_conv2d`, which works on any device"
+_DEFORM_NEWER = "use `torchvision.ops.deform_conv2d`, or add a CPU path with torch operators"
+
+
+class Library(NamedTuple):
+    """A library that needs CUDA.
+
+    Attributes:
+        outcome: what happens on a CPU.
+        advice: what to do, as the end of a message.
+        tried: the version that was tried, if it was.
+    """
+
+    outcome: str
+    advice: str
+    tried: str = ""
+
+
+# By module, or by what is imported from one.
+LIBRARIES = {
+    "apex": Library(BUILD, "use torch, which now has most of its features, or import it only if CUDA is available"),
+    "apex.amp": Library(BUILD, _AMP),
+    "apex.fp16_utils": Library(BUILD, _AMP),
+    "apex.parallel": Library(
+        BUILD, "use `torch.nn.parallel.DistributedDataParallel` and `torch.nn.SyncBatchNorm`"
+    ),
+    "apex.parallel.convert_syncbn_model": Library(
+        BUILD, "use `torch.nn.SyncBatchNorm.convert_sync_batchnorm`"
+    ),
+    "apex.parallel.LARC": Library(BUILD, "torch has no counterpart; use an implementation in plain torch"),
+    "apex.optimizers": Library(BUILD, "use the same optimizer of `torch.optim`, with `fused=True` on a GPU"),
+    "apex.optimizers.FusedAdam": Library(
+        BUILD, "use `torch.optim.AdamW` with its `weight_decay` (0 in apex), or `Adam` for `adam_w_mode=False`"
+    ),
+    "apex.optimizers.FusedLAMB": Library(BUILD, "torch has no LAMB; use an implementation in plain torch"),
+    "apex.optimizers.FusedNovoGrad": Library(BUILD, "torch has no NovoGrad; use an implementation in plain torch"),
+    "apex.optimizers.FusedSGD": Library(BUILD, "use `torch.optim.SGD`, with `fused=True` on a GPU"),
+    "apex.normalization": Library(BUILD, "use `torch.nn.LayerNorm` or `torch.nn.RMSNorm`"),
+    "apex.normalization.FusedLayerNorm": Library(BUILD, "use `torch.nn.LayerNorm`, which has the same parameters"),
+    "apex.normalization.FusedRMSNorm": Library(
+        BUILD, "use `torch.nn.RMSNorm` with `eps=1e-5`, which has the same parameters"
+    ),
+    "apex.multi_tensor_apply": Library(BUILD, "use the `foreach` optimizers and `torch.nn.utils.clip_grad_norm_`"),
+    "amp_C": Library(
+        BUILD, "this is a compiled part of apex; use the `foreach` and `fused` optimizers of `torch.optim`"
+    ),
+    "apex_C": Library(BUILD, _APEX_PART),
+    "pycuda": Library(BUILD, "use torch operators, or add a CPU path"),
+    "cupy": Library(CALL, "use NumPy or torch operators, or import it only if CUDA is available"),
+    "cupyx": Library(CALL, "use SciPy or torch operators, or import it only if CUDA is available"),
+    "cudf": Library(IMPORT, "use pandas without CUDA"),
+    "cuml": Library(IMPORT, "use scikit-learn without CUDA"),
+    "cugraph": Library(IMPORT, "use NetworkX without CUDA"),
+    "tensorrt": Library(CALL, "add a path that runs the torch or ONNX model without CUDA"),
+    "torch_tensorrt": Library(IMPORT, _TORCH_MODEL),
+    "tensorrt_llm": Library(IMPORT, _TORCH_MODEL),
+    "torch2trt": Library(IMPORT, _TORCH_MODEL),
+    "pynvml": Library(CALL, _DRIVER, "13.615.71"),
+    "py3nvml": Library(CALL, _DRIVER),
+    "nvidia_smi": Library(CALL, _DRIVER),
+    "numba.cuda": Library(CALL, "add a CPU path with torch operators or `numba.njit`", "0.68.1"),
+    "nvidia.dali": Library(CALL, "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA"),
+    "flash_attn": Library(BUILD, _SDPA),
+    "flash_attn_interface": Library(BUILD, _SDPA),
+    "flashinfer": Library(CALL, _SDPA, "0.7.2.post1"),
+    "sageattention": Library(CALL, _SDPA, "1.0.6"),
+    "xformers": Library(CALL, _SDPA),
+    "flash_mla": Library(BUILD, _TORCH_PATH),
+    "triton": Library(CALL, _TORCH_PATH, "3.9.0"),
+    "fla": Library(CALL, "its kernels need Triton; add a CPU path with torch operators", "0.6.0"),
+    "liger_kernel": Library(CALL, f"its kernels need Triton; {_NN}", "0.8.5"),
+    "tilelang": Library(CALL, _TORCH_PATH),
+    "quack": Library(IMPORT, "its kernels need CUTLASS, which needs CUDA; add a CPU path with torch operators", "0.6.5"),
+    "cutlass": Library(CALL, "use `torch.matmul` without CUDA"),
+    "transformer_engine": Library(IMPORT, _NN),
+    "mamba_ssm": Library(BUILD, _PLAIN_PATH),
+    "causal_conv1d": Library(BUILD, "use `torch.nn.functional.conv1d` with padding on the left"),
+    "tinycudann": Library(BUILD, "add a CPU path with torch layers"),
+    "nvdiffrast": Library(BUILD, _NO_COUNTERPART),
+    "diff_gaussian_rasterization": Library(BUILD, _NO_COUNTERPART),
+    "diff_surfel_rasterization": Library(BUILD, _NO_COUNTERPART),
+    "simple_knn": Library(BUILD, "add a CPU path that searches for neighbors with torch operators"),
+    "gsplat": Library(CALL, "its rasterizer is compiled for CUDA; import it only if CUDA is available", "1.5.3"),
+    "nerfacc": Library(CALL, _PLAIN_PATH, "0.5.3"),
+    "cubvh": Library(BUILD, _PLAIN_PATH),
+    "fused_ssim": Library(BUILD, _PLAIN_PATH),
+    "pointnet2_ops": Library(BUILD, _PLAIN_PATH),
+    "MultiScaleDeformableAttention": Library(
+        BUILD, "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA"
+    ),
+    "torchsparse": Library(CALL, "check whether the installed version is built for a CPU"),
+    "dcn_v2": Library(BUILD, _DEFORM),
+    "DCNv2": Library(BUILD, _DEFORM),
+    "DCNv3": Library(BUILD, _DEFORM_NEWER),
+    "DCNv4": Library(BUILD, _DEFORM_NEWER),
+    "lightseq": Library(BUILD, _NN),
+    "deep_gemm": Library(BUILD, "use `torch.matmul` without CUDA"),
+    "deep_ep": Library(BUILD, "use the collectives of `torch.distributed` without CUDA"),
+    "grouped_gemm": Library(BUILD, "use one `torch.matmul` for each group without CUDA"),
+    "megablocks": Library(BUILD, "use the layers of `torch.nn` for each expert without CUDA"),
+    "fast_hadamard_transform": Library(
+        BUILD, "multiply by a Hadamard matrix with torch operators without CUDA"
+    ),
+    "torch_int": Library(BUILD, "add a path in floating point without CUDA"),
+    "awq_inference_engine": Library(BUILD, _PLAIN_PATH),
+    "exllamav2": Library(IMPORT, "it only runs on a GPU; load the model with another library without CUDA", "0.3.2"),
+    "unsloth": Library(IMPORT, "it needs a GPU when it is imported; use transformers and peft without CUDA", "2026.10.9"),
+    "adam_atan2": Library(BUILD, "its step is compiled for CUDA; use an implementation in plain torch"),
+}  # fmt: skip
+# No finding: these run on a CPU, or have a build that does.
+RUNNING = {
+    "bitsandbytes": "0.50.2",
+    "spconv": "2.3.8",
+    "warp": "1.19.0",
+    "cuequivariance_torch": "0.13.0",
+    "vector_quantize_pytorch": "1.32.0",
+    "optimum.quanto": "0.2.7",
+    "hqq": "0.2.8.post1",
+    "torchao": "0.18.0",
+    "ctranslate2": "4.8.5",
+    "onnxruntime": "1.32.0",
+    "deepspeed": "0.19.8",
+    "torch_scatter": "",
+    "MinkowskiEngine": "",
+    "pytorch3d": "",
+    "natten": "",
+    "gptqmodel": "",
+    "vllm": "",
+    "sglang": "",
+}
+
+
+class Argument(NamedTuple):
+    """An argument of a library's function or class that a CPU can't take.
+
+    Attributes:
+        libraries: the first parts of the full name of what is called.
+        ends: how that name ends.
+        option: the name of the argument.
+        values: the values that need CUDA; a value that ends in `*` is the beginning of some.
+        outcome: what happens on a CPU.
+        message: what is wrong, and what to do.
+        tried: the version that was tried, if it was.
+        unless: arguments that may select the CPU.
+    """
+
+    libraries: tuple[str, ...]
+    ends: tuple[str, ...]
+    option: str
+    values: tuple[object, ...]
+    outcome: str
+    message: str
+    tried: str = ""
+    unless: tuple[str, ...] = ()
+
+
+_TRANSFORMERS = ("transformers", "trl"), ("TrainingArguments", "Config")
+LIGHTNING = ("lightning", "pytorch_lightning"), ("Trainer", "Fabric")
+_OFF = ("use_cpu", "no_cuda")
+ARGUMENTS = (
+    Argument(
+        *_TRANSFORMERS, "bf16", (True,), CALL, "needs CUDA; use `bf16=torch.cuda.is_available()`", "5.23.0", _OFF
+    ),
+    Argument(
+        *_TRANSFORMERS, "bf16_full_eval", (True,), CALL,
+        "needs CUDA; use `bf16_full_eval=torch.cuda.is_available()`", "5.23.0", _OFF,
+    ),
+    Argument(*_TRANSFORMERS, "tf32", (True,), CALL, "needs CUDA; use `tf32=torch.cuda.is_available()`", "5.23.0"),
+    Argument(
+        *_TRANSFORMERS, "use_liger_kernel", (True,), CALL,
+        "needs CUDA; use `use_liger_kernel=torch.cuda.is_available()`", "5.23.0",
+    ),
+    Argument(
+        *LIGHTNING, "precision", (16, "16", "16-mixed"), OTHER,
+        'computes in bfloat16 on a CPU; use "32-true" without CUDA', "2.6.6", ("accelerator",),
+    ),
+    Argument(
+        *LIGHTNING, "precision", ("transformer-engine*",), CALL,
+        'needs Transformer Engine, which needs CUDA; use "32-true" without it', "2.6.6", ("accelerator",),
+    ),
+    Argument(
+        *LIGHTNING, "strategy", ("fsdp*", "deepspeed*"), CALL, 'needs a GPU in Lightning; use "auto" without it', "2.6.6",
+        ("accelerator",),
+    ),
+    # https://opennmt.net/CTranslate2/quantization.html
+    Argument(
+        ("ctranslate2", "faster_whisper", "whisperx"), ("",), "compute_type", ("float16", "int8_float16", "bfloat16", "int8_bfloat16"), CALL,
+        'needs a GPU in CTranslate2; use "default" without it', "4.8.5",
+    ),
+    Argument(
+        ("optimum",), ("from_pretrained",), "provider", ("CUDAExecutionProvider", "TensorrtExecutionProvider"), CALL,
+        'needs CUDA in optimum; use "CPUExecutionProvider" without it',
+    ),
+)  # fmt: skip
+
+
+class Call(NamedTuple):
+    """A function or class of a library that needs CUDA.
+
+    Attributes:
+        outcome: what happens on a CPU.
+        tried: the version that was tried, if it was.
+        unless: an argument with which it runs.
+    """
+
+    outcome: str
+    tried: str = ""
+    unless: str = ""
+
+
+# By library and name: some have other modules for the same class.
+CALLS = {
+    ("diffusers", "BitsAndBytesConfig"): Call(CALL, "0.42.1"),  # that of transformers runs
+    ("transformers", "FineGrainedFP8Config"): Call(CALL, "5.23.0", "dequantize"),
+    ("transformers", "FbgemmFp8Config"): Call(CALL),
+    ("transformers", "EetqConfig"): Call(CALL),
+    ("transformers", "HiggsConfig"): Call(CALL),
+    ("transformers", "SpQRConfig"): Call(CALL),
+    ("transformers", "VptqConfig"): Call(CALL),
+    ("torchao", "Float8DynamicActivationFloat8WeightConfig"): Call(CALL, "0.18.0"),
+    ("torchao", "Int4WeightOnlyConfig"): Call(CALL, "0.18.0", "int4_packing_format"),
+    ("torchao", "CPUOffloadOptimizer"): Call(CALL, "0.18.0"),
+}
+# Functions that run on a CPU although an argument asks for a GPU: they print a warning.
+COPING = {
+    "easyocr.Reader": "1.7.2",
+    "stanza.Pipeline": "1.15.0",
+}
+
+# Methods of diffusers that raise an error without CUDA, unless a device is passed.
+# https://huggingface.co/docs/diffusers/optimization/memory
+OFFLOADS = ("enable_model_cpu_offload", "enable_sequential_cpu_offload")
+XFORMERS = "enable_xformers_memory_efficient_attention"
+ATTENTION_BACKEND = "set_attention_backend"
+ATTENTION_BACKENDS = (
+    "flash",
+    "_flash",
+    "sage",
+    "_sage",
+    "aiter",
+    "xformers",
+    "_native_cudnn",
+)  # they begin so
+# https://huggingface.co/docs/transformers/attention_interface
+ATTENTIONS = ("flash_attention_", "kernels-community/", "paged|flash_attention_")  # they begin so
