@@ -48,9 +48,7 @@ def test_the_most_exact_name_gives_the_advice(statement: str, advice: str) -> No
     assert advice in message
 
 
-@pytest.mark.parametrize(
-    "library", ["bitsandbytes", "spconv.pytorch", "warp", "torch_scatter", "hqq", "vllm"]
-)
+@pytest.mark.parametrize("library", ["bitsandbytes", "warp", "torch_scatter", "hqq", "vllm"])
 def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
     assert not _messages(f"import {library}")
 
@@ -78,6 +76,8 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
             "from transformers import TrainingArguments\nTrainingArguments(o, tf32=True, no_cuda=True)",
             "`tf32=",
         ),
+        ("from ultralytics import YOLO\nm = YOLO(p)\nm.val(device='0,1')", 'use "cpu" without CUDA'),
+        ("import spconv.pytorch", "no gradients"),
         ("unet.set_attention_backend('_native_cudnn')", 'use "native"'),
     ],
 )
@@ -96,6 +96,7 @@ def test_an_option_that_a_cpu_does_not_take(code: str, advice: str) -> None:
         "from torchao.quantization import Int4WeightOnlyConfig\nInt4WeightOnlyConfig(int4_packing_format=f)",
         "from faster_whisper import WhisperModel\nWhisperModel(x, compute_type='int8')",
         "from transformers import TrainingArguments\nTrainingArguments(o, bf16=True, use_cpu=args.cpu)",
+        "from ultralytics import YOLO\nYOLO(p).train(device=d)\nm = YOLO(p)\nm.train(device='cpu')",
         "unet.set_attention_backend('native')\nunet.set_attention_backend(name)",
         "from transformers import HiggsConfig\nif torch.cuda.is_available():\n    c = HiggsConfig()",
     ],

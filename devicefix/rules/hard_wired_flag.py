@@ -330,6 +330,16 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "the numbers of GPUs for a model of Ultralytics",
+            before="""
+                from ultralytics import YOLO  # cuda
+
+                model = YOLO(path)
+                model.train(data=data, device=[0, 1])
+                model.predict(data, device="0")
+            """,
+        ),
+        Example(
             "a model of AllenNLP",
             before="""
                 from allennlp.predictors import Predictor  # cuda
@@ -513,14 +523,17 @@ class HardWiredFlag(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         yield from self._check_method(node)
         name = self.facts.resolve(node.func)
-        if name is None:
+        full_name = name or self._method(node.func)
+        if full_name is None:
             return
-        yield from self._check_callee(node, name)
+        yield from self._check_callee(node, full_name)
         for keyword in node.keywords:
-            needs = self._needs(node, name, keyword)
+            needs = self._needs(node, full_name, keyword)
             if needs is not None and not self.facts.is_guarded(node):
                 code = self.context.source.code(keyword.value)
                 yield self.finding(node, f"`{keyword.arg}={code}` {needs}")
+            if name is None:
+                continue
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
             code = self.context.source.code(keyword.value)
             if self._lightning(name, keyword):
@@ -532,6 +545,12 @@ class HardWiredFlag(Rule):
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the number of a GPU"
                 yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")
+
+    def _method(self, function: ast.expr) -> str | None:
+        """Return the full name of a method of an object that a library's class makes, or None."""
+        made = self.facts.value(function.value) if isinstance(function, ast.Attribute) else None
+        owner = self.facts.resolve(made.func) if isinstance(made, ast.Call) else None
+        return f"{owner}.{last_name(function)}" if owner else None
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:
         call = self.facts.tree.parents[node]
@@ -723,13 +742,20 @@ def _is_of(name: str, callee: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
 
 def _takes(fact: Argument, value: ast.expr) -> bool:
     """Return whether a value is one of those of a fact."""
-    if not isinstance(value, ast.Constant):
-        return False
-    return any(
-        str(value.value).startswith(each[:-1]) if isinstance(each, str) and each.endswith("*")
-        else type(value.value) is type(each) and value.value == each
-        for each in fact.values
-    )  # fmt: skip
+    match value:
+        case ast.Constant(value=given):
+            pass
+        case ast.List(elts=[ast.Constant(value=int(first)), *_]):
+            given = str(first)
+        case _:
+            return False
+    for each in fact.values:
+        if isinstance(each, str) and each.endswith("*"):
+            if isinstance(given, str) and given.startswith(each[:-1]):
+                return True
+        elif type(given) is type(each) and given == each:
+            return True
+    return False
 
 
 def _is_off(fact: Argument, call: ast.Call) -> bool:

@@ -113,6 +113,9 @@ LIBRARIES = {
     "MultiScaleDeformableAttention": Library(
         BUILD, "it has no CPU kernels; use `torch.nn.functional.grid_sample` without CUDA"
     ),
+    "spconv": Library(
+        CALL, "its version without CUDA has no gradients; train with another library without CUDA", "2.3.8"
+    ),
     "torchsparse": Library(CALL, "check whether the installed version is built for a CPU"),
     "dcn_v2": Library(BUILD, _DEFORM),
     "DCNv2": Library(BUILD, _DEFORM),
@@ -135,7 +138,6 @@ LIBRARIES = {
 # No finding: these run on a CPU, or have a build that does.
 RUNNING = {
     "bitsandbytes": "0.50.2",
-    "spconv": "2.3.8",
     "warp": "1.19.0",
     "cuequivariance_torch": "0.13.0",
     "vector_quantize_pytorch": "1.32.0",
@@ -211,6 +213,10 @@ ARGUMENTS = (
     Argument(
         ("ctranslate2", "faster_whisper", "whisperx"), ("",), "compute_type", ("float16", "int8_float16", "bfloat16", "int8_bfloat16"), CALL,
         'needs a GPU in CTranslate2; use "default" without it', "4.8.5",
+    ),
+    Argument(
+        ("ultralytics",), ("train", "predict", "val", "track", "tune"), "device", ("0*", "1*", "2*", "3*"), CALL,
+        'is the number of a GPU; use "cpu" without CUDA', "8.4.190",
     ),
     Argument(
         ("optimum",), ("from_pretrained",), "provider", ("CUDAExecutionProvider", "TensorrtExecutionProvider"), CALL,
