@@ -15,6 +15,7 @@ OTHER = "computes something else"
 RUNS = "runs"
 
 _SDPA = "use `torch.nn.functional.scaled_dot_product_attention`, which works on any device"
+_SDPA_TRANSPOSED = f"{_SDPA}, with the sequence and the heads transposed"
 _AMP = "use `torch.autocast` and `torch.amp.GradScaler`, which disable themselves on a CPU"
 _APEX_PART = "this is a compiled part of apex; import it only if CUDA is available"
 _DRIVER = "this queries the NVIDIA driver; use it only if CUDA is available"
@@ -86,10 +87,14 @@ LIBRARIES = {
     "numba.cuda": Library(CALL, "add a CPU path with torch operators or `numba.njit`", "0.68.1"),
     "nvidia.dali": Library(CALL, "use `torch.utils.data.DataLoader` and the transforms of torchvision without CUDA"),
     "flash_attn": Library(BUILD, _SDPA),
+    "flash_attn.flash_attn_func": Library(BUILD, _SDPA_TRANSPOSED),
+    "flash_attn.flash_attn_varlen_func": Library(BUILD, f"{_SDPA}, for each sequence by itself"),
+    "flash_attn.bert_padding": Library(BUILD, "use a mask of the padding in plain torch"),
     "flash_attn_interface": Library(BUILD, _SDPA),
     "flashinfer": Library(CALL, _SDPA, "0.7.2.post1"),
     "sageattention": Library(CALL, _SDPA, "1.0.6"),
     "xformers": Library(CALL, _SDPA),
+    "xformers.ops.memory_efficient_attention": Library(CALL, _SDPA_TRANSPOSED),
     "flash_mla": Library(BUILD, _TORCH_PATH),
     "triton": Library(CALL, _TORCH_PATH, "3.9.0"),
     "fla": Library(CALL, "its kernels need Triton; add a CPU path with torch operators", "0.6.0"),
