@@ -151,7 +151,7 @@ RUNNING = {
     "torchao": "0.18.0",
     "ctranslate2": "4.8.5",
     "onnxruntime": "1.32.0",
-    "deepspeed": "0.19.8",
+    "deepspeed": "",  # its documentation says so; not seen
     "torch_scatter": "",
     "MinkowskiEngine": "",
     "pytorch3d": "",
