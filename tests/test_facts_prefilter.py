@@ -22,7 +22,7 @@ from devicefix.facts.prefilter import (
     uses_torch,
 )
 from devicefix.rules.registry import words
-from devicefix.rules.shared.libraries import LIBRARIES
+from devicefix.rules.shared.library_facts import LIBRARIES
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_import_of_a_library_that_needs_cuda_matters_without_torch(library: s
         "from transformers import pipeline\ngenerate = pipeline('fill-mask', device=0)",
         "from transformers import AutoModel\nmodel = AutoModel.from_pretrained(name).to(0)",
         "from diffusers import DiffusionPipeline\npipe = make()\npipe.enable_model_cpu_offload()",
-        "from accelerate import Accelerator\naccelerator = Accelerator(mixed_precision='fp16')",
+        "from accelerate import infer_auto_device_map\nplaces = infer_auto_device_map(net, max_memory={0: '9GB'})",
         "from trl import SFTConfig\noptions = SFTConfig('out', bf16=True)",
         "import lightning as L\ntrainer = L.Trainer(accelerator='gpu')",
         "attn_implementation = 'flash_attention_2'",

@@ -22,12 +22,12 @@ _IN_FILES = (
 # Libraries that need CUDA: a file that imports one matters, also without torch.
 _NEED_CUDA = frozenset(
     b"""
-    adam_atan2 amp_C apex apex_C awq_inference_engine causal_conv1d cubvh cudf cuml cupy cupyx cutlass
+    adam_atan2 amp_C apex apex_C awq_inference_engine causal_conv1d cubvh cudf cugraph cuml cupy cupyx cutlass
     dcn_v2 DCNv2 DCNv3 DCNv4 deep_ep deep_gemm diff_gaussian_rasterization diff_surfel_rasterization
     exllamav2 fast_hadamard_transform fla flash_attn flash_attn_interface flash_mla flashinfer
     fused_ssim grouped_gemm gsplat liger_kernel lightseq mamba_ssm megablocks
     MultiScaleDeformableAttention nerfacc nvdiffrast nvidia nvidia_smi pointnet2_ops py3nvml pykeops
-    pynvml sageattention simple_knn spconv tensorrt tensorrt_llm tilelang tinycudann transformer_engine
+    pynvml quack sageattention simple_knn spconv tensorrt tensorrt_llm tilelang tinycudann transformer_engine
     triton unsloth xformers
     """.split()
 )

@@ -89,6 +89,8 @@ def _is_definition(replacement: Replacement, finding: Finding) -> bool:
     start = (replacement.line, replacement.column)
     if start != (replacement.end_line, replacement.end_column) or "\n" not in replacement.text:
         return False
+    if replacement.text.isspace():  # a line break inside a statement
+        return False
     return replacement.cell != finding.cell or not finding.line < replacement.line <= finding.end_line
 
 
