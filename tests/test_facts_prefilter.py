@@ -162,7 +162,7 @@ def test_an_import_of_a_library_that_needs_cuda_matters_without_torch(library: s
         "from transformers import pipeline\ngenerate = pipeline('fill-mask', device=0)",
         "from transformers import AutoModel\nmodel = AutoModel.from_pretrained(name).to(0)",
         "from diffusers import DiffusionPipeline\npipe = make()\npipe.enable_model_cpu_offload()",
-        "from accelerate import infer_auto_device_map\nplaces = infer_auto_device_map(net, max_memory={0: '9GB'})",
+        "from accelerate import dispatch_model\ndispatch_model(net, device_map={'': 0})",
         "from trl import SFTConfig\noptions = SFTConfig('out', bf16=True)",
         "import lightning as L\ntrainer = L.Trainer(accelerator='gpu')",
         "attn_implementation = 'flash_attention_2'",
