@@ -67,7 +67,7 @@ class CudaOnlySetting(Rule):
 
     ## Use instead
     ```python
-    optimizer = torch.optim.Adam(net.parameters(), capturable=True if torch.cuda.is_available() else False)
+    optimizer = torch.optim.Adam(net.parameters(), capturable=torch.cuda.is_available())
     ```
 
     ## Fix safety
@@ -101,7 +101,7 @@ class CudaOnlySetting(Rule):
                 import torch
 
                 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3,
-                                              capturable=True if torch.cuda.is_available() else False)
+                                              capturable=torch.cuda.is_available())
             """,
             unsafe=True,
         ),
@@ -442,7 +442,9 @@ class CudaOnlySetting(Rule):
             yield self.finding(
                 capturable,
                 "`capturable=True` raises an error on a CPU; use `False` there",
-                self.context.when_cuda(capturable, "False", Safety.UNSAFE, of_cuda=True),
+                self.context.replace(
+                    capturable, self.devices.available(capturable, of_cuda=True), Safety.UNSAFE
+                ),
             )
 
     def visit_Attribute(self, node: ast.Attribute) -> Iterator[Finding]:

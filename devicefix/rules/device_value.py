@@ -109,6 +109,23 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a parameter that a method passes on to the same method of another object",
+            before="""
+                import torch
+
+                class Engine:
+                    def load(self, path, device="cuda"):
+                        return self.model_class.load(path, device=device)
+            """,
+            after="""
+                import torch
+
+                class Engine:
+                    def load(self, path, device="cuda" if torch.cuda.is_available() else "cpu"):
+                        return self.model_class.load(path, device=device)
+            """,
+        ),
+        Example(
             "the default of a parameter of another name",
             before="""
                 import torch

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from devicefix.facts import dotted
+from devicefix.facts import Binding, Facts, dotted
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 MESSAGE = "memory cannot be pinned without CUDA"
+_CALL = ".pin_memory()"
+_SHORT = 72  # characters of an expression that may be repeated
 
 
 class PinMemory(Rule):
@@ -32,8 +34,9 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA the memory is pinned as before. There is no fix for an expression other than a name or an
-    attribute, since it would be evaluated twice.
+    Safe: with CUDA the memory is pinned as before. An expression that is short enough is repeated, and still
+    evaluated once; a longer one is reported without a fix. A value passed as `pin_memory` is only reported if the
+    module sets it to `True`, as by the default of a parameter.
     """
 
     code = "DF104"
@@ -85,7 +88,58 @@ class PinMemory(Rule):
             before="""
                 import torch
 
-                batch = collate(items).pin_memory()
+                batch = torch.from_numpy(rows).pin_memory().to(device, non_blocking=True)
+            """,
+            after="""
+                import torch
+
+                batch = (torch.from_numpy(rows).pin_memory() if torch.cuda.is_available() else torch.from_numpy(rows)).to(device, non_blocking=True)
+            """,
+        ),
+        Example(
+            "the method of a long expression",
+            before="""
+                import torch
+
+                batch = torch.stack([torch.from_numpy(row.astype("float32")) for row in rows]).pin_memory()
+            """,
+        ),
+        Example(
+            "a parameter that is true by default",
+            before="""
+                import torch
+
+                def buffer(like, pin_memory=True):
+                    return torch.zeros_like(like, device="cpu", pin_memory=pin_memory)
+            """,
+            after="""
+                import torch
+
+                def buffer(like, pin_memory=True):
+                    return torch.zeros_like(like, device="cpu", pin_memory=pin_memory and torch.cuda.is_available())
+            """,
+        ),
+        Example(
+            "an attribute that is set from such a parameter",
+            before="""
+                import torch
+
+                class Buffers:
+                    def __init__(self, pin_memory=True):
+                        self.pinned = pin_memory
+
+                    def make(self, like):
+                        return like.new_empty(like.shape, device="cpu", pin_memory=self.pinned)
+            """,
+            after="""
+                import torch
+
+                class Buffers:
+                    def __init__(self, pin_memory=True):
+                        self.pinned = pin_memory
+
+                    def make(self, like):
+                        return like.new_empty(like.shape, device="cpu", pin_memory=self.pinned and torch.cuda.is_available())
             """,
         ),
     )
@@ -107,6 +161,24 @@ class PinMemory(Rule):
             """,
         ),
         Example(
+            "values that nothing here makes true",
+            """
+                import torch
+
+                def buffer(like, pin_memory=False):
+                    return torch.zeros_like(like, pin_memory=pin_memory)
+
+                def of_device(like, device):
+                    pinned = device.type == "cuda"
+                    return torch.zeros_like(like, pin_memory=pinned)
+
+                pinned = False
+                if torch.cuda.is_available():
+                    pinned = True
+                buffer = torch.empty(3, pin_memory=pinned)
+            """,
+        ),
+        Example(
             "a class that defines pin_memory",
             """
                 class Batch:
@@ -117,23 +189,16 @@ class PinMemory(Rule):
         ),
     )
     _MAKERS = ("empty", "zeros", "ones", "full", "rand", "randn", "arange", "tensor")
+    _METHODS = ("new_empty", "new_full", "new_ones", "new_tensor", "new_zeros")
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self._pins(node) or self.facts.is_guarded(node) or self._called_by_loader(node):
             return
-        name = self.facts.resolve(node.func) or ""
-        if name.startswith("torch.") and name.count(".") == 1:
+        if self._makes_tensor(node):
             for keyword in node.keywords:
-                if (
-                    keyword.arg == "pin_memory"
-                    and isinstance(keyword.value, ast.Constant)
-                    and keyword.value.value
-                ):
-                    use = self.devices.available(node)
+                if keyword.arg == "pin_memory" and self._true(keyword.value):
                     yield self.finding(
-                        node,
-                        f"{MESSAGE}; pin it only with CUDA",
-                        self.context.replace(keyword.value, use),
+                        node, f"{MESSAGE}; pin it only with CUDA", self._only_with_cuda(keyword.value)
                     )
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "pin_memory" and not node.args:
             fix = self._fix(node, node.func.value)
@@ -144,6 +209,23 @@ class PinMemory(Rule):
             )
             yield self.finding(node, f"{MESSAGE}; {advice}", fix)
 
+    def _makes_tensor(self, call: ast.Call) -> bool:
+        name = self.facts.resolve(call.func) or ""
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        return (name.startswith("torch.") and name.count(".") == 1) or method in self._METHODS
+
+    def _true(self, value: ast.expr) -> bool:
+        """Return whether an argument is true, or a name or attribute that the module makes true."""
+        if isinstance(value, ast.Constant):
+            return bool(value.value)
+        return self.facts.once(_made_true, _bindings(self.facts, value))
+
+    def _only_with_cuda(self, value: ast.expr) -> Fix:
+        use = self.devices.available(value)
+        if isinstance(value, ast.Constant):
+            return self.context.replace(value, use)
+        return self.context.edit(value, lambda text: f"{text} and {use.text}", use)
+
     def _pins(self, node: ast.Call) -> bool:
         """Return whether a call may pin memory, by its names alone."""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
@@ -153,12 +235,15 @@ class PinMemory(Rule):
         if dotted(receiver) is not None:
             return self.context.when_cuda(node, self.context.source.code(receiver))
         maker = (self.facts.resolve(receiver.func) or "") if isinstance(receiver, ast.Call) else ""
-        if maker.removeprefix("torch.") not in self._MAKERS or any(
+        if maker.removeprefix("torch.") in self._MAKERS and not any(
             keyword.arg in ("device", "pin_memory", None)
             for keyword in receiver.keywords  # type: ignore[attr-defined]
         ):
+            return self._pinned_when_made(node, receiver)
+        code = self.context.source.code(node)
+        if not code.endswith(_CALL) or "\n" in code or len(code) > _SHORT:
             return None
-        return self._pinned_when_made(node, receiver)
+        return self.context.when_cuda(node, lambda text: text.removesuffix(_CALL))
 
     def _pinned_when_made(self, node: ast.Call, receiver: ast.expr) -> Fix:
         from devicefix.rewrite.calls import with_keyword
@@ -176,3 +261,31 @@ class PinMemory(Rule):
         """Return whether a node is in a `pin_memory` method, which a DataLoader only calls to pin."""
         function = self.facts.tree.scope(node).node
         return isinstance(function, ast.FunctionDef) and function.name == "pin_memory"
+
+
+def _bindings(facts: Facts, node: ast.expr) -> Sequence[Binding]:
+    """Return the bindings of a name or a dotted path, those of parameters too."""
+    if isinstance(node, ast.Name):
+        found = facts.tree.scope(node).lookup(node.id)
+        return found[1] if found is not None else ()
+    return facts.tree.attributes.get(dotted(node) or "", ())
+
+
+def _made_true(facts: Facts, bindings: Sequence[Binding]) -> bool:
+    """Return whether one of the bindings is `True`, or a name of which one is."""
+    return any(
+        _is_true(facts, binding)
+        or (binding.value is not None and facts.once(_some_true, _bindings(facts, binding.value)))
+        for binding in bindings
+    )
+
+
+def _some_true(facts: Facts, bindings: Sequence[Binding]) -> bool:
+    return any(_is_true(facts, binding) for binding in bindings)
+
+
+def _is_true(facts: Facts, binding: Binding) -> bool:
+    value = binding.value or binding.default
+    if not isinstance(value, ast.Constant) or value.value is not True:
+        return False
+    return not facts.is_guarded(binding.node)

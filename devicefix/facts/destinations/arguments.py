@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from devicefix.facts.destinations.places import SHOWS, Function, Layers, Use, text_of_literal
 from devicefix.facts.destinations.stores import Stores
 from devicefix.facts.kinds.bindings import PROPERTIES
 from devicefix.facts.names import option_names
+from devicefix.facts.scopes import dotted
 from devicefix.facts.sinks import Place, load_location, maps_to_cuda, takes_device
 from devicefix.facts.values import last_name
 
@@ -58,7 +59,21 @@ class Arguments(Stores, ABC):
         elif functions := list(self._functions(function)):
             for each in functions:
                 self._parameter(each, place, layers)
-        elif not layers and (
+            if self._delegates(call, functions):
+                self._foreign(call, function, place, layers)
+        else:
+            self._foreign(call, function, place, layers)
+
+    def _delegates(self, call: ast.Call, functions: Sequence[Function | ast.ClassDef]) -> bool:
+        """Return whether a method calls the method of that name of another object, of whatever class."""
+        if not isinstance(call.func, ast.Attribute) or dotted(call.func.value) in ("self", "cls"):
+            return False
+        return any(scope.node in functions for scope in self.tree.scope(call).chain())
+
+    def _foreign(self, call: ast.Call, function: ast.expr, place: Place, layers: Layers) -> None:
+        """Follow the argument of a function of which only the name is known."""
+        name = last_name(function)
+        if not layers and (
             takes_device(self.facts, function, place) or self.destinations.receives_device(name, place)
         ):
             self.use |= Use.DEVICE
