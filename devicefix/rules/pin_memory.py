@@ -9,6 +9,7 @@ from devicefix.rules.base import Example, Rule
 
 MESSAGE = "memory cannot be pinned without CUDA"
 _CALL = ".pin_memory()"
+_HOPS = 3  # names from one to the next, as `pin = self.pin`
 _SHORT = 72  # characters of an expression that may be repeated
 
 
@@ -129,7 +130,8 @@ class PinMemory(Rule):
                         self.pinned = pin_memory
 
                     def make(self, like):
-                        return like.new_empty(like.shape, device="cpu", pin_memory=self.pinned)
+                        pinned = self.pinned
+                        return like.new_empty(like.shape, device="cpu", pin_memory=pinned)
             """,
             after="""
                 import torch
@@ -139,7 +141,8 @@ class PinMemory(Rule):
                         self.pinned = pin_memory
 
                     def make(self, like):
-                        return like.new_empty(like.shape, device="cpu", pin_memory=self.pinned and torch.cuda.is_available())
+                        pinned = self.pinned
+                        return like.new_empty(like.shape, device="cpu", pin_memory=pinned and torch.cuda.is_available())
             """,
         ),
     )
@@ -218,7 +221,7 @@ class PinMemory(Rule):
         """Return whether an argument is true, or a name or attribute that the module makes true."""
         if isinstance(value, ast.Constant):
             return bool(value.value)
-        return self.facts.once(_made_true, _bindings(self.facts, value))
+        return self.facts.once(_made_true, _bindings(self.facts, value), _HOPS)
 
     def _only_with_cuda(self, value: ast.expr) -> Fix:
         use = self.devices.available(value)
@@ -271,21 +274,15 @@ def _bindings(facts: Facts, node: ast.expr) -> Sequence[Binding]:
     return facts.tree.attributes.get(dotted(node) or "", ())
 
 
-def _made_true(facts: Facts, bindings: Sequence[Binding]) -> bool:
-    """Return whether one of the bindings is `True`, or a name of which one is."""
-    return any(
-        _is_true(facts, binding)
-        or (binding.value is not None and facts.once(_some_true, _bindings(facts, binding.value)))
-        for binding in bindings
-    )
-
-
-def _some_true(facts: Facts, bindings: Sequence[Binding]) -> bool:
-    return any(_is_true(facts, binding) for binding in bindings)
-
-
-def _is_true(facts: Facts, binding: Binding) -> bool:
-    value = binding.value or binding.default
-    if not isinstance(value, ast.Constant) or value.value is not True:
-        return False
-    return not facts.is_guarded(binding.node)
+def _made_true(facts: Facts, bindings: Sequence[Binding], hops: int) -> bool:
+    """Return whether one of the bindings is `True`, or a name that is made so a few steps before."""
+    for binding in bindings:
+        value = binding.value or binding.default
+        if value is None or facts.is_guarded(binding.node):
+            continue
+        if isinstance(value, ast.Constant):
+            if value.value is True:
+                return True
+        elif hops and facts.once(_made_true, _bindings(facts, value), hops - 1):
+            return True
+    return False
