@@ -100,8 +100,7 @@ class CudaOnlySetting(Rule):
             after="""
                 import torch
 
-                optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3,
-                                              capturable=torch.cuda.is_available())
+                optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, capturable=torch.cuda.is_available())
             """,
             unsafe=True,
         ),
