@@ -3,7 +3,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
 from devicefix.facts.copies.dtypes import may_be_device
+from devicefix.facts.copies.expressions import keyword
+from devicefix.facts.copies.leaves import is_parameter
 from devicefix.facts.flow import path_of
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
@@ -21,6 +24,8 @@ class MovedParameter(Rule):
     ## What it does
     Finds `nn.Parameter(x).cuda()` and `.to(device)`. Also finds such moves of a tensor created with
     `requires_grad=True`, if its gradient is read, if it is passed to an optimizer, or if it is changed in place.
+    Also finds a parameter that is registered as a buffer and changed in place, since a module moves its buffers the
+    same way.
 
     ## Why it matters
     On a GPU the move makes a copy that is neither a parameter nor a leaf of the graph: it is not in `state_dict()`
@@ -41,12 +46,15 @@ class MovedParameter(Rule):
     ## Fix safety
     Unsafe, and only for a parameter assigned to an attribute of `self`: the fix moves the tensor before it becomes
     a parameter. With CUDA it is then trained and saved, which it was not before.
+
+    Safe for a buffer that is only changed and counted: the fix registers the tensor itself. Unsafe for any other
+    buffer, since a gradient may flow to it.
     """
 
     code = "DF804"
     name = "moved-parameter"
     summary = "A moved parameter is only a parameter on a CPU"
-    words = (b"cuda",)
+    words = (b"cuda", b"register_buffer")
     common_words = (b".to",)
     INVALID = (
         Example(
@@ -123,8 +131,115 @@ class MovedParameter(Rule):
                     return loss
             """,
         ),
+        Example(
+            "a buffer that is changed in place",
+            before="""
+                import torch
+                from torch import nn
+
+
+                class Codebook(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.register_buffer('seen', nn.Parameter(torch.zeros(64)), persistent=False)
+
+                    def forward(self, found):
+                        n = len(found)
+                        self.seen[:-n] = self.seen[n:].clone()
+                        self.seen[-n:] = found
+                        return len(torch.unique(self.seen))
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+
+                class Codebook(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.register_buffer('seen', torch.zeros(64), persistent=False)
+
+                    def forward(self, found):
+                        n = len(found)
+                        self.seen[:-n] = self.seen[n:].clone()
+                        self.seen[-n:] = found
+                        return len(torch.unique(self.seen))
+            """,
+        ),
+        Example(
+            "a buffer that a loss may be computed with",
+            before="""
+                import torch
+                from torch import nn
+
+
+                class Centers(nn.Module):
+                    def __init__(self, a, b):
+                        super().__init__()
+                        self.register_buffer('mean', nn.Parameter((a + b), requires_grad=True))
+
+                    def forward(self, x):
+                        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+                        return x - self.mean
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+
+                class Centers(nn.Module):
+                    def __init__(self, a, b):
+                        super().__init__()
+                        self.register_buffer('mean', a + b)
+
+                    def forward(self, x):
+                        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+                        return x - self.mean
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
+        Example(
+            "a buffer that is not changed in place",
+            """
+                import torch
+                from torch import nn
+
+
+                class Caption(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.register_buffer('null', nn.Parameter(torch.randn(4)))
+
+                    def forward(self, x, drop):
+                        return torch.where(drop, self.null, x)
+            """,
+        ),
+        Example(
+            "a buffer that is changed where no gradients are recorded",
+            """
+                import torch
+                from torch import nn
+
+
+                class Queue(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.register_buffer('queue', nn.Parameter(torch.zeros(64)))
+                        self.register_buffer('at', nn.Parameter(torch.zeros(1), requires_grad=False))
+
+                    @torch.no_grad()
+                    def enqueue(self, keys):
+                        self.queue[:len(keys)] = keys
+
+                    def step(self, n):
+                        with torch.no_grad():
+                            self.queue += n
+                        self.queue.data[0] = n
+                        self.at[0] += n
+            """,
+        ),
         Example(
             "moved before it becomes a parameter",
             """
@@ -173,6 +288,9 @@ class MovedParameter(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
+        if last_name(node.func) == "register_buffer":
+            yield from self._buffer(node)
+            return
         made = node.func.value if isinstance(node.func, ast.Attribute) else None
         if not isinstance(made, ast.Call) or not self._moves(node) or self.facts.is_guarded(node):
             return
@@ -192,6 +310,41 @@ class MovedParameter(Rule):
                     node,
                     f"this tensor is only a leaf on a CPU, since `.{moved}(...)` copies it to a GPU; {why}",
                 )
+
+    def _buffer(self, node: ast.Call) -> Iterator[Finding]:
+        """Report a parameter that is registered as a buffer and changed in place."""
+        name = node.args[0] if node.args else keyword(node, "name")
+        made = node.args[1] if len(node.args) > 1 else keyword(node, "tensor")
+        if not (
+            isinstance(name, ast.Constant) and isinstance(name.value, str) and isinstance(made, ast.Call)
+        ):
+            return
+        if not self.facts.call(made, *_PARAMETER) or not is_parameter(made):
+            return
+        changed = changed_buffer(self.facts, name.value)
+        if changed is None:
+            return
+        message = (
+            f"the buffer `{name.value}` only stays a parameter on a CPU, since a module copies it to a GPU; line"
+            f" {changed.lineno} changes it in place, which raises an error for a parameter; register the tensor itself"
+        )
+        yield self.finding(made, message, self._unwrapped(made, name.value))
+
+    def _unwrapped(self, made: ast.Call, name: str) -> Fix | None:
+        """Return the fix that registers the tensor of a parameter, or None."""
+        tensor = made.args[0] if made.args else keyword(made, "data")
+        if tensor is None or isinstance(tensor, ast.Starred):
+            return None
+        source = self.context.source
+        start, end = source.span(made)
+        inner = source.span(tensor)
+        edits = (Edit(start, inner[0], ""), Edit(inner[1], end, ""))
+        if any("#" in source.text[edit.start : edit.end] for edit in edits):
+            return None
+        read = self.context.project.is_read_elsewhere(self.devices.path, f"self.{name}")
+        if read or not is_only_counted(self.facts, name):
+            return Fix(edits, Safety.UNSAFE, why="a gradient may flow to it, which is lost")
+        return Fix(edits, Safety.SAFE)
 
     def _there(self, made: ast.Call) -> bool:
         """Return whether the tensor is on the GPU before it is moved, so that the move does nothing."""

@@ -9,9 +9,9 @@ On a CPU, what is changed in place may be the copy as well as its source, by any
 In the order in which they need one another: `expressions` and `bodies` are about syntax; `dtypes` and
 `moves` find what copies on a GPU, `places` what it copies, `leaves` which tensors an optimizer changes;
 `copying` puts these together. `keeping` finds what keeps a copy and how long, `uses` where it is used,
-`aliases` its other names. `training` and `changes` find what is changed in place, `clashes` what is
-changed and used while it is kept. `calls` follows parameters to their arguments, and `search` goes
-through the module.
+`aliases` its other names. `training` and `changes` find what is changed in place, `buffers` which buffers
+of a module are; `clashes` what is changed and used while it is kept. `calls` follows parameters to their
+arguments, and `search` goes through the module.
 """
 
 from devicefix.facts.copies.places import Place

@@ -19,7 +19,7 @@ from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 
 # Methods that end in an underscore and change no number.
-_HARMLESS = {
+HARMLESS = {
     "requires_grad_", "detach_", "retain_grad_", "share_memory_", "rename_", "squeeze_", "unsqueeze_", "t_",
     "transpose_", "swapaxes_", "resize_", "resize_as_", "set_", "pin_memory_", "clip_grad_norm_",
     "clip_grad_value_",
@@ -138,7 +138,7 @@ def _of_model(change: Change, model: str) -> bool:
 
 def changes_numbers(method: str) -> bool:
     """Return whether a tensor's method of this name changes the numbers in it."""
-    return in_place(method) and method not in _HARMLESS
+    return in_place(method) and method not in HARMLESS
 
 
 class _Effect(NamedTuple):
