@@ -97,6 +97,31 @@ class NumberAsDevice(Rule):
                     return torch.zeros(3, device=where), model.to(where)
             """,
         ),
+        Example(
+            "a number in one branch, the name of a device in the other",
+            before="""
+                import torch
+
+
+                def main(net, distributed, rank):
+                    if distributed:
+                        device = rank % torch.cuda.device_count()
+                    else:
+                        device = "cuda"
+                    return net.to(device)
+            """,
+            after="""
+                import torch
+
+
+                def main(net, distributed, rank):
+                    if distributed:
+                        device = rank % torch.cuda.device_count() if torch.cuda.is_available() else "cpu"
+                    else:
+                        device = "cuda" if torch.cuda.is_available() else "cpu"
+                    return net.to(device)
+            """,
+        ),
     )
     VALID = (
         Example(

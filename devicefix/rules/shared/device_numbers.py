@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import re
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
@@ -14,6 +14,7 @@ from devicefix.rules.shared.functions import Functions
 
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
 def is_fixed_where_bound(context: Context, use: ast.expr) -> bool:
@@ -47,7 +48,8 @@ def _is_current_gpu(context: Context, use: ast.expr) -> bool:
 def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     """Return the number that a variable is bound to, if all its uses take a device as well, else None.
 
-    On a CPU such a variable can be the CPU; then its uses need no change. Those in other files are not known.
+    On a CPU such a variable can be the CPU; then its uses need no change. Those in other files are not known. Where
+    it is also bound to the name of a CUDA device, that binding is fixed as well.
 
     Args:
         context: the context of the module.
@@ -58,20 +60,35 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     ):
         return None
     found = context.facts.tree.scope(name).lookup(name.id)
-    if found is None or len(found[1]) != 1 or name.id in context.facts.tree.declared_elsewhere:
+    if found is None or name.id in context.facts.tree.declared_elsewhere:
         return None
-    value = found[1][0].value
+    others = [binding for binding in found[1] if _names_device(binding)]
+    numbers = [binding for binding in found[1] if binding not in others]
+    if len(numbers) != 1 or (others and "DF203" not in context.options.enabled):
+        return None
+    value = numbers[0].value
     if value is None or found[0].is_class:
         return None
-    taken = context.facts.once(_is_only_a_device, found[1], name.id)
+    taken = context.facts.once(_is_only_a_device, numbers[0], name.id)
     if not taken or context.facts.is_guarded(value) or context.is_read_elsewhere(context.uses.variable(name)):
         return None
     return value
 
 
-def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> bool:
+def _names_device(binding: Binding) -> bool:
+    """Return whether a variable is bound to the name of a device: `device = 'cuda'`."""
+    value = binding.value
+    return (
+        isinstance(binding.node, ast.Assign)
+        and isinstance(value, ast.Constant)
+        and isinstance(value.value, str)
+        and _DEVICE.fullmatch(value.value) is not None
+    )
+
+
+def _is_only_a_device(facts: Facts, binding: Binding, name: str) -> bool:
     """Return whether a variable holds a number, is used as a device, and as nothing else but in calls of CUDA."""
-    node, value = bindings[0].node, bindings[0].value
+    node, value = binding.node, binding.value
     if value is None or not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
         return False
     if len(node.targets) > 1:
