@@ -14,7 +14,7 @@ from devicefix.rules.shared.functions import Functions
 
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
-_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+_CUDA = re.compile(r"cuda(:\d+)?")
 
 
 def is_fixed_where_bound(context: Context, use: ast.expr) -> bool:
@@ -62,7 +62,7 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     found = context.facts.tree.scope(name).lookup(name.id)
     if found is None or name.id in context.facts.tree.declared_elsewhere:
         return None
-    others = [binding for binding in found[1] if _names_device(binding)]
+    others = [binding for binding in found[1] if _names_cuda(binding)]
     numbers = [binding for binding in found[1] if binding not in others]
     if len(numbers) != 1 or (others and "DF203" not in context.options.enabled):
         return None
@@ -75,14 +75,14 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     return value
 
 
-def _names_device(binding: Binding) -> bool:
-    """Return whether a variable is bound to the name of a device: `device = 'cuda'`."""
+def _names_cuda(binding: Binding) -> bool:
+    """Return whether a variable is bound to the name of a CUDA device: `device = 'cuda'`."""
     value = binding.value
     return (
         isinstance(binding.node, ast.Assign)
         and isinstance(value, ast.Constant)
         and isinstance(value.value, str)
-        and _DEVICE.fullmatch(value.value) is not None
+        and _CUDA.fullmatch(value.value) is not None
     )
 
 
