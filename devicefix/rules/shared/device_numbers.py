@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, Facts
@@ -62,17 +63,22 @@ def defined_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     found = context.facts.tree.scope(name).lookup(name.id)
     if found is None or name.id in context.facts.tree.declared_elsewhere:
         return None
-    others = [binding for binding in found[1] if _names_cuda(binding)]
-    numbers = [binding for binding in found[1] if binding not in others]
-    if len(numbers) != 1 or (others and "DF203" not in context.options.enabled):
+    if len(found[1]) != 1 and "DF203" not in context.options.enabled:
         return None
-    value = numbers[0].value
+    number = context.facts.once(_only_number, found[1])
+    value = None if number is None else number.value
     if value is None or found[0].is_class:
         return None
-    taken = context.facts.once(_is_only_a_device, numbers[0], name.id)
+    taken = context.facts.once(_is_only_a_device, found[1], name.id)
     if not taken or context.facts.is_guarded(value) or context.is_read_elsewhere(context.uses.variable(name)):
         return None
     return value
+
+
+def _only_number(_facts: Facts, bindings: Sequence[Binding]) -> Binding | None:
+    """Return the only binding of a variable that does not name a CUDA device, or None."""
+    numbers = [binding for binding in bindings if not _names_cuda(binding)]
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def _names_cuda(binding: Binding) -> bool:
@@ -86,9 +92,12 @@ def _names_cuda(binding: Binding) -> bool:
     )
 
 
-def _is_only_a_device(facts: Facts, binding: Binding, name: str) -> bool:
+def _is_only_a_device(facts: Facts, bindings: Sequence[Binding], name: str) -> bool:
     """Return whether a variable holds a number, is used as a device, and as nothing else but in calls of CUDA."""
-    node, value = binding.node, binding.value
+    number = facts.once(_only_number, bindings)
+    if number is None:
+        return False
+    node, value = number.node, number.value
     if value is None or not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
         return False
     if len(node.targets) > 1:
