@@ -287,7 +287,7 @@ REPORTED = {
         "DF402",
     ),
     "a device mesh": (
-        "from torch.distributed import init_device_mesh\nm = init_device_mesh('cuda', (1,))\n",
+        "from torch.distributed import init_device_mesh\nkind = 'cuda'\nm = init_device_mesh(kind, (1,))\n",
         "DF601",
     ),
     "a private part of a scaler": ("scaler = torch.cuda.amp.GradScaler()\nprint(scaler._scale)\n", "DF410"),
