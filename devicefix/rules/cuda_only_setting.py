@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.facts.kinds import Kind
+from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.kinds.library import CURRENT_ACCELERATOR
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix, Safety
@@ -187,6 +187,15 @@ class CudaOnlySetting(Rule):
 
                 wrap = partial(FSDP, device_id=int(rank))
                 net = FSDP(net, use_orig_params=True)
+            """,
+        ),
+        Example(
+            "parameters that are sharded over the current GPU",
+            before="""
+                import torch
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+                net = FSDP(net, device_id=torch.cuda.current_device())
             """,
         ),
         Example(
@@ -418,7 +427,7 @@ class CudaOnlySetting(Rule):
     def _check_sharding(self, node: ast.expr, given: dict[str | None, ast.expr]) -> Iterator[Finding]:
         """Check the arguments of FullyShardedDataParallel."""
         where = given.get("device_id")
-        if None not in given and (where is None or gpu_number(self.context, where) is not None):
+        if None not in given and (where is None or self._is_number(where)):
             yield self.finding(
                 node,
                 f"`{last_name(node)}` needs an accelerator unless `device_id` is a device; pass a `torch.device`",
@@ -427,6 +436,10 @@ class CudaOnlySetting(Rule):
             yield self.finding(
                 node, "`sync_module_states=True` needs an accelerator; use it only if CUDA is available"
             )
+
+    def _is_number(self, where: ast.expr) -> bool:
+        """Return whether an expression is, or may be, the number of a GPU."""
+        return self.facts.kinds.of(where).are(NUMBERS) or gpu_number(self.context, where) is not None
 
     def _only_with_accelerator(self, call: ast.Call) -> Fix | None:
         """Return a fix that puts a call under a guard, None where its value is used or torch has no name here."""
