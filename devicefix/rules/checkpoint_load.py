@@ -7,10 +7,12 @@ from devicefix.devices.arguments import gpu_number
 from devicefix.facts.saved import saved_before
 from devicefix.facts.sinks import load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Example, Rule
 
+_NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
+_ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
 # Methods of a tensor whose result is on the same device.
 _SAME_DEVICE = {
     "detach",
@@ -30,7 +32,8 @@ _SAME_DEVICE = {
 class CheckpointLoad(Rule):
     """
     ## What it does
-    Finds `torch.load(...)` without `map_location`, or with a CUDA device as `map_location`.
+    Finds `torch.load(...)` without `map_location`, with a CUDA device as `map_location`, or with a parameter that
+    callers may leave out.
 
     ## Why it matters
     Loading a checkpoint that was saved on a GPU fails without CUDA unless `map_location` moves it to the CPU:
@@ -59,6 +62,25 @@ class CheckpointLoad(Rule):
     words = (b"load_state_dict_from_url",)
     common_words = (b"load",)
     INVALID = (
+        Example(
+            "a parameter that callers may leave out",
+            before="""
+                import torch
+
+
+                class Net:
+                    def __init__(self, path, q7=None):
+                        self.state = torch.load(path, map_location=q7)
+            """,
+            after="""
+                import torch
+
+
+                class Net:
+                    def __init__(self, path, q7=None):
+                        self.state = torch.load(path, map_location=q7 if q7 or torch.cuda.is_available() else "cpu")
+            """,
+        ),
         Example(
             "no place",
             before="""
@@ -123,6 +145,22 @@ class CheckpointLoad(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a parameter that the function replaces, or that has a default",
+            """
+                import torch
+
+
+                def load(path, map_location=None, where="cpu"):
+                    if map_location is None:
+                        map_location = "cpu"
+                    return torch.load(path, map_location), torch.load(path, map_location=where)
+
+
+                def read(path, q7=None):
+                    return torch.load(path, map_location=q7) if q7 is not None else torch.load(path, "cpu")
+            """,
+        ),
         Example(
             "the CPU",
             """
@@ -199,6 +237,8 @@ class CheckpointLoad(Rule):
         given = load_location(self.facts, node)
         if given is None or (isinstance(given, ast.Constant) and given.value is None):
             yield from self._nowhere(node, given)
+        elif self._may_be_left_out(given):
+            yield self.finding(given, f"{_NOWHERE}, where callers pass nothing", self._unless_given(given))
         elif safety := self._safety(given):
             self.context.mark_handled(given)
             yield self.finding(
@@ -208,18 +248,37 @@ class CheckpointLoad(Rule):
             )
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
-        message = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
         if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
         if self._is_on_cpu(node) or (node.args and saved_before(self.facts, node.args[0])):
             return
         if given is not None:
-            yield self.finding(node, message, self.context.when_cuda(given, '"cpu"', of_cuda=True))
+            yield self.finding(node, _NOWHERE, self.context.when_cuda(given, '"cpu"', of_cuda=True))
             return
         where = self.devices.either(node, "None", of_cuda=True)
         yield self.finding(
-            node, message, self.context.edit(node, with_keyword("map_location", where.text), where)
+            node, _NOWHERE, self.context.edit(node, with_keyword("map_location", where.text), where)
         )
+
+    def _may_be_left_out(self, given: ast.expr) -> bool:
+        """Return whether a location is a parameter whose default is None, which nothing replaces or asks about."""
+        if not isinstance(given, ast.Name):
+            return False
+        found = self.facts.tree.scope(given).lookup(given.id)
+        if found is None or len(found[1]) != 1 or not found[1][0].parameter:
+            return False
+        default = found[1][0].default
+        if not (isinstance(default, ast.Constant) and default.value is None):
+            return False
+        reads = self.facts.reads_in(found[0], given.id)
+        return not any(isinstance(self.facts.tree.parents.get(read), _ASKING) for read in reads)
+
+    def _unless_given(self, given: ast.expr) -> Fix:
+        """Return the fix that loads to the CPU without CUDA, where no location is passed."""
+        question = self.devices.available(given, of_cuda=True)
+        code = self.context.source.code(given)
+        text = self.context.source.quoted(f'{code} if {code} or {question.text} else "cpu"')
+        return self.context.edit(given, text, question)
 
     def _is_on_cpu(self, node: ast.expr) -> bool:
         """Return whether a loaded tensor becomes an array at once, which fails for one on a GPU."""
