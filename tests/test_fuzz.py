@@ -64,6 +64,9 @@ FAILED = {
     "   \n         x = x.cuda()\n",
     "a parameter in brackets": "import torch  # cuda\nfrom torch import nn\n"
     "self.a = (nn.Parameter(a + b, requires_grad=True).to(device\n))\n",
+    "a dictionary of devices where torch may be missing": "try:\n    import torch\nexcept ImportError:\n"
+    "    torch = None\nimport torch\nuse = torch.cuda\n\ndef f(p, rank):\n    place = f'cuda:{rank}'\n"
+    "    return torch.load(p, map_location={'cuda:0': place})\n",
     "a torch that is changed": "import torch\ntorch = a(torch)\nx.cuda()\n",
     "a torch of a function's own": "import torch\ndef f():\n    torch = a\n    x.cuda()\n",
     "a torch that is a parameter": "import torch\ndef f(torch):\n    x.cuda(1)\n    y.cuda()\n",

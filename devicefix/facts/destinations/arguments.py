@@ -88,6 +88,8 @@ class Arguments(Stores, ABC):
         """Return the use of an argument that is only compared, or that a call with a fix of its own takes."""
         if layers:
             location = load_location(self.facts, call)
+            if isinstance(location, ast.IfExp):
+                location = location.body  # as fixes select it
             return Use.OF_CUDA if location and maps_to_cuda(self.facts, location) else Use.NOTHING
         if self.facts.call(call, "torch.device") and isinstance(self.tree.parents.get(call), ast.Compare):
             return Use.SHOWN
