@@ -79,8 +79,26 @@ class Devices:
         This is the name of such a device if the module has one, such as `device`; else the name of a new
         one that the fix defines; else, where nothing can be defined, `"cuda" if … else "cpu"`.
         """
-        known = None if self._sends_functions else self._known.current(site)
-        return DeviceExpr(known) if known else self._new(site)
+        return self._of_module(site) or self._new(site)
+
+    def shared(self, site: ast.AST, *, define: bool = False, may_be_text: bool = False) -> DeviceExpr | None:
+        """Return the name of the current CUDA device, or the CPU, if a site can share one with other code.
+
+        Args:
+            site: The node that uses it.
+            define: Whether the fix may define the device; else the module or another fix must.
+            may_be_text: Whether the site also takes the name of a device, such as `"cuda"`.
+
+        Returns:
+            None where there is no such name.
+        """
+        known = self._of_module(site, may_be_text=may_be_text)
+        return known or self._defined(site, self._definitions.add if define else self._definitions.added)
+
+    def _of_module(self, site: ast.AST, *, may_be_text: bool = True) -> DeviceExpr | None:
+        """Return the name of the current device that the module has already."""
+        known = None if self._sends_functions else self._known.current(site, may_be_text=may_be_text)
+        return DeviceExpr(known) if known else None
 
     def indexed(self, site: ast.AST, index: int) -> DeviceExpr:
         """Return the CUDA device of a literal index, or the CPU: `device1`, which the fix defines."""
@@ -289,14 +307,20 @@ class Devices:
 
     def _new(self, site: ast.AST, index: int | None = None) -> DeviceExpr:
         """Return the name of a device that the fix defines, or the device itself where it can't."""
+        return self._defined(site, self._definitions.add, index) or self._in_place(site, index)
+
+    def _defined(
+        self, site: ast.AST, add: Callable[[Definition], Definition | None], index: int | None = None
+    ) -> DeviceExpr | None:
+        """Return the name of a device that a fix defines, None where it can't or where nothing is added."""
         place = None if self._sends_functions else self._place(site)
         name = self._name(site, place, "" if index is None else str(index)) if place else None
         if place is None or name is None:
-            return self._in_place(site, index)
+            return None
         torch = self._torch_at(place)
         value = self._value(torch.text, index)
-        new = self._definitions.add(Definition(name, value, place.after, place.function))
-        return DeviceExpr(name, torch.needs | {new})
+        new = add(Definition(name, value, place.after, place.function))
+        return DeviceExpr(name, torch.needs | {new}) if new is not None else None
 
     @cached_property
     def _sends_functions(self) -> bool:

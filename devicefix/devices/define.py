@@ -40,11 +40,17 @@ class Definitions:
 
     def add(self, new: Definition) -> Definition:
         """Return a definition that a fix can need, the same one for each fix that defines a name there."""
+        old = self.added(new)
+        if old is None:
+            self._definitions[new] = None
+        return old or new
+
+    def added(self, new: Definition) -> Definition | None:
+        """Return the definition that another fix needs in place of a new one, None if there is none."""
         for old in self.of_name(new.name):
             if (old.function, old.after, old.flag) == (new.function, new.after, new.flag):
                 return old
-        self._definitions[new] = None
-        return new
+        return None
 
     def of_name(self, name: str | None) -> list[Definition]:
         """Return the definitions of a name."""

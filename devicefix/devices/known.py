@@ -52,16 +52,24 @@ class KnownDevices:
         """The names that star imports bind, each with whether it is such a device."""
         return self._star_names()
 
-    def current(self, site: ast.AST) -> str | None:
+    def current(self, site: ast.AST, *, may_be_text: bool = True) -> str | None:
         """Return the name of such a device that a site can use, `device` before any other.
 
         A device that a flag may set to the CPU on a machine with CUDA counts only where the flag is true.
+
+        Args:
+            site: The node that uses it.
+            may_be_text: Whether the site also takes the name of a device, such as `"cuda"`.
         """
         scope = self._facts.tree.scope(site)
         for outer in scope.chain():
             for name in self._by_preference(outer):
+                if not may_be_text and not all(self._is_object(each.value) for each in outer.bindings[name]):
+                    continue
                 if self._is_visible(name, outer, site) and self._is_cuda(name, outer, site):
                     return name
+        if not may_be_text:
+            return None  # what a star import brings may be a text
         imported = (name for name, is_device in self.star_names.items() if is_device)
         return next(
             (name for name in imported if scope.lookup(name) is None and self._bound.name(name, site)), None
@@ -95,6 +103,17 @@ class KnownDevices:
     def _is_cuda(self, name: str, scope: Scope, site: ast.AST) -> bool:
         """Return whether a device is the current CUDA device at a site on every machine with CUDA."""
         return name in self.certain(scope) or self._is_wanted(scope.bindings[name], site)
+
+    def _is_object(self, value: ast.expr | None, depth: int = _STEPS) -> bool:
+        """Return whether a value is an object of `torch.device`, not the name of a device."""
+        match value:
+            case ast.IfExp(body=body, orelse=orelse):
+                return self._is_object(body, depth) and self._is_object(orelse, depth)
+            case ast.Name() if depth:
+                return self._is_object(self._facts.value(value), depth - 1)
+            case ast.Call():
+                return self._facts.call(value, "torch.device", "torch.accelerator.current_accelerator")
+        return False
 
     def _is_certain(self, bindings: list[Binding]) -> bool:
         if len(bindings) == 1:

@@ -127,6 +127,17 @@ def choice(facts: Names, node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] 
     return None
 
 
+def is_current_object(facts: Names, node: ast.AST) -> bool:
+    """Return whether an expression is `torch.device("cuda")`."""
+    match node:
+        case (
+            ast.Call(args=[name], keywords=[])
+            | ast.Call(args=[], keywords=[ast.keyword(arg="type", value=name)])
+        ):
+            return cuda_literal(name) is None and facts.call(node, "torch.device")
+    return False
+
+
 def current_device(facts: Names, node: ast.expr | None, depth: int = 4) -> bool:
     """Return whether an expression is the current CUDA device if available and wanted, else the CPU.
 

@@ -7,7 +7,15 @@ from devicefix.devices.arguments import device_fix, gpu_number
 from devicefix.facts.destinations import Use
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import cuda_device, cuda_string, device_name, index_name, integer, last_name
+from devicefix.facts.values import (
+    cuda_device,
+    cuda_string,
+    device_name,
+    index_name,
+    integer,
+    is_current_object,
+    last_name,
+)
 from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_numbers import is_fixed_where_bound
@@ -348,12 +356,16 @@ class DeviceArgument(Rule):
                 continue
             if self.facts.is_guarded(value):
                 continue
-            if of_torch or device:
+            if not of_torch and is_current_object(self.facts, value):
+                # What takes an object may not take the name of a device.
+                new = self.devices.shared(value, define=True)
+                fix = self.context.replace(value, new) if new is not None else None
+            elif of_torch or device:
                 fix = device_fix(self.context, value)
             else:
                 fix = self.context.when_cuda(value, '"cpu"', Safety.SAFE if literal else Safety.UNSAFE)
             if fix is None:
-                continue  # composed of parts, which the rule for torch.device checks
+                continue  # the rule for torch.device checks it, or the parts of which it is composed
             self.context.mark_handled(value)
             what = "the number of a GPU" if dotted(value) is not None else "a CUDA device"
             finding = self.finding(

@@ -3,13 +3,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.destinations import Use
-from devicefix.facts.values import cuda_literal, cuda_string, is_negative
+from devicefix.facts.values import cuda_literal, cuda_string, is_current_object, is_negative
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
+
+_OFTEN = 3  # so many arguments are worth a definition of their own
 
 
 class TorchDevice(Rule):
@@ -110,6 +113,103 @@ class TorchDevice(Rule):
                 import torch
 
                 x = torch.ones(2, device=torch.device(0 if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "arguments, for which the module has a device, and a default parameter",
+            before="""
+                import torch
+
+                where = torch.device("cuda")
+
+
+                def f(x, y=torch.device("cuda")):
+                    return g(x.to(y), torch.device("cuda"), at=torch.device("cuda"))
+            """,
+            after="""
+                import torch
+
+                where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def f(x, y=torch.device("cuda" if torch.cuda.is_available() else "cpu")):
+                    return g(x.to(y), where, at=where)
+            """,
+        ),
+        Example(
+            "an argument, for which the module has only the name of a device",
+            before="""
+                import torch
+
+                device = "cuda"
+                x = g(torch.ones(2, device=device), torch.device("cuda"))
+            """,
+            after="""
+                import torch
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+                x = g(torch.ones(2, device=device), torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
+            "an argument beside a move, which share one definition",
+            before="""
+                import torch
+
+
+                def f(x):
+                    return g(x.cuda(), torch.device("cuda"))
+
+
+                f(y)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def f(x):
+                    return g(x.to(device), device)
+
+
+                f(y)
+            """,
+        ),
+        Example(
+            "so many arguments that they get a definition",
+            before="""
+                import torch
+
+
+                def f(x):
+                    return g(x, torch.device("cuda")), g(x, torch.device("cuda")), g(x, torch.device(type="cuda"))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def f(x):
+                    return g(x, device), g(x, device), g(x, device)
+            """,
+        ),
+        Example(
+            "an argument in front of the module's device",
+            before="""
+                import torch
+
+                f(torch.device("cuda"))
+                device = torch.device("cuda")
+                f(device)
+            """,
+            after="""
+                import torch
+
+                f(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                f(device)
             """,
         ),
         Example(
@@ -313,6 +413,24 @@ class TorchDevice(Rule):
         return not self.context.destinations.of(node) & ~harmless
 
     def _fix(self, node: ast.Call) -> Fix | None:
+        shared = self.devices.shared(node, define=self._is_common) if self._is_argument(node) else None
+        return self._choice(node) if shared is None else self.context.replace(node, shared)
+
+    def _is_argument(self, node: ast.AST) -> bool:
+        """Return whether a node is `torch.device("cuda")`, as an argument of a call."""
+        parent = self.facts.tree.parents.get(node)
+        if isinstance(parent, ast.keyword):
+            parent = self.facts.tree.parents.get(parent)
+        return isinstance(parent, ast.Call) and is_current_object(self.facts, node)
+
+    @cached_property
+    def _is_common(self) -> bool:
+        """Whether the module passes the device so often that it deserves a name."""
+        arguments = (node for node in self.facts.tree.nodes_with("cuda") if self._is_argument(node))
+        return sum(not self.facts.is_guarded(node) for node in arguments) >= _OFTEN
+
+    def _choice(self, node: ast.Call) -> Fix | None:
+        """Return the fix that chooses the device where it is made, or None."""
         arguments = [part for each in node.args for part in _unpacked(each)]
         arguments += [keyword.value for keyword in node.keywords]
         if len(arguments) == 1:
