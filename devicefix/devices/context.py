@@ -143,6 +143,29 @@ class Context:
         to_cpu = isinstance(otherwise, str) and "cpu" in otherwise
         return self.unless_others(node, fix) if to_cpu and not accelerated else fix
 
+    def test_with_cuda(self, test: ast.expr, *, otherwise: bool) -> Fix:
+        """Return a fix that evaluates a test only with CUDA, and has another result without it.
+
+        Args:
+            test: The test.
+            otherwise: The result without CUDA.
+        """
+        question = self.devices.available(test)
+        guard = f"not {question.text} or" if otherwise else f"{question.text} and"
+        parent = self.facts.tree.parents.get(test)
+        is_operand = isinstance(parent, ast.BoolOp) and isinstance(
+            parent.op, ast.Or if otherwise else ast.And
+        )
+        if (
+            is_operand
+            or isinstance(parent, (ast.If, ast.While, ast.Assert))
+            or self._accepts_conditional(test)
+        ):
+            fix = self.edit(test, lambda text: f"{guard} {text}", question)
+        else:
+            fix = self.edit(test, lambda text: f"({guard} {text})", question)
+        return replace(fix, safety=Safety.UNSAFE, why=SKIPS) if has_effects(self.facts, test) else fix
+
     def unless_others(self, node: ast.expr, fix: Fix) -> Fix:
         """Return a fix that makes a device the CPU without CUDA: unsafe if it may be another accelerator.
 

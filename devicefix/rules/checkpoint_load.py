@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.devices.arguments import gpu_number
 from devicefix.facts.saved import saved_before
 from devicefix.facts.sinks import load_location, maps_to_cuda
-from devicefix.facts.values import cuda_device
+from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Example, Rule
@@ -52,8 +52,8 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    Safe: with CUDA all tensors are loaded to the same devices as before. `map_location=device` would not be safe,
-    since it also moves tensors that were saved on the CPU.
+    Safe: with CUDA all tensors are loaded to the same devices as before. Where no `map_location` was passed, that is
+    why the fix does not pass `device`, which would also move tensors that were saved on the CPU.
     """
 
     code = "DF501"
@@ -105,6 +105,25 @@ class CheckpointLoad(Rule):
                 import torch
 
                 state = torch.load(path, map_location='cuda:0' if torch.cuda.is_available() else 'cpu')
+            """,
+        ),
+        Example(
+            "the current device, where the module has one",
+            before="""
+                import torch
+
+                device = torch.device("cuda")
+                net.to(device)
+                state = torch.load(path, map_location="cuda")
+                other = torch.load(path, map_location=torch.device("cuda"))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                net.to(device)
+                state = torch.load(path, map_location=device)
+                other = torch.load(path, map_location=device)
             """,
         ),
         Example(
@@ -244,8 +263,17 @@ class CheckpointLoad(Rule):
             yield self.finding(
                 given,
                 "`map_location` is a CUDA device, which may not exist; select it by `torch.cuda.is_available()`",
-                self.context.when_cuda(given, '"cpu"', safety, of_cuda=True),
+                self._shared(given) or self.context.when_cuda(given, '"cpu"', safety, of_cuda=True),
             )
+
+    def _shared(self, given: ast.expr) -> Fix | None:
+        """Return the fix that makes a location the device that the module has, or None."""
+        if self.devices.accelerator or not (
+            cuda_literal(given) is None or is_current_object(self.facts, given)
+        ):
+            return None
+        known = self.devices.shared(given, may_be_text=True)
+        return self.context.replace(given, known) if known is not None else None
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         if any(keyword.arg is None for keyword in node.keywords):

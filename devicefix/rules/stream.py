@@ -124,6 +124,51 @@ class CudaStream(Rule):
             """,
         ),
         Example(
+            "streams that are compared, of which there is none on a CPU",
+            before="""
+                import torch
+
+                side = torch.cuda.Stream()
+                if torch.cuda.current_stream(x.device) != torch.cuda.default_stream(x.device):
+                    warn("not the default stream")
+                if ready and torch.cuda.current_stream() != side:
+                    warn("not the stream of the copies")
+                while ready and torch.cuda.current_stream() == torch.cuda.default_stream():
+                    ready = step()
+                usual = torch.cuda.default_stream() == torch.cuda.current_stream()
+                unusual = not torch.cuda.default_stream() == torch.cuda.current_stream()
+            """,
+            after="""
+                import torch
+
+                side = torch.cuda.Stream() if torch.cuda.is_available() else None
+                if torch.cuda.is_available() and torch.cuda.current_stream(x.device) != torch.cuda.default_stream(x.device):
+                    warn("not the default stream")
+                if ready and torch.cuda.is_available() and torch.cuda.current_stream() != side:
+                    warn("not the stream of the copies")
+                while ready and (not torch.cuda.is_available() or torch.cuda.current_stream() == torch.cuda.default_stream()):
+                    ready = step()
+                usual = not torch.cuda.is_available() or torch.cuda.default_stream() == torch.cuda.current_stream()
+                unusual = not (not torch.cuda.is_available() or torch.cuda.default_stream() == torch.cuda.current_stream())
+            """,
+        ),
+        Example(
+            "a comparison whose arguments may do more than return a value",
+            before="""
+                import torch
+
+                if torch.cuda.current_stream(advance()) != torch.cuda.default_stream():
+                    warn("not the default stream")
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available() and torch.cuda.current_stream(advance()) != torch.cuda.default_stream():
+                    warn("not the default stream")
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a list of streams",
             before="""
                 import torch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from devicefix.devices.context import Context
@@ -53,7 +54,7 @@ class Streams:
         self.context = context
         self.facts = context.facts
         self.uses = context.uses
-        self._guarded: set[ast.AST] = set()  # statements that a fix puts under a guard
+        self._guarded: set[ast.AST] = set()  # what a fix puts under a guard
 
     def is_maker(self, node: ast.expr) -> bool:
         """Return whether a node is a call that creates a stream or event, or gets the current one."""
@@ -68,7 +69,26 @@ class Streams:
         statement = self._ordering(node)
         if statement is not None:
             return self._under_guard(statement)
-        return self.context.when_cuda(node, "None") if node in self._followed else None
+        if node not in self._followed:
+            return None
+        comparison = self.facts.tree.parents.get(node)
+        if isinstance(comparison, ast.Compare) and self._compares_streams(comparison):
+            return self._compared(comparison)
+        return self.context.when_cuda(node, "None")
+
+    def _compares_streams(self, node: ast.Compare) -> bool:
+        """Return whether a comparison asks whether two streams are the same, as two that are None would be."""
+        match node:
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
+                return self.context.accelerator is None and {left, right} <= self._followed
+        return False
+
+    def _compared(self, node: ast.Compare) -> Fix:
+        """Return the fix of a comparison: one serves both streams."""
+        fix = self.context.test_with_cuda(node, otherwise=isinstance(node.ops[0], ast.Eq))
+        seen = node in self._guarded
+        self._guarded.add(node)
+        return replace(fix, edits=()) if seen else fix
 
     def of_method(self, node: ast.Call) -> Fix | None:
         """Return the fix of a method call with a stream or event that is followed, or None if it needs none."""
