@@ -486,7 +486,10 @@ class CudaFunction(Rule):
                 return
 
     def _device(self, node: ast.Call) -> Iterator[Finding]:
-        """Check `with torch.cuda.device(i):`, which does nothing for the index -1."""
+        """Check `with torch.cuda.device(i):`, which does nothing for the index -1.
+
+        `torch.cuda.device_of(x)` is shorter for a tensor's device, but `torch.compile` can't trace it.
+        """
         if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.IfExp):
             self.context.mark_handled(node.args[0])
             accelerator = self.context.accelerator

@@ -106,6 +106,23 @@ class DeviceArgument(Rule):
             """,
         ),
         Example(
+            "the constructor of an unknown class, which gets an object as before, not the module's text",
+            before="""
+                import torch
+
+                device = "cuda"
+                encoder = Encoder(device=torch.device("cuda")).to(device)
+            """,
+            after="""
+                import torch
+
+                default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+                encoder = Encoder(device=default_device).to(device)
+            """,
+        ),
+        Example(
             "the device of another tensor by get_device",
             before="""
                 import torch

@@ -213,6 +213,25 @@ class TorchDevice(Rule):
             """,
         ),
         Example(
+            "an object for an unknown class, where nothing can be defined",
+            before="""
+                import ray
+                import torch
+
+
+                def build():
+                    return Encoder(device=torch.device("cuda"))
+            """,
+            after="""
+                import ray
+                import torch
+
+
+                def build():
+                    return Encoder(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+            """,
+        ),
+        Example(
             "a device whose number is used",
             before="""
                 import torch
