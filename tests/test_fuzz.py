@@ -67,6 +67,8 @@ FAILED = {
     "a dictionary of devices where torch may be missing": "try:\n    import torch\nexcept ImportError:\n"
     "    torch = None\nimport torch\nuse = torch.cuda\n\ndef f(p, rank):\n    place = f'cuda:{rank}'\n"
     "    return torch.load(p, map_location={'cuda:0': place})\n",
+    "a method of a torch that may be missing": "try:\n    import torch as th\nexcept ImportError:\n    pass\n"
+    "th.Tensor.cuda(x)\ny = th.nn.Module.cuda(net)\n",
     "a torch that is changed": "import torch\ntorch = a(torch)\nx.cuda()\n",
     "a torch of a function's own": "import torch\ndef f():\n    torch = a\n    x.cuda()\n",
     "a torch that is a parameter": "import torch\ndef f(torch):\n    x.cuda(1)\n    y.cuda()\n",

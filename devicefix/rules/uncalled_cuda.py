@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage, shows_class
 from devicefix.facts import dotted
+from devicefix.facts.bound import Bound
 from devicefix.facts.kinds import Kind
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import last_name
@@ -229,7 +230,8 @@ class UncalledCuda(Rule):
         if not found or self.facts.is_guarded(node):
             return
         if called:
-            fix = None if self._may_be_own(node.func) else self._moved(node, node.args)
+            kept = self._may_be_own(node.func) or self._shows_torch(node.func)
+            fix = None if kept else self._moved(node, node.args)
             parent = self.facts.tree.parents.get(node)
             if fix is None and isinstance(parent, ast.Expr):
                 fix = self.context.put_under_guard(parent)
@@ -284,6 +286,13 @@ class UncalledCuda(Rule):
         """Return whether an object that one of `_METHODS` is called on may have a `to` of its own."""
         *_, owner, _ = (self.facts.resolve(method) or "").split(".")
         return self.context.project.may_be_own(owner)
+
+    def _shows_torch(self, method: ast.expr) -> bool:
+        """Return whether torch is only known to be imported because `torch.Tensor.cuda` reads its name."""
+        root = method
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        return isinstance(root, ast.Name) and not Bound(self.facts, frozenset({root})).name(root.id, root)
 
     def _is_method(self, node: ast.expr, owner: ast.expr, parent: ast.AST | None) -> bool:
         """Return whether `owner.cuda` is a method that is stored, and not an option of that name."""
