@@ -1,4 +1,4 @@
-"""What the rules know of other libraries: the facts, and the findings that are made of them."""
+"""Test the facts about other libraries, and the findings that follow from them."""
 
 from __future__ import annotations
 

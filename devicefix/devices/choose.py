@@ -324,7 +324,7 @@ class Devices:
 
     @cached_property
     def _sends_functions(self) -> bool:
-        """Whether functions of the module may run on other machines, with this one's values of variables."""
+        """Return whether functions of the module, with its variables, may run on other machines."""
         return any(
             (binding.imported or "").partition(".")[0] in _SENDING
             for scope in self.facts.tree.scopes.values()

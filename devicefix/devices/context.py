@@ -78,7 +78,7 @@ class Context:
 
     @cached_property
     def compiled(self) -> TorchScript:
-        """What TorchScript compiles of the module."""
+        """Return what TorchScript compiles of the module."""
         return TorchScript(self.facts, self.project.compiled(self.devices.path))
 
     def is_read_elsewhere(self, variable: Variable) -> bool:

@@ -38,7 +38,7 @@ class Facts(Names):
 
     @cached_property
     def serves_others(self) -> bool:
-        """Whether the module names an accelerator other than CUDA, or whatever accelerator there is."""
+        """Return whether the module names an accelerator other than CUDA, or any accelerator."""
         return _OTHERS.search(self.source.text) is not None
 
     @classmethod

@@ -313,7 +313,7 @@ class Precision:
 
     @cached_property
     def _stored(self) -> Mapping[tuple[ast.ClassDef, str], list[ast.expr]]:
-        """What the methods of classes store in attributes and buffers of `self`."""
+        """Return what the methods of classes store in attributes and buffers of `self`."""
         stored: dict[tuple[ast.ClassDef, str], list[ast.expr]] = {}
         unclear: set[tuple[ast.ClassDef, str]] = set()
         for path, bindings in self._tree.attributes.items():
@@ -431,7 +431,7 @@ class Precision:
 
     @cached_property
     def _has_other_default(self) -> bool:
-        """Whether tensors may be made in another type than float32."""
+        """Return whether tensors may be made in another type than float32."""
         return "set_default_" in self._tree.text
 
     def dtype(self, node: ast.expr) -> str | None:

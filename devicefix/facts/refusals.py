@@ -110,7 +110,7 @@ class Refusals:
 
     @cached_property
     def _tries(self) -> bool:
-        """Whether the module handles any error."""
+        """Return whether the module handles any error."""
         return any(isinstance(node, TRIES) for node in self.facts.tree.statements)
 
     def is_handled(self, node: ast.AST, error: str | None) -> bool:

@@ -39,12 +39,12 @@ class Scope:
 
     @property
     def is_class(self) -> bool:
-        """Whether this is the scope of a class."""
+        """Return whether this is the scope of a class."""
         return isinstance(self.node, ast.ClassDef)
 
     @property
     def is_module(self) -> bool:
-        """Whether this is the scope of the module."""
+        """Return whether this is the scope of the module."""
         return self.parent is None
 
     def chain(self) -> Iterator[Scope]:

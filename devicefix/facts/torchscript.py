@@ -23,7 +23,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class TorchScript:
-    """What TorchScript compiles of a module: at least what it does, where the object is not known.
+    """Find what TorchScript compiles of a module: at least what it does, where the object is not known.
 
     Args:
         facts: The module's names.

@@ -48,7 +48,7 @@ class _Autocast:
 
     @property
     def is_off(self) -> bool:
-        """Whether autocast is off in any case."""
+        """Return whether autocast is off in any case."""
         enabled = self.arguments.get("enabled")
         return isinstance(enabled, ast.Constant) and not enabled.value
 
@@ -419,7 +419,7 @@ class CudaAutocast(Rule):
 
     @cached_property
     def _is_anywhere(self) -> bool:
-        """Whether the module, or one that is used together with it, has low precision."""
+        """Return whether the module, or one that is used together with it, has low precision."""
         here = has_low_precision(self.context.source.text.encode())
         return here or self.context.project.has_low_precision(self.devices.path)
 

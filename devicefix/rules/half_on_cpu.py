@@ -153,7 +153,7 @@ class HalfOnCpu(Rule):
 
     @cached_property
     def _is_low(self) -> bool:
-        """Whether the module has low precision."""
+        """Return whether the module has low precision."""
         return has_low_precision(self.context.source.text.encode())
 
     @cached_property

@@ -444,7 +444,7 @@ class TorchDevice(Rule):
 
     @cached_property
     def _is_common(self) -> bool:
-        """Whether the module passes the device so often that it deserves a name."""
+        """Return whether the module passes the device so often that it deserves a name."""
         arguments = (node for node in self.facts.tree.nodes_with("cuda") if self._is_argument(node))
         return sum(not self.facts.is_guarded(node) for node in arguments) >= _OFTEN
 

@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """What a statement binds to a tensor that has another name.
+    """A name that a statement binds to a tensor that has another name.
 
     Attributes:
         place: the name, or the collection, that is bound.

@@ -1,4 +1,4 @@
-"""What statements bind, each target with the expression whose value it gets."""
+"""Find what statements bind, each target with the expression whose value it gets."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _TENSORS = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"
 
 
 class Change(NamedTuple):
-    """What is changed in place.
+    """A change in place.
 
     Attributes:
         place: the place.
@@ -56,7 +56,7 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """What the statements of a module change in place.
+    """Find what the statements of a module change in place.
 
     Args:
         bodies: the bodies of the module.
@@ -142,7 +142,7 @@ def changes_numbers(method: str) -> bool:
 
 
 class _Effect(NamedTuple):
-    """What a function changes.
+    """The changes that a function makes.
 
     Attributes:
         parameters: its parameters: the position and name of each, whether only an item is set, and whether it
@@ -155,7 +155,7 @@ class _Effect(NamedTuple):
 
 
 class _Effects:
-    """What nodes change in place, also through the functions of the module that they call.
+    """Find what nodes change in place, also through the functions of the module that they call.
 
     Of a method, also what the functions change that it calls; calls are not followed further than that.
     """

@@ -26,7 +26,7 @@ _PARAMETERS = {"parameters", "named_parameters", "buffers", "named_buffers"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is copied, or changed: a name or a dotted path, with constant keys (`batch['image']`).
+    """A place that is copied, or changed: a name or a dotted path, with constant keys (`batch['image']`).
 
     `indexed` is set for a part of it that is chosen by a plain index, which may be an element of a list.
     `parameters` means those of a module, `buffer` a NumPy array, `trained` a tensor of an optimizer.

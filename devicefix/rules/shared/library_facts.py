@@ -1,4 +1,4 @@
-"""What libraries other than torch do on a machine without CUDA, and what to do about it.
+"""List what libraries other than torch do on a machine without CUDA, and what to do about it.
 
 `benchmarks/libraries.py` runs what can be run on a CPU, and prints the outcomes next to these.
 """
