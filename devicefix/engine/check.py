@@ -41,10 +41,13 @@ def skipped(data: bytes) -> bool:
 
 
 def _holds_word(data: bytes, settings: Settings) -> bool:
-    """Return whether a file's bytes hold a word that an enabled rule looks for."""
-    from devicefix.rules.registry import words
+    """Return whether a file's bytes hold a word that an enabled rule looks for, with the companion it needs."""
+    from devicefix.rules.registry import words_by_companions
 
-    return holds_word(data, words(settings))
+    return any(
+        holds_word(data, words) and (not companions or holds_word(data, companions))
+        for companions, words in words_by_companions(settings).items()
+    )
 
 
 def check_module(

@@ -89,7 +89,7 @@ def holds_word(data: bytes, words: tuple[bytes, ...]) -> bool:
     return _word(words).search(data) is not None
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _word(words: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(_any_of(map(bytes.decode, words)).encode())
 

@@ -90,6 +90,7 @@ class Rule:
             that is on, and only statements that hold one are visited, in whatever case. A name that the module
             gives to an import counts as a word if the import's full name holds one. The default is the last
             part of each of `references`.
+        companions: words of which a file must hold one, too, to be parsed for `words`; by default none is needed.
         common_words: words that are too common to parse a file for, such as `device`. In the files that are
             parsed, statements that hold one are visited as well.
         references: full dotted names, such as `torch.cuda.amp.custom_fwd`, for `visit_reference`.
@@ -110,6 +111,7 @@ class Rule:
     default: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = TARGETS
     words: ClassVar[tuple[bytes, ...]] = ()
+    companions: ClassVar[tuple[bytes, ...]] = ()
     common_words: ClassVar[tuple[bytes, ...]] = ()
     references: ClassVar[tuple[str, ...]] = ()
     attributes: ClassVar[tuple[str, ...]] = ()

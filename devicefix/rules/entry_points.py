@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GROUP = "devicefix.rules"
 _CODE = re.compile(r"[A-Z]+[0-9]+")
 _OURS = re.compile(r"DF[0-9]+")
+_TUPLES = {"words": bytes, "companions": bytes, "common_words": bytes, "before": str, "references": str}
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -169,7 +170,7 @@ def _wrong_names(rule: Any) -> str | None:
 def _wrong_declarations(rule: type[Rule]) -> str | None:
     """Return what is wrong with the other declarations of a rule, or None."""
     code = rule.code
-    for attribute, kind in (("words", bytes), ("common_words", bytes), ("before", str), ("references", str)):
+    for attribute, kind in _TUPLES.items():
         value = getattr(rule, attribute)
         if not isinstance(value, tuple) or not all(isinstance(item, kind) for item in value):
             return f"the attribute `{attribute}` of {code} is not a tuple of {kind.__name__}"

@@ -55,6 +55,7 @@ class MovedParameter(Rule):
     name = "moved-parameter"
     summary = "A moved parameter is only a parameter on a CPU"
     words = (b"cuda", b"register_buffer")
+    companions = (b"Parameter(",)  # a file that holds `cuda` is parsed anyway
     common_words = (b".to",)
     INVALID = (
         Example(

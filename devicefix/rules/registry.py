@@ -72,6 +72,15 @@ def by_position(finding: Finding) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=1)
 def words(settings: Settings) -> tuple[bytes, ...]:
-    """Return the words that files are parsed for with these settings, sorted."""
-    on = (rule for code, rule in RULES.items() if settings.enabled(code, rule.default))
-    return tuple(sorted({word for rule in on for word in words_of(rule)}))
+    """Return the words that the rules look for with these settings, sorted."""
+    return tuple(sorted({word for found in words_by_companions(settings).values() for word in found}))
+
+
+@lru_cache(maxsize=1)
+def words_by_companions(settings: Settings) -> dict[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return the words that files are parsed for with these settings, sorted, by the companions they need."""
+    found: dict[tuple[bytes, ...], set[bytes]] = {}
+    for code, rule in RULES.items():
+        if settings.enabled(code, rule.default):
+            found.setdefault(rule.companions, set()).update(words_of(rule))
+    return {companions: tuple(sorted(each)) for companions, each in found.items()}
