@@ -41,7 +41,7 @@ def skipped(data: bytes) -> bool:
 
 
 def _holds_word(data: bytes, settings: Settings) -> bool:
-    """Return whether a file's bytes hold a word that an enabled rule looks for, with the companion it needs."""
+    """Return whether a file's bytes hold a word of an enabled rule, and a companion that it needs."""
     from devicefix.rules.registry import words_by_companions
 
     return any(
