@@ -264,7 +264,7 @@ REPORTED = {
         for i, device in enumerate([torch.accelerator.current_accelerator()]):
             print(i, device.type)
         """,
-        "DF411",
+        "DF413",
     ),
     "a number out of an attribute": (
         """
