@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 from helpers import analyze
 
+from devicefix.config.pins import pinned_torch
 from devicefix.model import Safety
-from devicefix.rules.half_on_cpu import _NEVER, _SINCE
+from devicefix.rules.shared import half_facts
 
 EMBEDDING = "import torch\n\n\ndef embed(n):\n    return torch.nn.Embedding(n, 4).to(torch.bfloat16)\n"
 TRAIN = """\
@@ -431,7 +433,7 @@ def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
     assert rewritten(source) == source
 
 
-@pytest.mark.parametrize("dtype", _SINCE)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_operations_that_a_cpu_does_not_have(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     functional = torch.nn.functional
@@ -440,7 +442,7 @@ def test_operations_that_a_cpu_does_not_have(dtype: str) -> None:
         return torch.rand(*shape).to(getattr(torch, dtype))
 
     arguments: dict[str, Callable[[], object]] = {
-        "torch.stft": lambda: torch.stft(x(64), 16, window=x(16), return_complex=True),
+        "stft": lambda: torch.stft(x(64), 16, window=x(16), return_complex=True),
         "avg_pool3d": lambda: functional.avg_pool3d(x(1, 2, 4, 4, 4), 2),
         "local_response_norm": lambda: functional.local_response_norm(x(2, 4, 3, 3), 2),
         "multi_margin_loss": lambda: functional.multi_margin_loss(x(2, 4), torch.tensor([1, 2])),
@@ -453,20 +455,80 @@ def test_operations_that_a_cpu_does_not_have(dtype: str) -> None:
         "nll_loss": lambda: functional.nll_loss(x(2, 4), torch.tensor([1, 2])),
         "binary_cross_entropy": lambda: functional.binary_cross_entropy(x(4), x(4)),
         "mse_loss": lambda: functional.mse_loss(x(4), x(4)),
-        "torch.trace": lambda: torch.trace(x(3, 3)),
+        "trace": lambda: torch.trace(x(3, 3)),
     }
-    newest = tuple(map(int, torch.__version__.split(".")[:2]))
-    for name, since in _SINCE[dtype].items():
-        transform = getattr(torch.fft, name.rpartition(".")[2], None)
-        call = arguments[name] if transform is None else partial(transform, x(8, 8))
-        if since is _NEVER:
+    for name in half_facts.missing((2, 15)):
+        transform = getattr(torch.fft, name.removeprefix("fft."), None)
+        if transform is not None:
+            arguments[name] = partial(transform, x(8, 8))
+    major, minor = map(int, torch.__version__.split(".")[:2])
+    installed = (major, minor)
+    for name, call in arguments.items():
+        if half_facts.fails(dtype, name, installed):
             with pytest.raises((RuntimeError, NotImplementedError)):
                 call()
-        elif newest >= since:
+        elif "ft" not in name:  # a GPU has no transforms in bfloat16 before torch 2.15, and a CPU neither
             call()
 
 
 def test_more_operations_are_missing_in_an_old_torch() -> None:
     source = "import torch\n\ny = torch.nn.functional.layer_norm(torch.ones(2, 4).half().cuda(), (4,))\n"
-    for version, found in (((2, 2), True), ((2, 6), False), (None, False)):
+    for version, found in (((2, 2), True), ((2, 3), False), (None, False)):
         assert ("DF412" in {each.code for each in analyze(source, torch_version=version).findings}) is found
+
+
+OLD = """\
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(4, 4), nn.GELU()).cuda().half()
+x = torch.ones(4, 4).cuda().half()
+{line}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "mended"),
+    [
+        ("y = net(x)", "`linear` has no float16 on a CPU before torch 2.2; use float32 there", (2, 2)),
+        ("y = x @ x", "`matmul` has no float16 on a CPU before torch 2.2; use float32 there", (2, 2)),
+        ("y = x.exp()", "`exp` has no float16 on a CPU before torch 2.1; use float32 there", (2, 1)),
+        ("y = nn.MSELoss()(x.bfloat16(), x.bfloat16())", "`mse_loss` has no bfloat16", (2, 6)),
+        ("y = nn.CrossEntropyLoss()(x, x.argmax(1))", "`cross_entropy` has no float16", (2, 4)),
+        ("y = torch.trace(x)", "`trace` has no float16 on a CPU before torch 2.13", (2, 13)),
+        ("y = torch.fft.rfft(x)", "`fft.rfft` has no float16 on a CPU; use float32 there", None),
+    ],
+)
+def test_operations_under_any_spelling_by_version(line: str, message: str, mended: Any) -> None:
+    found = analyze(OLD.format(line=line), torch_version=(2, 0)).findings
+    assert any(each.code == "DF412" and each.message.startswith(message) for each in found), found
+    newer = analyze(OLD.format(line=line), torch_version=mended or (2, 15)).findings
+    assert ("DF412" in {each.code for each in newer}) is (mended is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "version"),
+    [
+        ("requirements.txt", "numpy\ntorch==2.0.1+cu117\n", (2, 0)),
+        ("requirements-dev.txt", "torch ~= 2.1.0 ; python_version > '3'\n", (2, 1)),
+        ("requirements.txt", "torch>=2.0\ntorchvision==0.15\n", None),
+        ("requirements.txt", "torch~=2.0\n", None),
+        ("pyproject.toml", '[project]\ndependencies = [\n  "torch==2.2.2",\n]\n', (2, 2)),
+        ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "==2.3.1"\n', (2, 3)),
+        ("environment.yml", "dependencies:\n  - pytorch=2.0.1\n  - pytorch::pytorch=2.0.1\n", (2, 0)),
+        ("setup.py", "setup(install_requires=[\n    'torch==2.4.0',\n])\n", (2, 4)),
+        ("requirements.txt", "torch==2.0.1; a\ntorch==2.1.0; b\n", None),
+    ],
+)
+def test_the_torch_that_a_project_pins(tmp_path: Path, name: str, text: str, version: Any) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "package").mkdir()
+    assert pinned_torch(tmp_path / "package") == version
+
+
+def test_a_pinned_torch_decides_which_operations_are_missing() -> None:
+    source = "import torch\n\ny = torch.nn.functional.layer_norm(torch.ones(2, 4).half().cuda(), (4,))\n"
+    for version, found in (((2, 2), True), ((2, 4), False)):
+        assert ("DF412" in {each.code for each in analyze(source, pinned_torch=version).findings}) is found
+    set_too = analyze(source, pinned_torch=(2, 0), torch_version=(2, 6)).findings
+    assert "DF412" not in {each.code for each in set_too}

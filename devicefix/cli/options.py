@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from devicefix.config import load, values
+from devicefix.config.pins import pinned_torch
 from devicefix.config.settings import KEYS, Settings
 from devicefix.config.values import Kind, Origin
 from devicefix.rules import known_codes
@@ -249,7 +250,7 @@ def settings_for(
     """
     start = Path(stdin_filename).parent if stdin_filename else common_folder(paths)
     file = config_file or load.find(start)
-    settings = combined(load.read(file) if file else None, given)
+    settings = replace(combined(load.read(file) if file else None, given), pinned_torch=pinned_torch(start))
     if settings.verbose:
         click.echo(f"configuration: {file or 'none'}", err=True)
     return settings

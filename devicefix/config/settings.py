@@ -48,11 +48,18 @@ class RuleOptions:
         target: what the rewritten program runs on besides the CPU, one of `values.TARGETS`.
         torch_version: the oldest torch that the rewritten program must run with; None for the newest.
         enabled: the codes of the rules that are on.
+        pinned_torch: the torch that the project pins, if it does.
     """
 
     target: str = "cuda"
     torch_version: tuple[int, int] | None = None
     enabled: frozenset[str] = frozenset()
+    pinned_torch: tuple[int, int] | None = None
+
+    @property
+    def runs_with(self) -> tuple[int, int] | None:
+        """Return the torch that the program runs with: the setting's, else the pinned one, if any."""
+        return self.torch_version or self.pinned_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,7 @@ class Settings:
         replacements: spell out every fix as plain text.
         ignore_noqa: keep findings that a comment silences.
         executor: the address of a cluster that does the work.
+        pinned_torch: the torch that the project pins, if it does.
     """
 
     select: tuple[str, ...] = field(
@@ -243,6 +251,9 @@ class Settings:
             "the newest that devicefix knows",
             "The oldest torch that the result must run with; it limits what --target accelerator may use.",
             'torch-version = "2.6"',
+            details="Which operations a CPU has in half precision depends on it as well; by default on the"
+            " version that a `requirements.txt`, `pyproject.toml`, `setup.py`, `setup.cfg`, `Pipfile` or"
+            " `environment.yml` of the project pins.",
         ),
     )
     output_format: str | None = field(
@@ -307,6 +318,7 @@ class Settings:
     replacements: bool = False
     ignore_noqa: bool = False
     executor: str | None = None
+    pinned_torch: tuple[int, int] | None = None
 
     @property
     def exclusions(self) -> tuple[Exclusion, ...]:

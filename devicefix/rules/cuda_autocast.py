@@ -505,7 +505,7 @@ class CudaAutocast(Rule):
         name = _name_of_low(self.facts, dtype) if dtype is not None else "float16"
         if name is None:
             return "the dtype is not known, and may be one that autocast for the CPU does not support"
-        version = self.context.options.torch_version
+        version = self.context.options.runs_with
         if name == "float16" and version is not None and version < _FLOAT16_SINCE:
             return "autocast for the CPU has no float16 before torch 2.2"
         if name == "float16" and "backward(" in text:

@@ -1,34 +1,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 
-from devicefix.devices.accelerator import NEWEST
 from devicefix.facts.exports import has_low_precision
-from devicefix.facts.precision import Precision, Tensor
+from devicefix.facts.precision import Module, Precision, Tensor, Value
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared import half_facts
 
-_NEVER = (99, 0)
-_FFT = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "fftn", "ifftn", "rfftn")
-# The first torch that has an operation in a type on a CPU, of those that a GPU has: measured with torch 2.2, 2.6
-# and 2.13. https://docs.pytorch.org/docs/stable/generated/torch.fft.fft.html: CUDA has float16, but no bfloat16.
-_SINCE = {
-    "float16": {
-        **{f"torch.fft.{name}": _NEVER for name in _FFT},
-        **dict.fromkeys(("torch.stft", "avg_pool3d", "local_response_norm", "multi_margin_loss"), _NEVER),
-        **dict.fromkeys(("layer_norm", "avg_pool1d", "avg_pool2d", "interpolate", "grid_sample"), (2, 6)),
-        **dict.fromkeys(("cross_entropy", "nll_loss", "binary_cross_entropy"), (2, 6)),
-        "torch.trace": (2, 13),
-    },
-    "bfloat16": {
-        **dict.fromkeys(("avg_pool3d", "local_response_norm", "multi_margin_loss"), _NEVER),
-        **dict.fromkeys(("grid_sample", "mse_loss", "binary_cross_entropy"), (2, 6)),
-        "torch.trace": (2, 13),
-    },
-}
-_NAMES = {name for names in _SINCE.values() for name in names}
+_NEWEST = max(half_facts.VERSIONS)
+_FUNCTIONS = ("torch.nn.functional.", "torch.")
+_PRODUCT = "matmul"  # what `@` computes
+_CLASS_NAME = re.compile(r"\b[A-Z]\w+")
 
 
 class HalfOnCpu(Rule):
@@ -54,18 +41,21 @@ class HalfOnCpu(Rule):
     ## Fix safety
     There is no fix: the type of the result would change, too, and what it is used for would have to agree.
 
-    `torch-version` is the oldest torch that the program must run with. By default it is the newest, where few
-    operations are missing; before torch 2.6 there are more, such as `layer_norm` and `interpolate`. Operations that
-    a GPU does not have either, such as `torch.linalg.inv` and `torch.quantile`, are not reported. Only calls are
-    reported whose tensor the file shows to be in low precision.
+    `torch-version` is the oldest torch that the program must run with; by default it is the one that the project
+    pins, else the newest, where few operations are missing. Before torch 2.3 `layer_norm` and `interpolate` are missing
+    in float16, and before torch 2.2 matrix products and convolutions. [Low precision on a CPU](https://devicefix.github.io/devicefix/precision/)
+    lists them by version. Operations that a GPU does not have either, such as `torch.linalg.inv`, are not reported.
+    Only operations are reported whose tensor the file shows to be in low precision.
     """
 
     code = "DF412"
     name = "half-on-cpu"
     summary = "An operation that a CPU does not have in low precision"
     companions = (b"alf", b"loat16")  # of `half`, `Half`, `float16` and `BFloat16`
-    words = (b".fft.", b"stft", b"avg_pool3d", b"local_response_norm", b"multi_margin_loss")
-    common_words = tuple(name.rpartition(".")[2].encode() for name in sorted(_NAMES) if "fft" not in name)
+    words = (
+        b".fft.", b"stft", b"avg_pool3d", b"AvgPool3d", b"local_response_norm", b"LocalResponseNorm", b"multi_margin_loss",
+        b"MultiMarginLoss", b"multilabel_margin_loss", b"MultiLabelMarginLoss",
+    )  # fmt: skip
     INVALID = (
         Example(
             "a Fourier transform",
@@ -97,6 +87,16 @@ class HalfOnCpu(Rule):
                     def pooled(self, frames):
                         frames = frames.to(dtype=torch.bfloat16)
                         return F.avg_pool3d(frames, 2)
+            """,
+        ),
+        Example(
+            "a layer and a method",
+            before="""
+                import torch
+
+                pool = torch.nn.AvgPool3d(2)
+                x = torch.ones(1, 1, 4, 4, 4, dtype=torch.float16)
+                print(pool(x), x.flatten().stft(16, return_complex=True))
             """,
         ),
     )
@@ -138,31 +138,61 @@ class HalfOnCpu(Rule):
         ),
     )
 
-    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if not node.args or not self._is_low:
+    def visit_Module(self, _node: ast.Module) -> Iterator[Finding]:
+        if has_low_precision(self.context.source.text.encode()):
+            for node in self._nodes():
+                if isinstance(node, (ast.Call, ast.BinOp)) and not self.facts.is_guarded(node):
+                    yield from self._checked(node)
+
+    def _nodes(self) -> Iterable[ast.AST]:
+        """Return the nodes that an operation may be part of which is missing."""
+        missing = half_facts.missing(self._version)
+        if not missing.isdisjoint(chain.from_iterable(map(half_facts.operations_of, self._class_names()))):
+            return self.facts.tree.nodes  # a layer is called by any name
+        words = {name.rpartition(".")[2] for name in missing} | ({"@"} if _PRODUCT in missing else set())
+        return self.facts.tree.nodes_with(*words)
+
+    def _class_names(self) -> set[str]:
+        """Return the names in the text that may be those of layers."""
+        return set(_CLASS_NAME.findall(self.context.source.text))
+
+    def _checked(self, node: ast.Call | ast.BinOp) -> Iterator[Finding]:
+        """Check an operation."""
+        for name, operand in self._operations(node):
+            value = self._precision.value(operand)
+            dtype = value.dtype if isinstance(value, Tensor) else ""
+            if dtype and half_facts.fails(dtype, name, self._version) and not self._is_cast(node):
+                since = half_facts.since(dtype, name, self._version)
+                when = f" before torch {since[0]}.{since[1]}" if since is not None else ""
+                yield self.finding(node, f"`{name}` has no {dtype} on a CPU{when}; use float32 there")
+                return
+
+    def _operations(self, node: ast.Call | ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+        """Yield the operations that an expression may be, with the operand that has their type."""
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.MatMult):
+                yield _PRODUCT, node.left
             return
-        name = (self.facts.resolve(node.func) or "").removeprefix("torch.nn.functional.")
-        if name not in _NAMES or self.facts.is_guarded(node):
-            return
-        value = self._precision.value(node.args[0])
-        dtype = value.dtype if isinstance(value, Tensor) else ""
-        since = _SINCE.get(dtype, {}).get(name)
-        version = self.context.options.torch_version or NEWEST
-        if since is not None and version < since and not self._is_cast(node):
-            when = "" if since is _NEVER else f" before torch {since[0]}.{since[1]}"
-            yield self.finding(node, f"`{name}` has no {dtype} on a CPU{when}; use float32 there")
+        name = self.facts.resolve(node.func) or ""
+        prefix = next(filter(name.startswith, _FUNCTIONS), None)
+        if prefix is not None and node.args:
+            yield name.removeprefix(prefix), node.args[0]
+        elif not name and isinstance(node.func, ast.Attribute):
+            yield node.func.attr, node.func.value
+        if prefix is None and node.args:
+            for each in _computed(self._precision.value(node.func)):
+                yield each, node.args[0]
 
     @cached_property
-    def _is_low(self) -> bool:
-        """Return whether the module has low precision."""
-        return has_low_precision(self.context.source.text.encode())
+    def _version(self) -> tuple[int, int]:
+        return self.context.options.runs_with or _NEWEST
 
     @cached_property
     def _precision(self) -> Precision:
         return Precision(self.facts)
 
-    def _is_cast(self, node: ast.Call) -> bool:
-        """Return whether a call is under a context that may cast its operands."""
+    def _is_cast(self, node: ast.expr) -> bool:
+        """Return whether an operation is under a context that may cast its operands."""
         return any(
             isinstance(item.context_expr, ast.Call)
             and "autocast" in (self.facts.resolve(item.context_expr.func) or "")
@@ -170,3 +200,11 @@ class HalfOnCpu(Rule):
             if isinstance(parent, (ast.With, ast.AsyncWith))
             for item in parent.items
         )
+
+
+def _computed(layer: Value | None) -> Iterator[str]:
+    """Yield the operations that a layer computes in the type of its input, as far as they are known."""
+    if isinstance(layer, Module):
+        yield from half_facts.operations_of(layer.name)
+        if layer.name == "Sequential":
+            yield from chain.from_iterable(map(_computed, layer.parts))

@@ -129,8 +129,8 @@ def stamp(path: str) -> Stamp | None:
 def _key(settings: Settings) -> str:
     """Return the cache key: settings, current folder, Python, plugins and devicefix itself."""
     relevant = (
-        settings.select, settings.ignore, settings.target, settings.torch_version, settings.config_files,
-        settings.replacements, settings.extend_select, settings.below, settings.off,
+        settings.select, settings.ignore, settings.target, settings.torch_version, settings.pinned_torch,
+        settings.config_files, settings.replacements, settings.extend_select, settings.below, settings.off,
         settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
     )  # fmt: skip
     return digest(repr((relevant, _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())).encode())

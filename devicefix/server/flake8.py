@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from devicefix.config import load
+from devicefix.config.pins import pinned_torch
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.version import __version__
 from devicefix.files.discover import is_excluded
@@ -75,7 +76,7 @@ def _settings(folder: Path) -> Settings:
     """Return the settings for the files in a folder."""
     file = load.find(folder)
     settings = load.load(file, known_codes) if file else Settings()
-    return replace(settings.checked(), cache_dir=None, ignore_noqa=True)
+    return replace(settings.checked(), cache_dir=None, ignore_noqa=True, pinned_torch=pinned_torch(folder))
 
 
 def _bytes(text: str) -> bytes:

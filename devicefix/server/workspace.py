@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from devicefix.config import load
+from devicefix.config.pins import pinned_torch
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import Origin
 from devicefix.rules import known_codes
@@ -127,6 +129,7 @@ class Workspace:
     def _settings(self, start: str) -> Settings:
         file = self._config(start)
         settings = load.load(file, known_codes) if file else Settings()
+        settings = replace(settings, pinned_torch=pinned_torch(Path(start)))
         return load.with_values(settings, self.options, Origin(Path(start), known_codes))
 
     def _config(self, folder: str) -> Path | None:
