@@ -203,29 +203,6 @@ PROGRAMS = {
         loss.backward()
         result = loss.item()
     """,
-    "embeddings that a loop over all modules converts": """
-        import torch
-        from torch import nn
-
-
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.embed = nn.Embedding(8, 4)
-                self.fc = nn.Linear(4, 4)
-
-            def forward(self, x):
-                return self.fc(self.embed(x)).float().mean()
-
-
-        torch.manual_seed(0)
-        net = Net().cuda()
-        for m in net.modules():
-            if isinstance(m, nn.Embedding):
-                m.bfloat16()
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            result = net(torch.tensor([1, 2], device="cuda")).item()
-    """,
     "a buffer in bfloat16, and a context in an attribute": """
         import torch
         from torch import nn
@@ -350,6 +327,23 @@ net = Encoder()
 with torch.autocast("cuda", dtype=torch.bfloat16):
     y = net(torch.tensor([1]))
 """
+
+
+LOOP = """\
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 4))
+for m in net.modules():
+    if isinstance(m, nn.Embedding):
+        m.bfloat16()
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    y = net(torch.tensor([1, 2]))
+"""
+
+
+def test_a_loop_that_may_convert_parts_of_a_network_shows_nothing() -> None:
+    assert safety_of(LOOP) == [Safety.UNSAFE]
 
 
 def test_a_class_in_another_file_shows_it() -> None:
