@@ -9,6 +9,8 @@ from itertools import zip_longest
 from devicefix.facts import Facts
 from devicefix.facts.exports import has_low_precision
 from devicefix.facts.precision import LOW, Precision
+from devicefix.facts.precision.conversions import class_around
+from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_string
 from devicefix.model import Edit, Finding, Fix, Need, Safety
 from devicefix.rules.base import Example, Rule
@@ -16,6 +18,9 @@ from devicefix.rules.base import Example, Rule
 _OFF = (
     "autocast for CUDA switches itself off on a CPU, where operands in low precision and in float32 then"
     " differ in dtype; use `torch.autocast(device.type, ...)`"
+)
+_KEPT = (
+    f"{_OFF.rpartition(';')[0]}; use `functools.partial(torch.autocast, device.type, dtype=torch.float16)`"
 )
 _STILL_ON = "this switches autocast off for CUDA only, while the code around it uses that of the device; name the same device"
 # https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
@@ -92,6 +97,7 @@ class CudaAutocast(Rule):
     code = "DF407"
     name = "cuda-autocast"
     summary = "Autocast for CUDA is off on a CPU, where low precision may need it"
+    references = (*_OF_CUDA, *_OF_ANY_DEVICE)
     words = (b"autocast",)
     INVALID = (
         Example(
@@ -310,6 +316,39 @@ class CudaAutocast(Rule):
             unsafe=True,
         ),
         Example(
+            "autocast under another name, or none",
+            before="""
+                import torch
+                from contextlib import suppress
+
+                head = torch.nn.Linear(4, 4)
+
+
+                def step(x, amp):
+                    scope = torch.autocast if amp else suppress
+                    with scope("cuda"):
+                        return head(x.half())
+            """,
+        ),
+        Example(
+            "autocast in an attribute, or none",
+            before="""
+                import torch
+                from contextlib import nullcontext
+
+                head = torch.nn.Linear(4, 4)
+
+
+                class Runner:
+                    def __init__(self, amp):
+                        self.scope = torch.cuda.amp.autocast if amp else nullcontext
+
+                    def run(self, x):
+                        with self.scope():
+                            return head(x.bfloat16())
+            """,
+        ),
+        Example(
             "a default dtype",
             before="""
                 import torch
@@ -337,6 +376,21 @@ class CudaAutocast(Rule):
         ),
     )
     VALID = (
+        Example(
+            "another name, of another device or in float32",
+            """
+                import torch
+                from contextlib import nullcontext
+
+                head = torch.nn.Linear(4, 4)
+                first = torch.autocast if amp else nullcontext
+                second = torch.cuda.amp.autocast if amp else nullcontext
+                with first(device.type):
+                    y = head(x.half())
+                with second():
+                    y = head(x.half().float())
+            """,
+        ),
         Example(
             "float32 only",
             """
@@ -417,6 +471,35 @@ class CudaAutocast(Rule):
             fix = replace(fix, safety=Safety.UNSAFE, why=why) if fix is not None and why else fix
             yield self.finding(node, _OFF, fix)
 
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        parent = self.facts.tree.parents[node]
+        if isinstance(parent, ast.Call) or self.facts.is_guarded(node) or not self._is_anywhere:
+            return  # a call is visited by itself
+        calls = (call for call in self._calls_of(node) if self._with_cuda(call, name))
+        if any(self._precision.meets(block) for call in calls for block in self._blocks(call)):
+            yield self.finding(node, _KEPT)
+
+    def _calls_of(self, function: ast.expr) -> Iterator[ast.Call]:
+        """Yield the calls of a function under the names that it gets, also as an attribute of `self`."""
+        followed = self.context.uses.of(function)
+        for use in followed.uses:
+            call = self.facts.tree.parents.get(use)
+            if isinstance(call, ast.Call) and call.func is use:
+                yield call
+        owner = class_around(self.facts.tree, function)
+        for name in {variable.name for variable in followed.variables if variable.attribute}:
+            for call in self.facts.tree.nodes_with(f"self.{name}("):
+                if isinstance(call, ast.Call) and dotted(call.func) == f"self.{name}":
+                    if class_around(self.facts.tree, call) is owner:
+                        yield call
+
+    def _with_cuda(self, call: ast.Call, name: str) -> bool:
+        """Return whether a call of autocast under another name is one for CUDA."""
+        kind = next(
+            iter(call.args), next((each.value for each in call.keywords if each.arg == "device_type"), None)
+        )
+        return name in _OF_CUDA or (kind is not None and self._names_cuda(kind))
+
     @cached_property
     def _is_anywhere(self) -> bool:
         """Return whether the module, or one that is used together with it, has low precision."""
@@ -426,14 +509,16 @@ class CudaAutocast(Rule):
     @cached_property
     def _shown(self) -> set[ast.Call]:
         """The calls of autocast around code that shows that low precision meets float32."""
-        is_mixing = partial(self.context.project.is_mixing, self.devices.path)
-        precision = Precision(self.facts, is_mixing)
         return {
             node
             for node in self.facts.tree.nodes_with("autocast")
             if isinstance(node, ast.Call)
-            if self._of_cuda(node) is not None and any(map(precision.meets, self._blocks(node)))
+            if self._of_cuda(node) is not None and any(map(self._precision.meets, self._blocks(node)))
         }
+
+    @cached_property
+    def _precision(self) -> Precision:
+        return Precision(self.facts, partial(self.context.project.is_mixing, self.devices.path))
 
     def _is_within_fixed(self, node: ast.Call) -> bool:
         """Return whether code around an autocast that is off, or the callers of it, may get one that is on."""
