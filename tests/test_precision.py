@@ -421,6 +421,29 @@ def test_float16_needs_a_torch_that_has_it_on_a_cpu() -> None:
         assert finding.safety is safety
 
 
+def test_attention_needs_a_torch_whose_autocast_casts_it() -> None:
+    source = """
+        import torch
+        from torch.nn import functional as F
+
+        q = torch.ones(1, 4, 8)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            y = F.scaled_dot_product_attention(q, q.bfloat16(), q.bfloat16())
+    """
+    for version, safety in (((2, 1), Safety.UNSAFE), ((2, 2), Safety.SAFE), (None, Safety.SAFE)):
+        (finding,) = analyze(dedent(source), torch_version=version).findings
+        assert finding.safety is safety
+
+
+def test_what_autocast_of_the_cpu_does_not_cast_shows_nothing() -> None:
+    torch = pytest.importorskip("torch")
+    matrix, vector = torch.ones(2, 2), torch.ones(2).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(RuntimeError):
+        matrix.mv(vector)
+    source = "import torch\n\nx = torch.ones(2, 2)\nwith torch.autocast('cuda', dtype=torch.bfloat16):\n"
+    assert safety_of(f"{source}    y = x.mv(torch.ones(2).bfloat16())\n") == [Safety.UNSAFE]
+
+
 def test_a_call_with_arguments_by_position_keeps_a_partial_one() -> None:
     source = "import torch\nfrom functools import partial\n\nscope = partial(torch.cuda.amp.autocast)\n"
     source += f"with scope(True):\n    {PRODUCT}"

@@ -25,6 +25,7 @@ _KEPT = (
 _STILL_ON = "this switches autocast off for CUDA only, while the code around it uses that of the device; name the same device"
 # https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
 _FLOAT16_SINCE = (2, 2)
+_ATTENTION_SINCE = (2, 2)  # measured by `benchmarks/half_on_cpu.py --autocast`
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 
@@ -593,6 +594,8 @@ class CudaAutocast(Rule):
         version = self.context.options.runs_with
         if name == "float16" and version is not None and version < _FLOAT16_SINCE:
             return "autocast for the CPU has no float16 before torch 2.2"
+        if version is not None and version < _ATTENTION_SINCE and "ttention" in text:
+            return "autocast for the CPU does not cast the operands of attention before torch 2.2"
         if name == "float16" and "backward(" in text:
             return "small gradients vanish in float16 without a scaler, which is off on a CPU: use one for the device"
         return ""

@@ -103,7 +103,7 @@ class Calls(Expressions):
         if method in SAME_METHODS:
             return owner
         if isinstance(owner, Tensor):
-            if method in ("matmul", "mm", "bmm", "mv", "dot") and node.args:
+            if method in ("matmul", "mm", "bmm") and node.args:
                 return self._cast([owner, self.of(node.args[0], given)])
             return None
         if method == "forward":
