@@ -284,7 +284,7 @@ PROGRAMS = {
 
 
         def slow(x):
-            assert x.is_cuda  # DF701
+            assert x.is_cuda  # DF704
             return x * 2
 
 

@@ -4,19 +4,18 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.facts.kinds import Kind
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict, missing_device
+from devicefix.rules.shared.checks import Checks
+from devicefix.rules.shared.refusals import Refusals, Verdict, missing_device
 
 
 class CudaRequired(Rule):
     """
     ## What it does
     Finds code that stops the program without CUDA: `assert torch.cuda.is_available()`, and an error or an exit if
-    it is not available, also as `… or sys.exit()` or in a function that ends the program. It also finds checks that
-    a tensor or a device is on CUDA.
+    it is not available, also as `… or sys.exit()` or in a function that ends the program.
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not
     torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if it stands in front of
@@ -102,39 +101,6 @@ class CudaRequired(Rule):
 
 
                 main()
-            """,
-        ),
-        Example(
-            "an assert about the number of GPUs",
-            before="""
-                import torch
-
-                assert torch.cuda.device_count() > rank
-            """,
-        ),
-        Example(
-            "an assert about availability and the number of GPUs",
-            before="""
-                import torch
-
-                assert torch.cuda.is_available() and torch.cuda.device_count() >= n
-            """,
-        ),
-        Example(
-            "an assert about the name of a device",
-            before="""
-                import torch
-
-                assert device in ['cuda', 'npu']
-            """,
-        ),
-        Example(
-            "a tensor that has to be on a GPU",
-            before="""
-                import torch
-
-                if not x.is_cuda:
-                    raise NotImplementedError
             """,
         ),
         Example(
@@ -421,114 +387,6 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
-            "an assert about where a tensor is",
-            before="""
-                import torch
-
-                x = torch.ones(1).to(where)
-                assert x.is_cuda
-            """,
-        ),
-        Example(
-            "an assert about the type of a device",
-            before="""
-                import torch
-
-                assert x.device.type == "cuda"
-            """,
-        ),
-        Example(
-            "an assert about the name of a device type",
-            before="""
-                assert q7 == "cuda"
-            """,
-        ),
-        Example(
-            "an assert about several tensors",
-            before="""
-                assert all(t.is_cuda for t in tensors)
-            """,
-        ),
-        Example(
-            "an error about the type of a device",
-            before="""
-                if x.device.type != "cuda":
-                    raise ValueError
-            """,
-        ),
-        Example(
-            "an error about the name of a device type",
-            before="""
-                if q7 not in ("cuda", "xpu"):
-                    raise ValueError(q7)
-            """,
-        ),
-        Example(
-            "a backend that has to be NCCL",
-            before="""
-                assert q7 == "nccl"
-            """,
-        ),
-        Example(
-            "a backend that has to be NCCL, by its name in torch",
-            before="""
-                from torch.distributed import Backend
-
-                assert q7 == Backend.NCCL
-            """,
-        ),
-        Example(
-            "a compiled extension",
-            before="""
-                import torch
-
-                from . import _C
-
-
-                def double(x):
-                    assert x.is_cuda and x.dim() == 1
-                    return _C.double(x)
-            """,
-        ),
-        Example(
-            "what the branch for the CPU does not implement",
-            before="""
-                import torch
-
-
-                def deform(x, groups):
-                    if not x.is_cuda:
-                        if groups > 1:
-                            raise NotImplementedError
-                        return deform_one(x)
-                    return kernels.deform(x, groups)
-
-
-                def warp(x, mode):
-                    if x.is_cuda:
-                        y = kernels.warp(x, mode)
-                    else:
-                        if mode not in ("nearest", "linear"):
-                            raise NotImplementedError(mode)
-                        y = warp_slowly(x, mode)
-                    return y
-            """,
-        ),
-        Example(
-            "an error of a wrapper",
-            before="""
-                import torch
-
-                from . import _C
-
-
-                def double(x):
-                    if not x.is_cuda:
-                        raise ValueError("a CUDA tensor is needed")
-                    return _C.double(x)
-            """,
-        ),
-        Example(
             "an assert about availability before a compiled extension",
             before="""
                 import torch
@@ -542,85 +400,6 @@ class CudaRequired(Rule):
 
 
                 main()
-            """,
-        ),
-        Example(
-            "an assert before a function of the module",
-            before="""
-                import torch
-
-
-                def my_forward(x):
-                    return x
-
-
-                def double(x):
-                    assert x.is_cuda
-                    return my_forward(x)
-            """,
-        ),
-        Example(
-            "a choice of classes by a device",
-            before="""
-                import torch
-
-                classes = {"cuda": Parallel, "npu": Other}
-
-
-                def wrap(model, device):
-                    assert device in ["cuda", "npu"]
-                    return classes[device](model)
-            """,
-        ),
-        Example(
-            "a tensor in a module that needs a library elsewhere",
-            before="""
-                import flash_attn
-                import torch
-
-
-                def place(x):
-                    assert x.is_cuda
-            """,
-        ),
-        Example(
-            "the result of a test",
-            before="""
-                import torch
-
-
-                def test_move():
-                    assert move(x).is_cuda
-            """,
-        ),
-        Example(
-            "a flag that is false without CUDA",
-            before="""
-                import torch
-
-                use_gpu = not args.cpu and torch.cuda.is_available()
-                if not use_gpu:
-                    raise ValueError
-            """,
-        ),
-        Example(
-            "a number of GPUs",
-            before="""
-                import torch
-
-                n = torch.cuda.device_count()
-                if n == 0:
-                    raise ValueError
-            """,
-        ),
-        Example(
-            "a list of GPUs",
-            before="""
-                import torch
-
-                q7 = [str(i) for i in range(torch.cuda.device_count())]
-                if len(q7) == 0:
-                    raise ValueError
             """,
         ),
         Example(
@@ -758,30 +537,6 @@ class CudaRequired(Rule):
     )
     VALID = (
         Example(
-            "what neither branch implements, and a wrong argument",
-            """
-                import torch
-
-
-                def warp(x, mode):
-                    if mode == "other":
-                        raise NotImplementedError(mode)
-                    if not x.is_cuda:
-                        if x.dim() != 4:
-                            raise ValueError("a batch of images is needed")
-                        return warp_slowly(x, mode)
-                    return kernels.warp(x, mode)
-            """,
-        ),
-        Example(
-            "an assert about something else",
-            """
-                import torch
-
-                assert args.data
-            """,
-        ),
-        Example(
             "an assert that there is no CUDA",
             """
                 import torch
@@ -796,15 +551,6 @@ class CudaRequired(Rule):
 
                 if not torch.cuda.is_available():
                     args.cuda = False
-            """,
-        ),
-        Example(
-            "an invalid number of a GPU",
-            """
-                import torch
-
-                if args.gpu >= torch.cuda.device_count():
-                    raise ValueError(args.gpu)
             """,
         ),
         Example(
@@ -883,47 +629,6 @@ class CudaRequired(Rule):
             """,
         ),
         Example(
-            "names of implementations",
-            """
-                assert impl in ["ref", "cuda"]
-            """,
-        ),
-        Example(
-            "a kernel",
-            """
-                import torch
-
-                import triton
-
-
-                @triton.jit
-                def kernel(x):
-                    pass
-
-
-                def double(x):
-                    assert x.is_cuda
-                    kernel[(1,)](x)
-            """,
-        ),
-        Example(
-            "a backend among others",
-            """
-                assert backend in ("nccl", "gloo")
-                if backend == "nccl":
-                    raise ValueError("use gloo")
-            """,
-        ),
-        Example(
-            "a flag of another kind",
-            """
-                import torch
-
-                args.fancy = False
-                assert args.fancy == True
-            """,
-        ),
-        Example(
             "a logged error",
             """
                 import torch
@@ -939,6 +644,7 @@ class CudaRequired(Rule):
         self._guards = self.facts.guards
         self._ends = self._guards.refusals
         self._refusals = Refusals(context)
+        self._checks = Checks(context)
 
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
         test = node.test
@@ -946,47 +652,17 @@ class CudaRequired(Rule):
             self.context.mark_handled(node)
             verdict = self._refusals.verdict(node, test, "AssertionError")
             yield from self._judged(node, verdict, (remove(self.facts, node),))
-        elif missing := missing_device(self.facts, test, True):
-            yield from self._asked(node, node, f"does not allow {missing}; add it")
-        elif self._is_false_on_a_cpu(test, True) or self._counts(test):
-            parts = self._parts(test)
-            if parts is not None:
-                gone, edits = parts
-                verdict = self._refusals.verdict(node, gone, "AssertionError")
-                yield from self._judged(node, verdict, edits)
-            else:
-                yield from self._asked(node, node, self._needed(test))
+        elif not missing_device(self.facts, test, True) and (parts := self._checks.parts(test)):
+            gone, kept = parts
+            assert isinstance(test, ast.BoolOp)
+            verdict = self._refusals.verdict(node, gone, "AssertionError")
+            yield from self._judged(node, verdict, self._only(test, kept))
 
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         refusal = self._guards.refusal(node)
         if refusal is not None:
             verdict = self._refusals.verdict(node, node.test, self._ends.error_of(self._ends.last(refusal)))
             yield from self._judged(node.test, verdict, self._without(node, refusal))
-            return
-        for branch, truth in ((node.body, False), (node.orelse, True)):
-            last = self._ends.last(branch)
-            if last is not None:
-                missing = missing_device(self.facts, node.test, truth)
-                if missing or self._is_false_on_a_cpu(node.test, truth):
-                    message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
-                    if not self._ends.is_handled(node, self._ends.error_of(last)):
-                        yield from self._asked(node, node.test, message)
-            elif _asks_tensor(node.test) and self._is_false_on_a_cpu(node.test, truth):
-                yield from self._rejected(node, branch)
-
-    def _rejected(self, node: ast.If, branch: list[ast.stmt]) -> Iterator[Finding]:
-        """Yield the finding of what the branch for the CPU does not implement, under a condition of its own."""
-        error = NotImplementedError.__name__
-        for inner in branch:
-            last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
-            if (
-                last is not None
-                and self._ends.error_of(last) == error
-                and not self._ends.is_handled(inner, error)
-            ):
-                message = f"rejects some CPU tensors in line {inner.lineno}; add a CPU path"
-                yield from self._asked(node, node.test, message)
-                return
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         *tests, last = node.values
@@ -1035,44 +711,6 @@ class CudaRequired(Rule):
         verdict = self._refusals.verdict(node, test, self._ends.error_of(ast.Expr(last)))
         yield from self._judged(node, verdict, (remove(self.facts, statement),) if alone else ())
 
-    def _asked(self, node: ast.stmt, place: ast.stmt | ast.expr, message: str) -> Iterator[Finding]:
-        """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
-        if self.facts.is_guarded(node) or self._refusals.is_requested(node):
-            return
-        if not self._before_kernel(node):
-            in_test = self._refusals.in_test(node)
-            yield self.finding(place, f"{message}, or skip this test" if in_test else message)
-
-    def _is_false_on_a_cpu(self, test: ast.expr, truth: bool) -> bool:
-        """Return whether a test can't be true (or false) for values on a CPU, if there are any."""
-        match test:
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self._is_false_on_a_cpu(operand, not truth)
-            case ast.Call(
-                func=ast.Name(id="all"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
-            ) if truth:
-                return self._is_false_on_a_cpu(test, True)
-            case ast.Call(
-                func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
-            ) if not truth:
-                return self._is_false_on_a_cpu(test, False)
-        if truth and isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
-            return self._guards.implies(test) or self.facts.kinds.of(test).can_be(Kind.FLAG) is True
-        return self._guards.implies(test, truth)
-
-    def _parts(self, test: ast.expr) -> tuple[ast.expr, tuple[Edit, ...]] | None:
-        """Return the part of `available and a` that is always true with CUDA, and the edits that leave the rest.
-
-        None if there is no such part, or the rest is false without CUDA as well.
-        """
-        if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
-            return None
-        gone = [value for value in test.values if self._guards.settled(value)]
-        kept = [value for value in test.values if value not in gone]
-        if not gone or any(self._guards.implies(value) or self._counts(value) for value in kept):
-            return None
-        return gone[0], self._only(test, kept)
-
     def _without(self, node: ast.If, refusal: list[ast.stmt]) -> tuple[Edit, ...]:
         """Return the edits that take away the statements that refuse, and the test that is then needless."""
         if refusal is node.body or refusal is node.orelse:
@@ -1080,38 +718,6 @@ class CudaRequired(Rule):
         if not can_unwrap(self.context.source, node):
             return ()
         return unwrap(self.facts, node), *(remove(self.facts, statement) for statement in refusal)
-
-    def _needed(self, test: ast.expr) -> str:
-        """Return the message for a check that is false wherever CUDA is not available."""
-        if any(isinstance(part, ast.expr) and self._counts(part) for part in ast.walk(test)):
-            return f"{MESSAGE}, or with too few GPUs; check only if CUDA is available"
-        if _asks_tensor(test):
-            return "rejects CPU tensors; add a CPU path"
-        return f"{MESSAGE}; add a path for the CPU"
-
-    def _before_kernel(self, node: ast.stmt) -> bool:
-        """Return whether the function of a check starts a kernel below it: its library is reported."""
-        function = self._refusals.function(node)
-        if isinstance(function, ast.Module):
-            return False
-        calls = (
-            each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
-        )
-        return any(self._is_launch(call.func) for call in calls)
-
-    def _is_launch(self, function: ast.expr) -> bool:
-        """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
-        if not isinstance(function, ast.Subscript):
-            return False
-        bindings = self.facts.bindings(function.value)
-        defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
-        return all(defined) if defined else self.facts.resolve(function.value) is not None
-
-    def _counts(self, test: ast.expr) -> bool:
-        """Return whether a test compares with the number of GPUs."""
-        return isinstance(test, ast.Compare) and any(
-            map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
-        )
 
     def _only(self, test: ast.BoolOp, kept: list[ast.expr]) -> tuple[Edit, ...]:
         """Return the edits that keep some parts of a test, which other edits may change."""
@@ -1131,8 +737,3 @@ class CudaRequired(Rule):
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
-
-
-def _asks_tensor(test: ast.expr) -> bool:
-    """Return whether a test asks a tensor if it is on a GPU."""
-    return any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for part in ast.walk(test))

@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.devices.context import Context
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.checks import Checks, asks_tensor
+from devicefix.rules.shared.refusals import MESSAGE, Refusals, missing_device
+
+
+class CpuRejected(Rule):
+    """
+    ## What it does
+    Finds checks that no value on a CPU passes: that a tensor or a device is on CUDA, that a backend is NCCL, or that
+    there are enough GPUs.
+
+    A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
+    if a handler in the same function continues on a CPU, or if it stands in front of a kernel of Triton, whose
+    import is reported.
+
+    ## Why it matters
+    The check stops the program on a CPU, even if the code behind it would run there.
+
+    ## Example
+    ```python
+    assert x.is_cuda
+    ```
+
+    ## Use instead
+    ```python
+    if x.is_cuda:
+        y = kernel(x)
+    else:
+        y = in_plain_torch(x)
+    ```
+
+    ## Fix safety
+    There is no fix: the code behind the check may need CUDA.
+    """
+
+    code = "DF704"
+    name = "cpu-rejected"
+    summary = "A check rejects tensors or devices on a CPU"
+    words = (b"cuda", b"'cu'", b'"cu"', b"nccl", b"NCCL", b"is_cpu")
+    common_words = (b"device", b"gpu")
+    INVALID = (
+        Example(
+            "an assert about the number of GPUs",
+            before="""
+                import torch
+
+                assert torch.cuda.device_count() > rank
+            """,
+        ),
+        Example(
+            "an assert about availability and the number of GPUs",
+            before="""
+                import torch
+
+                assert torch.cuda.is_available() and torch.cuda.device_count() >= n
+            """,
+        ),
+        Example(
+            "an assert about the name of a device",
+            before="""
+                import torch
+
+                assert device in ['cuda', 'npu']
+            """,
+        ),
+        Example(
+            "a tensor that has to be on a GPU",
+            before="""
+                import torch
+
+                if not x.is_cuda:
+                    raise NotImplementedError
+            """,
+        ),
+        Example(
+            "an assert about where a tensor is",
+            before="""
+                import torch
+
+                x = torch.ones(1).to(where)
+                assert x.is_cuda
+            """,
+        ),
+        Example(
+            "an assert about the type of a device",
+            before="""
+                import torch
+
+                assert x.device.type == "cuda"
+                assert q7 == "cuda"
+            """,
+        ),
+        Example(
+            "an assert about several tensors",
+            before="""
+                assert all(t.is_cuda for t in tensors)
+            """,
+        ),
+        Example(
+            "an error about the type of a device",
+            before="""
+                if x.device.type != "cuda":
+                    raise ValueError
+                if q7 not in ("cuda", "xpu"):
+                    raise ValueError(q7)
+            """,
+        ),
+        Example(
+            "a backend that has to be NCCL, by its name in torch",
+            before="""
+                from torch.distributed import Backend
+
+                assert q7 == Backend.NCCL
+                assert q8 == "nccl"
+            """,
+        ),
+        Example(
+            "a compiled extension",
+            before="""
+                import torch
+
+                from . import _C
+
+
+                def double(x):
+                    assert x.is_cuda and x.dim() == 1
+                    return _C.double(x)
+            """,
+        ),
+        Example(
+            "what the branch for the CPU does not implement",
+            before="""
+                import torch
+
+
+                def deform(x, groups):
+                    if not x.is_cuda:
+                        if groups > 1:
+                            raise NotImplementedError
+                        return deform_one(x)
+                    return kernels.deform(x, groups)
+
+
+                def warp(x, mode):
+                    if x.is_cuda:
+                        y = kernels.warp(x, mode)
+                    else:
+                        if mode not in ("nearest", "linear"):
+                            raise NotImplementedError(mode)
+                        y = warp_slowly(x, mode)
+                    return y
+            """,
+        ),
+        Example(
+            "an error of a wrapper",
+            before="""
+                import torch
+
+                from . import _C
+
+
+                def double(x):
+                    if not x.is_cuda:
+                        raise ValueError("a CUDA tensor is needed")
+                    return _C.double(x)
+            """,
+        ),
+        Example(
+            "an assert before a function of the module",
+            before="""
+                import torch
+
+
+                def my_forward(x):
+                    return x
+
+
+                def double(x):
+                    assert x.is_cuda
+                    return my_forward(x)
+            """,
+        ),
+        Example(
+            "a choice of classes by a device",
+            before="""
+                import torch
+
+                classes = {"cuda": Parallel, "npu": Other}
+
+
+                def wrap(model, device):
+                    assert device in ["cuda", "npu"]
+                    return classes[device](model)
+            """,
+        ),
+        Example(
+            "a tensor in a module that needs a library elsewhere",
+            before="""
+                import flash_attn
+                import torch
+
+
+                def place(x):
+                    assert x.is_cuda
+            """,
+        ),
+        Example(
+            "the result of a test",
+            before="""
+                import torch
+
+
+                def test_move():
+                    assert move(x).is_cuda
+            """,
+        ),
+        Example(
+            "a flag that is false without CUDA",
+            before="""
+                import torch
+
+                use_gpu = not args.cpu and torch.cuda.is_available()
+                if not use_gpu:
+                    raise ValueError
+            """,
+        ),
+        Example(
+            "a number of GPUs",
+            before="""
+                import torch
+
+                n = torch.cuda.device_count()
+                if n == 0:
+                    raise ValueError
+            """,
+        ),
+        Example(
+            "a list of GPUs",
+            before="""
+                import torch
+
+                q7 = [str(i) for i in range(torch.cuda.device_count())]
+                if len(q7) == 0:
+                    raise ValueError
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "what neither branch implements, and a wrong argument",
+            """
+                import torch
+
+
+                def warp(x, mode):
+                    if mode == "other":
+                        raise NotImplementedError(mode)
+                    if not x.is_cuda:
+                        if x.dim() != 4:
+                            raise ValueError("a batch of images is needed")
+                        return warp_slowly(x, mode)
+                    return kernels.warp(x, mode)
+            """,
+        ),
+        Example(
+            "an invalid number of a GPU",
+            """
+                import torch
+
+                if args.gpu >= torch.cuda.device_count():
+                    raise ValueError(args.gpu)
+            """,
+        ),
+        Example(
+            "names of implementations",
+            """
+                assert impl in ["ref", "cuda"]
+            """,
+        ),
+        Example(
+            "a kernel",
+            """
+                import torch
+
+                import triton
+
+
+                @triton.jit
+                def kernel(x):
+                    pass
+
+
+                def double(x):
+                    assert x.is_cuda
+                    kernel[(1,)](x)
+            """,
+        ),
+        Example(
+            "a backend among others",
+            """
+                assert backend in ("nccl", "gloo")
+                if backend == "nccl":
+                    raise ValueError("use gloo")
+            """,
+        ),
+        Example(
+            "a flag of another kind",
+            """
+                import torch
+
+                args.fancy = False
+                assert args.fancy == True
+            """,
+        ),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._guards = self.facts.guards
+        self._ends = self._guards.refusals
+        self._refusals = Refusals(context)
+        self._checks = Checks(context)
+
+    def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
+        test = node.test
+        if self._guards.settled(test):
+            return
+        if missing := missing_device(self.facts, test, True):
+            yield from self._asked(node, node, f"does not allow {missing}; add it")
+        elif self._checks.is_false_on_a_cpu(test, True) or self._checks.counts(test):
+            if self._checks.parts(test) is None:
+                yield from self._asked(node, node, self._needed(test))
+
+    def visit_If(self, node: ast.If) -> Iterator[Finding]:
+        if self._guards.refusal(node) is not None:
+            return
+        for branch, truth in ((node.body, False), (node.orelse, True)):
+            last = self._ends.last(branch)
+            if last is not None:
+                missing = missing_device(self.facts, node.test, truth)
+                if missing or self._checks.is_false_on_a_cpu(node.test, truth):
+                    message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
+                    if not self._ends.is_handled(node, self._ends.error_of(last)):
+                        yield from self._asked(node, node.test, message)
+            elif asks_tensor(node.test) and self._checks.is_false_on_a_cpu(node.test, truth):
+                yield from self._rejected(node, branch)
+
+    def _rejected(self, node: ast.If, branch: list[ast.stmt]) -> Iterator[Finding]:
+        """Yield the finding of what the branch for the CPU does not implement, under a condition of its own."""
+        error = NotImplementedError.__name__
+        for inner in branch:
+            last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
+            if (
+                last is not None
+                and self._ends.error_of(last) == error
+                and not self._ends.is_handled(inner, error)
+            ):
+                message = f"rejects some CPU tensors in line {inner.lineno}; add a CPU path"
+                yield from self._asked(node, node.test, message)
+                return
+
+    def _asked(self, node: ast.stmt, place: ast.stmt | ast.expr, message: str) -> Iterator[Finding]:
+        """Yield the finding of a check of a value, unless CUDA was asked for, or a kernel needs it."""
+        if self.facts.is_guarded(node) or self._refusals.is_requested(node):
+            return
+        if not self._before_kernel(node):
+            in_test = self._refusals.in_test(node)
+            yield self.finding(place, f"{message}, or skip this test" if in_test else message)
+
+    def _needed(self, test: ast.expr) -> str:
+        """Return the message for a check that is false wherever CUDA is not available."""
+        if any(isinstance(part, ast.expr) and self._checks.counts(part) for part in ast.walk(test)):
+            return f"{MESSAGE}, or with too few GPUs; check only if CUDA is available"
+        if asks_tensor(test):
+            return "rejects CPU tensors; add a CPU path"
+        return f"{MESSAGE}; add a path for the CPU"
+
+    def _before_kernel(self, node: ast.stmt) -> bool:
+        """Return whether the function of a check starts a kernel below it: its library is reported."""
+        function = self._refusals.function(node)
+        if isinstance(function, ast.Module):
+            return False
+        calls = (
+            each for each in ast.walk(function) if isinstance(each, ast.Call) and each.lineno > node.lineno
+        )
+        return any(self._is_launch(call.func) for call in calls)
+
+    def _is_launch(self, function: ast.expr) -> bool:
+        """Return whether a function is a kernel of Triton with its grid, as in `kernel[(1,)]`."""
+        if not isinstance(function, ast.Subscript):
+            return False
+        bindings = self.facts.bindings(function.value)
+        defined = [getattr(binding.node, "decorator_list", ()) for binding in bindings]
+        return all(defined) if defined else self.facts.resolve(function.value) is not None

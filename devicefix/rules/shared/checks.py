@@ -1,0 +1,57 @@
+"""Decide which checks no value on a CPU passes: of tensors, devices, backends and numbers of GPUs."""
+
+from __future__ import annotations
+
+import ast
+
+from devicefix.devices.context import Context
+from devicefix.facts.kinds import Kind
+
+
+class Checks:
+    """The checks in one module."""
+
+    def __init__(self, context: Context) -> None:
+        self.facts = context.facts
+        self._guards = context.facts.guards
+
+    def is_false_on_a_cpu(self, test: ast.expr, truth: bool) -> bool:
+        """Return whether a test can't be true (or false) for values on a CPU, if there are any."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.is_false_on_a_cpu(operand, not truth)
+            case ast.Call(
+                func=ast.Name(id="all"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
+            ) if truth:
+                return self.is_false_on_a_cpu(test, True)
+            case ast.Call(
+                func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=test) | ast.ListComp(elt=test)]
+            ) if not truth:
+                return self.is_false_on_a_cpu(test, False)
+        if truth and isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            return self._guards.implies(test) or self.facts.kinds.of(test).can_be(Kind.FLAG) is True
+        return self._guards.implies(test, truth)
+
+    def parts(self, test: ast.expr) -> tuple[ast.expr, list[ast.expr]] | None:
+        """Return the part of `available and a` that is always true with CUDA, and the rest.
+
+        None if there is no such part, or the rest is false without CUDA as well.
+        """
+        if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
+            return None
+        gone = [value for value in test.values if self._guards.settled(value)]
+        kept = [value for value in test.values if value not in gone]
+        if not gone or any(self._guards.implies(value) or self.counts(value) for value in kept):
+            return None
+        return gone[0], kept
+
+    def counts(self, test: ast.expr) -> bool:
+        """Return whether a test compares with the number of GPUs."""
+        return isinstance(test, ast.Compare) and any(
+            map(self.facts.guards.counts_gpus, (test.left, *test.comparators))
+        )
+
+
+def asks_tensor(test: ast.expr) -> bool:
+    """Return whether a test asks a tensor if it is on a GPU."""
+    return any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for part in ast.walk(test))
