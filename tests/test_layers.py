@@ -30,7 +30,9 @@ LATE = {
     "parts of files and configurations that most runs don't have": (
         "config.globs", "config.toml", "files.notebook.", "files.markdown.",
     ),
-    "dask, and the cache": ("runner.cluster", "runner.cache", "runner.imports"),
+    "dask, the cache, and files beside those that are checked": (
+        "runner.cluster", "runner.cache", "runner.configurations", "runner.imports",
+    ),
 }  # fmt: skip
 # A command, the API and the tests of plugins load what they do when they are called: `--version` needs none.
 ON_CALL = ("__init__", "api", "cli", "testing")

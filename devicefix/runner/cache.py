@@ -22,6 +22,7 @@ from typing import Any
 from devicefix.config.settings import Settings
 from devicefix.config.version import __version__
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
+from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.first_pass import FirstPass, Stamp
 
 NAME = ".devicefix_cache"
@@ -99,7 +100,8 @@ class Cache:
         """
         first = {
             "begun": self._begun,
-            "paths": list(seen),
+            # A configuration file that changes changes the outcomes: then only the first passes are kept.
+            "paths": [] if any(map(asks_for_configurations, seen.values())) else list(seen),
             "stamps": {path: passed.stamp for path, passed in seen.items() if passed.stamp},
             "outcomes": [_plain_outcome(outcome) for outcome in outcomes if outcome.result.findings],
         }
@@ -277,4 +279,6 @@ _READERS: dict[str, Any] = {
     "pure": frozenset,
     "patched": frozenset,
     "cuda_extensions": frozenset,
+    "configurations": frozenset,
+    "configured": lambda value: tuple(map(tuple, value)),
 }

@@ -109,13 +109,16 @@ def check_text(
     """
     from devicefix.engine.file import File
     from devicefix.facts.project import Project
+    from devicefix.runner.configurations import configurations
     from devicefix.runner.imports import imported
 
     try:
         file = File(data, path, settings)
         if project is None:
             summaries = file.summaries
-            project = Project.of(summaries + (imported(summaries) if follow_imports else []))
+            if follow_imports:
+                summaries += imported(summaries)
+            project = Project.of(summaries + configurations(summaries))
         return Outcome(path, _portable(file.check(project)), data)
     except Exception as problem:
         return Outcome(path, Result(path), data, internal_error(problem))
@@ -156,11 +159,15 @@ def _second_passes(
 ) -> list[Outcome]:
     """Return the outcomes of files, which have been checked alone, with the facts of all of them."""
     from devicefix.facts.project import Project
+    from devicefix.runner.configurations import asks_for_configurations, configurations
     from devicefix.runner.imports import imported
 
     outcomes = {path: first.outcome or Outcome(path, Result(path)) for path, first in seen.items()}
     summaries = [first.summary for first in seen.values() if first.summary]
-    project = Project.of(summaries + imported(summaries))
+    summaries += imported(summaries)
+    if any(map(asks_for_configurations, seen.values())):
+        summaries += configurations(summaries)
+    project = Project.of(summaries)
     todo = [path for path, first in seen.items() if not project.agrees(first.answers)]
     shared = _shared(project, pool, stack) if todo else project
     for outcome in progress(_map(partial(_second_pass, settings), settings, todo, pool, shared)):

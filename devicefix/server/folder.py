@@ -13,6 +13,7 @@ from devicefix.facts.project import Project
 from devicefix.files.discover import is_excluded
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.runner.cache import stamp
+from devicefix.runner.configurations import configurations
 from devicefix.runner.first_pass import Stamp
 from devicefix.runner.imports import imported
 from devicefix.runner.run import find_files, is_included
@@ -105,7 +106,8 @@ class Folder:
         """Return the summaries of what the files import from outside of the folder."""
         imports = {summary.path: summary.imports for summary in summaries}
         if imports != self._imports:
-            self._outside = imported(summaries)
+            outside = imported(summaries)
+            self._outside = outside + configurations(summaries + outside)
             self._imports = imports
         return self._outside
 

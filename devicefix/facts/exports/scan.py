@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from devicefix.facts.configurations import named_configurations
 from devicefix.facts.exports.summary import Summary
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds
@@ -91,7 +92,8 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     attributes = attributes_read(data)
     tried = {name.decode() for lines in _TRIED.findall(data) for name in re.findall(rb"\w+", lines)}
     numbers = frozenset(name.decode() for name in _NUMBER.findall(data))
-    if not any((imports, classes, places, low_precision, attributes, numbers)):
+    configurations = named_configurations(data)
+    if not any((imports, classes, places, low_precision, attributes, numbers, configurations)):
         return None
     return Summary(
         path,
@@ -114,6 +116,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         passed=frozenset(passed_kinds(data)),
         tried=frozenset(tried),
         numbers=numbers,
+        configurations=configurations,
     )
 
 

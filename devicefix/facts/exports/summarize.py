@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from devicefix.facts.backends import backend_values, compared_backends
 from devicefix.facts.certain import certain_device
+from devicefix.facts.configurations import named_configurations
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
 from devicefix.facts.exports.environment import late_functions
@@ -105,6 +106,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         tried=frozenset(tried_names(facts)),
         patched=frozenset(patched_names(facts)),
         cuda_extensions=frozenset(_cuda_extensions(facts)),
+        configurations=named_configurations(data),
     )
 
 

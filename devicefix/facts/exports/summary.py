@@ -47,6 +47,8 @@ class Summary:
         tried: modules that are imported, and functions that are called, where an error is caught.
         patched: functions of `torch.cuda`, and methods of tensors and modules, that it replaces, by name.
         cuda_extensions: the compiled modules that it builds with CUDA, and in no other way.
+        configurations: the paths of configuration files that it names.
+        configured: for a configuration file, the keys of CUDA devices, each with its line and value.
     """
 
     path: str
@@ -85,3 +87,5 @@ class Summary:
     tried: frozenset[str] = frozenset()
     patched: frozenset[str] = frozenset()
     cuda_extensions: frozenset[str] = frozenset()
+    configurations: frozenset[str] = frozenset()
+    configured: tuple[tuple[str, int, str], ...] = ()

@@ -103,6 +103,31 @@ class Values(Files):
                 return texts != {"nccl"}
         return True
 
+    @remembered
+    def configured(self, path: str, key: str) -> list[list[str]]:
+        """Return where configuration files set a key to a CUDA device: the file, the line and the value.
+
+        They are those that the file at `path` names, or one that runs with it.
+        """
+        if not self._configured:
+            return []
+        together = self._together({os.path.normpath(path)})
+        named = {os.path.join(os.sep, name) for file in together for name in self._named_by(file)}
+        return [
+            [summary.path, str(line), value]
+            for file, summary in sorted(self._configured.items())
+            if any(os.path.join(os.sep, file).endswith(name) for name in named)
+            for each, line, value in summary.configured
+            if each == key
+        ]
+
+    def _named_by(self, file: str) -> frozenset[str]:
+        return self.files[file].configurations if file in self.files else frozenset()
+
+    @cached_property
+    def _configured(self) -> dict[str, Summary]:
+        return {file: summary for file, summary in self.files.items() if summary.configured}
+
     @cached_property
     def _device_places(self) -> frozenset[str]:
         return frozenset().union(*(summary.device_places for summary in self.files.values()))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LARGEST = 1_000_000  # bytes; larger files contain data
 _WORDS = re.compile(rb"cuda|gpu|nccl|device", re.I)
+_DEVICE = re.compile(r"cuda(:\d+)?")
 _SHOWN = 60
 
 Reader = Callable[[str], Iterable[Pair]]
@@ -54,11 +55,7 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
         return result
     if len(data) > LARGEST or b"\0" in data or not _WORDS.search(data) or SKIP_FILE.search(data):
         return result
-    try:
-        source = Source(data)
-    except DecodeError:
-        # The declared encoding is wrong: ignore it, and replace what cannot be decoded.
-        source = Source(data.decode(errors="replace").replace("coding", "c-ding").encode())
+    source = _decoded(data)
     for pair in _READERS[language](source.text):
         message = tie(pair.key, pair.values, pair.several, pair.shell)
         if message is None:
@@ -70,3 +67,29 @@ def check(data: bytes, path: str, settings: Settings) -> Result:
         if not silenced(source, finding):
             result.findings.append(finding)
     return result
+
+
+def cuda_values(data: bytes, path: str) -> list[tuple[str, int, str]]:
+    """Return the keys of a configuration file whose values are CUDA devices, each with its line and value."""
+    language = language_of(path)
+    if (
+        language not in ("json", "toml", "yaml")
+        or len(data) > LARGEST
+        or b"cuda" not in data
+        or b"\0" in data
+    ):
+        return []
+    source = _decoded(data)
+    return [
+        (pair.key, source.position(pair.start)[0], pair.values[0])
+        for pair in _READERS[language](source.text)
+        if not pair.several and len(pair.values) == 1 and _DEVICE.fullmatch(pair.values[0])
+    ]
+
+
+def _decoded(data: bytes) -> Source:
+    try:
+        return Source(data)
+    except DecodeError:
+        # The declared encoding is wrong: ignore it, and replace what cannot be decoded.
+        return Source(data.decode(errors="replace").replace("coding", "c-ding").encode())

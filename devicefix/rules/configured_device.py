@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.devices.choose import DeviceExpr
+from devicefix.facts.configurations import asked_elsewhere, device_reads
+from devicefix.model import Finding
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.taken_numbers import checked_for_uses
+
+_MIXED = "the value may be an option that the user gives, whose error should stay"
+
+
+class ConfiguredDevice(Rule):
+    """
+    ## What it does
+    Finds a device that the program reads from a configuration file of the project, where that file selects CUDA. The
+    file is YAML, JSON or TOML, and the code names it: as an argument, the default of an option, or Hydra's
+    `config_name`.
+
+    ## Why it matters
+    The value is used as it is, and moving anything to it fails without CUDA.
+
+    ## Example
+    ```python
+    config = yaml.safe_load(open("config.yaml"))  # device: cuda
+    model.to(config["device"])
+    ```
+
+    ## Use instead
+    ```python
+    config = yaml.safe_load(open("config.yaml"))  # device: cuda
+    model.to(config["device"] if torch.cuda.is_available() or config["device"] != "cuda" else "cpu")
+    ```
+
+    ## Fix safety
+    Safe: only the value that the project itself provides becomes the CPU, and only if CUDA is not available, where the
+    program would have failed. Any other value stays as it is, so that a device which somebody chooses, such as
+    `cuda:1` or `mps`, still raises its error where it does not exist.
+
+    Unsafe if options of the command line may replace the value, as with Hydra, or where the configuration is merged
+    or changed: an explicit choice should keep its error. Unsafe, too, if the program takes the number out of the value, or stops where the value is the CPU. There is no fix
+    with `--target accelerator`.
+    """
+
+    code = "DF207"
+    name = "configured-device"
+    summary = "A configuration file of the project selects CUDA"
+    words = (b"safe_load", b"full_load", b"yaml.load", b"OmegaConf.load", b"hydra.main")
+    common_words = (b"json", b"toml")
+    VALID = (
+        Example(
+            "a configuration without a device for CUDA",
+            """
+                import torch
+                import yaml
+
+                config = yaml.safe_load(open("nothing-of-the-kind.yaml"))
+                model.to(config["device"])
+            """,
+        ),
+    )
+
+    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        for value, key, is_mixed in device_reads(self.facts):
+            found = self.context.project.configured(self.devices.path, key)
+            if found and not self.facts.is_guarded(value) and not asked_elsewhere(self.facts, value):
+                finding = self._found(value, found)
+                yield finding.unsafe(_MIXED) if is_mixed and finding.fix is not None else finding
+
+    def _found(self, value: ast.expr, found: list[list[str]]) -> Finding:
+        code = self.context.source.code(value)
+        places = ", ".join(f"{file}, line {line}" for file, line, _ in found)
+        texts = sorted({text for _, _, text in found})
+        message = (
+            f"`{code}` is `{texts[0]}` ({places}), which may not exist; use the CPU in its place without CUDA"
+        )
+        if self.context.accelerator is not None:
+            return self.finding(value, message)
+        available = self.devices.available(value)
+        same = f"!= {_quoted(texts[0], code)}" if len(texts) == 1 else f"not in {_several(texts, code)}"
+        new = f"{code} if {available.text} or {code} {same} else {_quoted('cpu', code)}"
+        fix = self.context.replace(value, DeviceExpr(new, available.needs), self.devices.safety(value))
+        return checked_for_uses(self.context, value, self.finding(value, message, fix))
+
+
+def _quoted(text: str, code: str) -> str:
+    """Return a string in the quotes that some code has."""
+    return f"'{text}'" if "'" in code else f'"{text}"'
+
+
+def _several(texts: list[str], code: str) -> str:
+    return f"({', '.join(_quoted(text, code) for text in texts)})"

@@ -1,0 +1,51 @@
+"""The configuration files that the code names, and what they select."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from devicefix.facts.exports import Summary
+from devicefix.files.discover import work_tree
+from devicefix.runner.first_pass import FirstPass
+
+
+def asks_for_configurations(passed: FirstPass) -> bool:
+    """Return whether the result of a file's first pass depends on configuration files."""
+    return any(question == "configured" for question, *_ in passed.answers)
+
+
+def configurations(summaries: Iterable[Summary]) -> list[Summary]:
+    """Return the summaries of the configuration files that modules name and that select CUDA.
+
+    A path may be relative to the module's folder, or to one around it up to the top of the work tree.
+
+    Args:
+        summaries: those of the modules.
+    """
+    naming = [summary for summary in summaries if summary.configurations]
+    if not naming:
+        return []
+    folder = os.path.commonpath([os.path.dirname(os.path.abspath(each.path)) for each in naming])
+    top = os.path.realpath(work_tree(Path(folder)) or folder)
+    paths = {path for each in naming for name in each.configurations for path in _candidates(each, name, top)}
+    found = ((path, _selected(path)) for path in sorted(paths) if os.path.isfile(path))
+    return [Summary(path, configured=selected) for path, selected in found if selected]
+
+
+def _candidates(summary: Summary, name: str, top: str) -> Iterator[str]:
+    folder = os.path.dirname(summary.path)
+    while not os.path.isabs(name) and os.path.join(os.path.realpath(folder), "").startswith(f"{top}{os.sep}"):
+        yield os.path.normpath(os.path.join(folder, name))
+        above = os.path.dirname(folder)
+        folder = above if above != folder else os.path.join(folder, os.pardir)
+
+
+def _selected(path: str) -> tuple[tuple[str, int, str], ...]:
+    from devicefix.rules.config_file.examine import cuda_values
+
+    try:
+        return tuple(cuda_values(Path(path).read_bytes(), path))
+    except OSError:
+        return ()

@@ -1,0 +1,146 @@
+"""Devices that a program reads from the configuration files of its project."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from helpers import Cli, ProjectFolder
+
+from devicefix.config.settings import Settings
+from devicefix.runner.run import check_files, check_text
+
+YAML = 'model:\n  size: 3\n  device: "cuda"\n'
+LOAD = """\
+import torch
+import yaml
+
+with open("config.yaml") as file:
+    config = yaml.safe_load(file)
+"""
+FIX = 'if torch.cuda.is_available() or config["model"]["device"] != "cuda" else "cpu"'
+
+
+def findings(project: ProjectFolder, files: dict[str, str], config: str = YAML) -> list[str]:
+    """Return the findings in `main.py`: the code, and how safe the fix is."""
+    project.write({"config.yaml": config, **files})
+    outcomes = check_files(sorted(project.path.rglob("*.py")), Settings())
+    assert not any(outcome.error for outcome in outcomes)
+    found = [finding for outcome in outcomes for finding in outcome.result.findings]
+    return [f"{finding.code} {finding.safety.value if finding.safety else None}" for finding in found]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        'torch.ones(1).to(config["model"]["device"])\n',
+        'torch.ones(1, device=config["model"].get("device"))\n',
+        'device = torch.device(config["model"]["device"])\n',
+        'place = config["model"]["device"]\ntorch.ones(1).to(place)\n',
+        'def f(options):\n    return torch.ones(1, device=options["device"])\n\n\nf(config["model"])\n',
+        'class A:\n    def __init__(self, c):\n        self.c = c\n\n    def f(self, x):\n        return x.to(self.c["device"])'
+        "\n\n\nA(config)\n",
+        'def read():\n    return config\n\n\ntorch.ones(1).to(read()["device"])\n',
+        "from munch import Munch\n\noptions = Munch(config)\ntorch.ones(1).to(options.model.device)\n",
+    ],
+)
+def test_a_device_out_of_a_file_that_the_program_names(project: ProjectFolder, use: str) -> None:
+    assert findings(project, {"main.py": LOAD + use}) == ["DF207 safe"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        'config.update(vars(args))\ntorch.ones(1).to(config["device"])\n',
+        'for name, value in given:\n    config[name] = value\ntorch.ones(1).to(config["device"])\n',
+        'if given:\n    config = given\ntorch.ones(1).to(config["device"])\n',
+        'options = {**config}\nboth = merge(config, given)\ntorch.ones(1).to(both["device"])\n',
+    ],
+)
+def test_the_users_own_choice_keeps_its_error(project: ProjectFolder, use: str) -> None:
+    assert findings(project, {"main.py": LOAD + use}) == ["DF207 unsafe"]
+
+
+def test_hydra(project: ProjectFolder) -> None:
+    main = """
+        import hydra
+        import torch
+
+
+        @hydra.main(version_base=None, config_path="conf", config_name="base")
+        def main(cfg):
+            return torch.ones(1).to(cfg.device)
+    """
+    assert findings(project, {"main.py": main, "conf/base.yaml": "device: cuda:1\n"}) == ["DF207 unsafe"]
+
+
+@pytest.mark.parametrize(
+    ("use", "config"),
+    [
+        ('torch.ones(1).to(config["device"])\n', "device: cpu\n"),
+        ('torch.ones(1).to(config["device"])\n', "other: cuda\n"),
+        ('torch.ones(1).to(other["device"])\n', YAML),
+        ('torch.ones(1).to(config["device"] if torch.cuda.is_available() else "cpu")\n', YAML),
+        (
+            'device = config["device"]\nif not torch.cuda.is_available():\n    device = "cpu"\ntorch.ones(1).to(device)\n',
+            YAML,
+        ),
+        (
+            'if config["device"] == "cuda" and not torch.cuda.is_available():\n    raise ValueError\n'
+            'torch.ones(1).to(config["device"])\n',
+            YAML,
+        ),
+    ],
+)
+def test_no_device_or_one_that_is_checked(project: ProjectFolder, use: str, config: str) -> None:
+    assert not findings(project, {"main.py": LOAD + use}, config)
+
+
+def test_another_module_names_the_file(project: ProjectFolder) -> None:
+    main = LOAD.replace('"config.yaml"', "options.PATH").replace("import yaml", "import options\nimport yaml")
+    files = {
+        "main.py": main + 'torch.ones(1).to(config["device"])\n',
+        "options.py": 'PATH = "configs/a.yml"\n',
+        "configs/a.yml": "device: cuda\n",
+    }
+    assert findings(project, files, "") == ["DF207 safe"]
+
+
+def test_the_rewritten_program_runs(project: ProjectFolder, cli: Cli) -> None:
+    source = LOAD + 'device = torch.device(config["model"]["device"])\nprint(device.type)\n'
+    project.write({"main.py": source, "config.yaml": YAML})
+    assert cli("rewrite", "--in-place", project.path).exit_code == 0
+    expected = source.replace('["device"]', f'["device"] {FIX}')
+    assert "".join(project.read("main.py").split()) == "".join(expected.split())
+    assert not cli("check", "--no-cache", project.path).stdout.count("DF")
+    pytest.importorskip("yaml")
+    for text, device in (
+        (YAML, "cpu"),
+        ("model: {device: meta}", "meta"),
+        ("model: {device: 'cuda:0'}", "cuda"),
+    ):
+        project.write({"config.yaml": text})
+        done = subprocess.run(
+            [sys.executable, "main.py"], cwd=project.path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"{device}\n"
+
+
+def test_a_changed_configuration_is_seen_in_spite_of_the_cache(project: ProjectFolder) -> None:
+    source = LOAD + 'torch.ones(1).to(config["model"]["device"])\n'
+    others = {f"m{number}.py": "import torch\n" for number in range(60)}
+    paths = project.write({"main.py": source, **others})
+    settings = Settings(cache_dir=project / "cache")
+    for text, number in ((YAML, 1), ("model: {device: cpu}\n", 0), (YAML, 1)):
+        project.write({"config.yaml": text})
+        outcomes = check_files(paths, settings)
+        assert sum(len(outcome.result.findings) for outcome in outcomes) == number
+
+
+def test_a_text_that_is_not_on_disk(project: ProjectFolder) -> None:
+    project.write({"config.yaml": YAML})
+    source = LOAD + 'torch.ones(1).to(config["model"]["device"])\n'
+    found = check_text(source.encode(), str(project / "main.py"), Settings()).result.findings
+    assert [finding.code for finding in found] == ["DF207"]
+    assert "config.yaml, line 3)" in found[0].message
