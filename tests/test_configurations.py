@@ -39,8 +39,8 @@ def findings(project: ProjectFolder, files: dict[str, str], config: str = YAML) 
         'device = torch.device(config["model"]["device"])\n',
         'place = config["model"]["device"]\ntorch.ones(1).to(place)\n',
         'def f(options):\n    return torch.ones(1, device=options["device"])\n\n\nf(config["model"])\n',
-        'class A:\n    def __init__(self, c):\n        self.c = c\n\n    def f(self, x):\n        return x.to(self.c["device"])'
-        "\n\n\nA(config)\n",
+        "class A:\n    def __init__(self, c):\n        self.c = c\n\n"
+        '    def f(self, x):\n        return x.to(self.c["device"])\n\n\nA(config)\n',
         'def read():\n    return config\n\n\ntorch.ones(1).to(read()["device"])\n',
         "from munch import Munch\n\noptions = Munch(config)\ntorch.ones(1).to(options.model.device)\n",
     ],
@@ -83,7 +83,8 @@ def test_hydra(project: ProjectFolder) -> None:
         ('torch.ones(1).to(other["device"])\n', YAML),
         ('torch.ones(1).to(config["device"] if torch.cuda.is_available() else "cpu")\n', YAML),
         (
-            'device = config["device"]\nif not torch.cuda.is_available():\n    device = "cpu"\ntorch.ones(1).to(device)\n',
+            'device = config["device"]\nif not torch.cuda.is_available():\n    device = "cpu"\n'
+            "torch.ones(1).to(device)\n",
             YAML,
         ),
         (

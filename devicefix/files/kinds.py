@@ -7,6 +7,8 @@ from enum import Enum
 
 PYTHON = (".py", ".pyi")
 NOTEBOOK = ".ipynb"
+_OF_OTHER_TOOLS = (".txt", ".in", ".cfg", ".ini", ".lock", ".env", ".dockerfile")
+_CONTAINERS = ("dockerfile", "containerfile")
 DOCS = (".md", ".markdown", ".rst")
 _LANGUAGES = {
     ".yaml": "yaml",
@@ -30,6 +32,7 @@ class Kind(Enum):
     NOTEBOOK = "notebook"
     DOCS = "docs"  # Markdown or reStructuredText with blocks of code
     CONFIG = "config"  # a configuration file or a shell script
+    OTHER = "other"  # requirements, a Dockerfile: neither code nor settings of the program
 
 
 def kind_of(path: str) -> Kind:
@@ -40,7 +43,10 @@ def kind_of(path: str) -> Kind:
         return Kind.NOTEBOOK
     if path.lower().endswith(DOCS):
         return Kind.DOCS
-    return Kind.MODULE if language_of(path) is None else Kind.CONFIG
+    if language_of(path) is not None:
+        return Kind.CONFIG
+    name = os.path.basename(path).lower()
+    return Kind.OTHER if name.endswith(_OF_OTHER_TOOLS) or name.split(".")[0] in _CONTAINERS else Kind.MODULE
 
 
 def is_python(path: str) -> bool:

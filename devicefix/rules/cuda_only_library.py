@@ -17,13 +17,17 @@ _RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IN_TORCH = {"pytorch", "torch", "ref", "reference", "naive", "native"}  # usual names beside a kernel
 _BENCHMARK = "triton.testing.do_bench"  # it asks for the driver of a GPU, also for a function without kernels
+_IMPORT = "importlib.import_module"
 _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
 
 def _words() -> list[bytes]:
     """Return what to search for in files that import a library: `fla` is a part of many words."""
     names = {name.partition(".")[0] for name in LIBRARIES} - {"fla"}
-    return sorted(name.encode() for name in {*names, "import fla.", "from fla.", "from fla import"})
+    return sorted(
+        name.encode()
+        for name in {*names, "import fla.", "import fla\n", "import fla as", "from fla.", "from fla import"}
+    )
 
 
 class CudaOnlyLibrary(Rule):
@@ -563,6 +567,7 @@ class CudaOnlyLibrary(Rule):
             yield self.finding(
                 node, "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
             )
+        yield from self._check_import(node, name)
         if name.startswith(_BENCHMARK) and "triton" not in self._reported and not self.facts.is_guarded(node):
             self._reported.add("triton")
             yield self.finding(
@@ -580,6 +585,17 @@ class CudaOnlyLibrary(Rule):
                 f"`{kind}(...)` needs the CUDA toolkit to compile CUDA code; build it only if CUDA is"
                 " available, and add a CPU path in plain torch",
             )
+
+    def _check_import(self, node: ast.Call, name: str) -> Iterator[Finding]:
+        """Check `importlib.import_module("library")` and `__import__("library")`."""
+        imports = name == _IMPORT or (isinstance(node.func, ast.Name) and node.func.id == "__import__")
+        match node.args[:1]:
+            case [ast.Constant(value=str(module))] if imports and (found := self._libraries.of(module)):
+                library, advice = found
+                package = library.partition(".")[0]
+                if package not in self._reported and not self._libraries.copes(node, library):
+                    self._reported.add(package)
+                    yield self._missing(node, library, "", advice)
 
     def _of_cuda(self, node: ast.Call) -> bool:
         """Return whether a call of `load` or `load_inline` builds CUDA code."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
 from devicefix.facts.kinds import NUMBERS, Kind
+from devicefix.facts.scopes import Scope
 from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -25,6 +26,7 @@ from devicefix.rules.shared.library_facts import (
     Argument,
 )
 
+_LOADS = "loads to a CUDA device, which may not exist; select it by `torch.cuda.is_available()`"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
@@ -168,6 +170,17 @@ class HardWiredFlag(Rule):
                 rank = int(os.environ.get("LOCAL_RANK", 0))
                 where = {"": rank}
                 model = AutoModel.from_pretrained(name, device_map=where if distributed else None)
+            """,
+        ),
+        Example(
+            "the items of a map of devices",
+            before="""
+                from transformers import AutoModel  # with torch
+
+                device_map = {}
+                device_map["model.embed_tokens"] = 0
+                device_map["lm_head"] = 1
+                model = AutoModel.from_pretrained(name, device_map=device_map)
             """,
         ),
         Example(
@@ -403,6 +416,8 @@ class HardWiredFlag(Rule):
                 a = AutoModel.from_pretrained(name, device_map="auto", max_memory={"cpu": "30GB"})
                 b = AutoModel.from_pretrained(name, device_map={"": "cpu"})
                 c = AutoModel.from_pretrained(name, device_map={"": device})
+                device_map["lm_head"] = "cpu"
+                device_map[layer] = device_map["norm"]
                 d = AutoModel.from_pretrained(name, device_map="cuda" if torch.cuda.is_available() else "cpu")
             """,
         ),
@@ -511,10 +526,13 @@ class HardWiredFlag(Rule):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._libraries = CudaLibraries(context)
+        self._mapped: set[tuple[Scope, str]] = set()  # the device maps that have a finding for an item
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         target = node.targets[0]
         yield from self._check_setting(_key(target), node.value)
+        if isinstance(target, ast.Subscript) and last_name(target.value).endswith("device_map"):
+            yield from self._check_map(target, node.value)
         if not (isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) and _true(node.value)):
             return
         if self._foreign(target.value) and not self._asked(node):
@@ -574,6 +592,15 @@ class HardWiredFlag(Rule):
             if default is not None:
                 yield from self._check_setting(parameter.arg, default)
 
+    def _check_map(self, item: ast.Subscript, value: ast.expr) -> Iterator[Finding]:
+        """Check an item of a device map; the first one speaks for all."""
+        whole = self.facts.tree.scope(item), ast.dump(item.value)
+        if whole not in self._mapped and self._maps_to_cuda(value) and not self.facts.is_guarded(value):
+            self._mapped.add(whole)
+            self.context.mark_handled(value)
+            code = f"{self.context.source.code(item)} = {self.context.source.code(value)}"
+            yield self.finding(item, f"`{code}` {_LOADS}")
+
     def _option(self, call: ast.Call) -> str:
         """Return the name of the option, or the field of a data class, that a call makes."""
         owner = self.facts.tree.parents[call]
@@ -587,9 +614,7 @@ class HardWiredFlag(Rule):
         for node, leaf in self._leaves(name, value):
             advice, copes = "", False
             if name == "device_map" and self._maps_to_cuda(leaf):
-                advice = (
-                    "loads to a CUDA device, which may not exist; select it by `torch.cuda.is_available()`"
-                )
+                advice = _LOADS
             elif name == "accelerator" and _named(leaf):
                 advice = 'needs CUDA; use "auto", which uses a GPU if there is one'
             elif name == "max_memory" and isinstance(leaf, ast.Dict):

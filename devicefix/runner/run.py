@@ -29,6 +29,8 @@ Content = tuple[bytes, tuple[str, Stamp | None]]  # a file's bytes, with their d
 
 R = TypeVar("R")
 
+_OTHER = "not checked: it is neither Python nor a notebook, documentation or configuration file"
+
 
 def find_files(paths: Iterable[Path], settings: Settings, onerror: Callable[[OSError], None]) -> list[Path]:
     """Return the files that paths name, and in folders those that the settings include.
@@ -107,6 +109,8 @@ def check_text(
         project: the facts of all files; by default those of the content and of what it imports.
         follow_imports: whether to read what it imports.
     """
+    if kind_of(path) is Kind.OTHER:
+        return Outcome(path, Result(path), data, _OTHER)
     from devicefix.engine.file import File
     from devicefix.facts.project import Project
     from devicefix.runner.configurations import configurations
@@ -137,6 +141,8 @@ def _first_pass(
     settings: Settings, among: int, path: str, sent: Content | OSError | None = None
 ) -> FirstPass:
     """Check one file as if it were the whole project; for most files, that is all there is to do."""
+    if kind_of(path) is Kind.OTHER:
+        return FirstPass(outcome=Outcome(path, Result(path), error=_OTHER))
     from devicefix.engine.file import File
     from devicefix.facts.project import Project
 

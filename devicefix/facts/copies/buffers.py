@@ -22,7 +22,7 @@ _NUMBERS = {
 def changed_buffer(facts: Facts, name: str) -> ast.Attribute | None:
     """Return a use of a buffer that changes it in place where gradients are recorded, or None."""
     uses = _uses(facts, name)
-    return next((use for use in uses if _is_changed(facts, use) and not _without_gradients(facts, use)), None)
+    return next((use for use in uses if _is_changed(facts, use) and not without_gradients(facts, use)), None)
 
 
 def is_only_counted(facts: Facts, name: str) -> bool:
@@ -98,7 +98,7 @@ def _is_builtin(facts: Facts, node: ast.AST) -> bool:
     )
 
 
-def _without_gradients(facts: Facts, use: ast.expr) -> bool:
+def without_gradients(facts: Facts, use: ast.expr) -> bool:
     """Return whether an expression is evaluated where no gradients are recorded."""
     node: ast.AST | None = use
     while node is not None:

@@ -132,6 +132,11 @@ class CudaLibraries:
                 continue  # the inference server of NVIDIA has the same name
             if fact is not None:
                 return None if any(map(self._is_of_project, (library, parts[0]))) else (library, fact.advice)
+        if parts[0].startswith("triton_") and parts[1:2] == [
+            "language"
+        ]:  # a copy of Triton under another name
+            fact = LIBRARIES["triton"]
+            return None if self._is_of_project(parts[0]) else (parts[0], fact.advice)
         module = self._extensions.get(name.removesuffix(".*")) or _compiled(name)
         if module is not None and not any(map(self._is_of_project, (name, module))):
             advice = "it is compiled for CUDA; import it only if CUDA is available, and add a CPU path in plain torch"
