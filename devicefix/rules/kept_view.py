@@ -267,6 +267,18 @@ class KeptView(Rule):
                         return y
             """,
         ),
+        Example(
+            "the parameter of a lambda, which is each of several tensors in turn",
+            """
+                import torch
+
+                def train(net, loader, device):
+                    for data in loader:
+                        x, y = map(lambda each: each.to(device, dtype=torch.float), data)
+                        y -= x[:, 0:3]
+                        print(net(x), y)
+            """,
+        ),
     )
 
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:

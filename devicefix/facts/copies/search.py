@@ -159,7 +159,7 @@ class _Search:
         for holder, value in stores(self._facts, point):
             for expression, contained in kept_in(self._facts, value):
                 copy = self._copies.of(expression)
-                if copy is None:
+                if copy is None or self._is_of_lambda(copy):
                     continue
                 trained = is_parameter(expression)
                 place = Place(holder.path, indexed=holder.adds or contained, trained=trained)
@@ -172,6 +172,11 @@ class _Search:
                 held = held or self._clashing(flow, point, copy, kept, self._aliases.after)
                 if held is not None:
                     yield held
+
+    def _is_of_lambda(self, copy: Copy) -> bool:
+        """Return whether the source is the parameter of a lambda, which nothing outside of it can name."""
+        found = self._facts.tree.scope(copy.call).lookup(root(copy.source.path))
+        return found is not None and isinstance(found[0].node, ast.Lambda)
 
     def _may_clash(self, flow: Flow, places: Iterable[Place]) -> bool:
         """Return whether a source or its copy may be changed: in its body, or as an attribute elsewhere."""
