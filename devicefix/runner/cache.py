@@ -273,6 +273,7 @@ _READERS: dict[str, Any] = {
     "passed": _pairs,
     "backends": frozenset,
     "backend_receivers": _pairs,
+    "passed_backends": _pairs,
     "compared_backends": _pairs,
     "tried": frozenset,
     "numbers": frozenset,

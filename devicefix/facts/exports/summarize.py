@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from devicefix.facts.backends import backend_values, compared_backends
+from devicefix.facts.backends import backend_values, compared_backends, passed_backends
 from devicefix.facts.certain import certain_device
 from devicefix.facts.configurations import named_configurations
 from devicefix.facts.effects import only_returns
@@ -102,6 +102,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         pure=frozenset(_pure(facts, numbers)),
         backends=device_names(facts, backends),
         backend_receivers=frozenset(receivers(facts, backends)),
+        passed_backends=frozenset(passed_backends(facts)),
         compared_backends=frozenset(compared_backends(facts)),
         tried=frozenset(tried_names(facts)),
         patched=frozenset(patched_names(facts)),

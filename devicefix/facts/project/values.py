@@ -77,11 +77,18 @@ class Values(Files):
     @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
-        return any(name in summary.backends for summary in self.files.values())
+        return any(
+            name in summary.backends
+            or any(self._gets_backend(*to) for passed, to in summary.passed_backends if passed == name)
+            for summary in self.files.values()
+        )
 
     @remembered
     def receives_backend(self, function: str, place: int | str) -> bool:
         """Return whether a function of this name makes a process group with an argument."""
+        return self._gets_backend(function, place)
+
+    def _gets_backend(self, function: str, place: int | str) -> bool:
         return any(
             function == name and place in parameter
             for summary in self.files.values()
