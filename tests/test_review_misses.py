@@ -1,8 +1,8 @@
 """Ties to CUDA that a review found to be missed: each is fixed or reported.
 
-The programs are in the folder `review_misses`, by what becomes of them: those in `fixed.txt` fail on a CPU, and run
-once they are rewritten; in `reported.txt` a comment ends each line that has a finding; `left.txt` has none. A header
-`=== name` begins a program, and `import torch` is added.
+The programs are in the folder `review_misses`, by what becomes of them: those in `fixed.txt` fail on a CPU,
+and run once they are rewritten; in `reported.txt` a comment ends each line that has a finding; `left.txt` has
+none. A header `=== name` begins a program, and `import torch` is added.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from devicefix.rules.shared.library_facts import LIBRARIES
 FOLDER = Path(__file__).parent / "review_misses"
 _NEEDED = re.compile(r"^(?:from|import) (safetensors)", re.M)
 _EXPECTED = re.compile(r"  # (DF\d+)$")
-IMPORTS = """
-flashinfer deep_gemm sageattention gsplat torchsparse spconv pointnet2_ops MultiScaleDeformableAttention fla tilelang
-exllamav2 unsloth liger_kernel megablocks cutlass adam_atan2
-""".split()
+IMPORTS = (
+    "flashinfer", "deep_gemm", "sageattention", "gsplat", "torchsparse", "spconv", "pointnet2_ops", "fla",
+    "MultiScaleDeformableAttention", "tilelang", "exllamav2", "unsloth", "liger_kernel", "megablocks",
+    "cutlass", "adam_atan2",
+)  # fmt: skip
 
 
 def programs(name: str) -> Iterator[object]:
@@ -35,7 +36,7 @@ def programs(name: str) -> Iterator[object]:
 
 
 def status(source: str, folder: Path) -> tuple[int, str]:
-    """Return the exit status of a program on a machine without CUDA, and what it wrote to its standard error."""
+    """Return the exit status of a program on a machine without CUDA, and its standard error."""
     script, output, errors = folder / "program.py", folder / "output.txt", folder / "errors.txt"
     script.write_text(source, encoding="utf-8")
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}

@@ -43,7 +43,7 @@ class Summary:
         pure: those of the functions that do nothing else.
         backends: attributes, keys and imported names whose values become backends of process groups.
         backend_receivers: functions, each with a parameter that becomes one, and its position.
-        passed_backends: attributes that are called backends, each with a function that gets it, and the place.
+        passed_backends: attributes that are called backends, each with a function and the place there.
         compared_backends: names that are compared with "nccl" or "gloo", each with the text.
         tried: modules that are imported, and functions that are called, where an error is caught.
         patched: functions of `torch.cuda`, and methods of tensors and modules, that it replaces, by name.
