@@ -32,12 +32,14 @@ class Effect:
 
     Attributes:
         added: Kinds of statements that the edit adds in front of the others, such as `If`.
+        inside: Kinds of the statements in the blocks of these, in the order of the source.
         removed: Parts of the old text whose statements and comments go. What is in the blocks of a
             removed statement, and not removed itself, takes its place.
         deeper: Whether the statement that starts where the edit does gets one block deeper.
     """
 
     added: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
     removed: tuple[Span, ...] = ()
     deeper: bool = False
 

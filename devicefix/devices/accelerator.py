@@ -108,6 +108,7 @@ _CUDA_ONLY = {
     "torch.backends.cuda.preferred_linalg_library",
     "torch.backends.cuda.preferred_blas_library",
 }
+_CUDA_LIBRARIES = {"flash_attn", "xformers"}  # those whose import a fix puts under a guard
 _TENSOR_TYPE = re.compile(r"torch\.cuda\.(\w+\.)?\w+Tensor\Z")
 
 
@@ -177,6 +178,10 @@ class Accelerator:
                 return text == "nccl" or bool(_TENSOR_TYPE.match(text))
             case ast.Call(func=ast.Attribute(value=receiver, attr="cuda")):
                 return self.facts.resolve(receiver) is None
+            case ast.Import(names=names):
+                return any(name.name.partition(".")[0] in _CUDA_LIBRARIES for name in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                return module.partition(".")[0] in _CUDA_LIBRARIES
             case ast.Name() | ast.Attribute():
                 return self._is_cuda_only_name(node)
         return False

@@ -63,7 +63,7 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     if not alone(source, statement) or _is_shown(source, statement):
         assert isinstance(statement, ast.Expr)
         return Edit(start, end, lambda text: f"{text} if {test} else None")
-    indent = _indent(facts, statement)
+    indent = indent_of(facts, statement)
 
     def guarded(parsed: cst.BaseStatement) -> _Lines:
         import libcst as cst
@@ -79,7 +79,7 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     return Edit(start, end, new, guard=test, under=under, effect=Effect(added=("If",), deeper=True))
 
 
-def _indent(facts: Facts, statement: ast.stmt) -> str:
+def indent_of(facts: Facts, statement: ast.stmt) -> str:
     """Return the white space by which a new block in a statement's place is indented.
 
     It is that of the block that the statement is in, or else that of the module's first block. A block by

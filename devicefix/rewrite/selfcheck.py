@@ -134,7 +134,7 @@ class _Effects:
         removed: What is removed.
         moved: Where statements may move.
         deeper: The starts of the statements that get one block deeper.
-        added: The offset and kind of each new statement, except in removed code.
+        added: The offset and kind of each new statement, except in removed code, and whether it is in another.
     """
 
     def __init__(self, edits: Sequence[Edit]) -> None:
@@ -144,7 +144,11 @@ class _Effects:
         self.moved = _Spans((edit.start, edit.end) for edit in with_effect)
         self.deeper = {edit.start for edit in with_effect if edit.effect.deeper}
         self.added = [
-            (edit.start, kind) for edit in with_effect if self._stays(edit) for kind in edit.effect.added
+            (edit.start, kind, inside)
+            for edit in with_effect
+            if self._stays(edit)
+            for inside, kinds in ((False, edit.effect.added), (True, edit.effect.inside))
+            for kind in kinds
         ]
 
     def _stays(self, edit: Edit) -> bool:
@@ -189,8 +193,8 @@ def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFE
         node, block, depth = todo.pop()
         start = _start(source, node)
         while added and added[0][0] <= start:
-            at, kind = added.popleft()
-            yield _Statement(kind, (block, depth) if at == start else None, at)
+            at, kind, inside = added.popleft()
+            yield _Statement(kind, (block, depth) if at == start and not inside else None, at)
         if start in effects.deeper:
             block, depth = "body", depth + 1
         removed = effects.removed.around(start) is not None
@@ -204,7 +208,7 @@ def _statements(source: Source, module: ast.Module, effects: _Effects = _NO_EFFE
             head = source.text[start : _start(source, inner[0][0]) if inner else end]
             yield _Statement(type(node).__name__, (block, depth), start, end, head)
         todo += reversed(inner)
-    yield from (_Statement(kind, None, at) for at, kind in added)
+    yield from (_Statement(kind, None, at) for at, kind, _ in added)
 
 
 def _start(source: Source, node: ast.AST) -> int:

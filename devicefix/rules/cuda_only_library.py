@@ -189,11 +189,11 @@ class CudaOnlyLibrary(Rule):
             "a library that a parameter of the module switches off",
             before="""
                 import torch
-                from flash_attn import flash_attn_func
+                from flash_attn import flash_attn_varlen_func
 
 
                 def attend(q, use_flash_attn=True):
-                    return flash_attn_func(q, q, q) if use_flash_attn else q
+                    return flash_attn_varlen_func(q, q, q) if use_flash_attn else q
             """,
         ),
         Example(
@@ -512,6 +512,8 @@ class CudaOnlyLibrary(Rule):
         reported = self._reported
         optional: list[tuple[ast.Import | ast.ImportFrom, str, str]] = []
         for statement in self.facts.tree.imports:
+            if statement in self.context.handled:
+                continue
             for library, advice in filter(None, map(self._libraries.of, full_names(statement))):
                 if self._libraries.copes(statement, library):
                     optional.append((statement, library, advice))

@@ -1,0 +1,473 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from devicefix.files.text import Source, parse
+from devicefix.model import Edit, Effect, Finding, Fix, Import, Safety
+from devicefix.rewrite import blocks
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.attention import MASK, Counterpart, is_attention
+from devicefix.rules.shared.attention_imports import AttentionImport
+from devicefix.rules.shared.libraries import CudaLibraries, full_names
+
+_PACKAGES = ("flash_attn", "xformers")
+
+
+class AttentionLibrary(Rule):
+    """
+    ## What it does
+    Finds imports of flash-attn and xformers whose functions torch has as well: `flash_attn_func`,
+    `flash_attn_kvpacked_func`, `flash_attn_qkvpacked_func` and `memory_efficient_attention`, with its
+    `LowerTriangularMask`. Other uses of these libraries, among them the functions for sequences of various lengths
+    (`varlen`), are reported by `cuda-only-library`.
+
+    ## Why it matters
+    flash-attn can't be installed without CUDA, and the functions of xformers fail on a CPU.
+
+    ## Example
+    ```python
+    from flash_attn import flash_attn_func
+
+    out = flash_attn_func(q, k, v)
+    ```
+
+    ## Use instead
+    ```python
+    if torch.cuda.is_available():
+        from flash_attn import flash_attn_func
+    else:
+
+        def flash_attn_func(q, k, v):
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+            return out.transpose(1, 2).contiguous()
+
+    out = flash_attn_func(q, k, v)
+    ```
+
+    ## Fix safety
+    With CUDA the library is imported and called as before. Without it, the definition computes what the library
+    documents: both libraries have the heads behind the sequence, and torch has them in front; each head of the keys
+    serves several of the queries if there are fewer; a causal mask of flash-attn ends at the last query and key,
+    and one of xformers begins at the first. Only the rounding differs, as between any two kernels.
+
+    The fix is unsafe if there is dropout, which draws other random numbers, or if the mask is not known to be None
+    or a `LowerTriangularMask`. There is none if a call uses what torch does not have, such as `window_size`,
+    `alibi_slopes`, `softcap` or `return_attn_probs`, if a function is passed on, or if another file imports it from
+    the module.
+    """
+
+    code = "DF417"
+    name = "attention-library"
+    summary = "Attention is computed by a library that needs CUDA"
+    words = (b"flash_attn", b"xformers")
+    before = ("DF902",)
+    INVALID = (
+        Example(
+            "a function of flash-attn",
+            before="""
+                import torch
+                from flash_attn import flash_attn_func
+
+                y = flash_attn_func(q, k, v)
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    from flash_attn import flash_attn_func
+                else:
+
+                    def flash_attn_func(q, k, v):
+                        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+                        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+                        out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                        return out.transpose(1, 2).contiguous()
+
+                y = flash_attn_func(q, k, v)
+            """,
+        ),
+        Example(
+            "an import above that of torch",
+            before="""
+                from flash_attn import flash_attn_func as attend  # noqa: I001
+                import torch
+                import torch.nn.functional as F
+
+                def run(q, k, v):
+                    return attend(q, k, v, 0.0, 0.5, True)
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    from flash_attn import flash_attn_func as attend  # noqa: I001
+                else:
+
+                    def attend(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False):
+                        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+                        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+                        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
+                        mask = seen.tril(k.shape[2] - q.shape[2]) if causal else None
+                        out = F.scaled_dot_product_attention(
+                            q, k, v, attn_mask=mask, dropout_p=dropout_p, scale=softmax_scale
+                        )
+                        return out.transpose(1, 2).contiguous()
+
+                import torch.nn.functional as F
+
+                def run(q, k, v):
+                    return attend(q, k, v, 0.0, 0.5, True)
+            """,
+        ),
+        Example(
+            "packed tensors, through the module",
+            before="""
+                import torch
+                import torch.nn.functional as F
+                import flash_attn
+
+                x = flash_attn.flash_attn_qkvpacked_func(qkv, causal=True, window_size=(-1, -1))
+                y = flash_attn.flash_attn_kvpacked_func(q, kv, deterministic=deterministic)
+            """,
+            after="""
+                import torch
+                import torch.nn.functional as F
+
+                if torch.cuda.is_available():
+                    from flash_attn import flash_attn_kvpacked_func, flash_attn_qkvpacked_func
+                else:
+
+                    def flash_attn_kvpacked_func(q, kv, deterministic=False):
+                        q, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
+                        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+                        out = F.scaled_dot_product_attention(q, k, v)
+                        return out.transpose(1, 2).contiguous()
+
+                    def flash_attn_qkvpacked_func(qkv, causal=False, window_size=(-1, -1)):
+                        q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))
+                        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                        return out.transpose(1, 2).contiguous()
+
+                x = flash_attn_qkvpacked_func(qkv, causal=True, window_size=(-1, -1))
+                y = flash_attn_kvpacked_func(q, kv, deterministic=deterministic)
+            """,
+        ),
+        Example(
+            "dropout, in a function",
+            before="""
+                import torch
+
+                def attend(q, kv):
+                    from flash_attn import flash_attn_kvpacked_func
+                    return flash_attn_kvpacked_func(q, kv, dropout_p=0.1)
+            """,
+            after="""
+                import torch
+
+                def attend(q, kv):
+                    if torch.cuda.is_available():
+                        from flash_attn import flash_attn_kvpacked_func
+                    else:
+
+                        def flash_attn_kvpacked_func(q, kv, dropout_p=0.0):
+                            q, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
+                            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+                            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout_p)
+                            return out.transpose(1, 2).contiguous()
+
+                    return flash_attn_kvpacked_func(q, kv, dropout_p=0.1)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "xformers, with its causal mask",
+            before="""
+                import torch
+                import torch.nn.functional as F
+                import xformers.ops as xops
+
+                y = xops.memory_efficient_attention(q, k, v, attn_bias=xops.LowerTriangularMask() if causal else None)
+            """,
+            after="""
+                import torch
+                import torch.nn.functional as F
+
+                if torch.cuda.is_available():
+                    from xformers.ops import LowerTriangularMask, memory_efficient_attention
+                else:
+
+                    class LowerTriangularMask:
+                        pass
+
+                    def memory_efficient_attention(query, key, value, attn_bias=None):
+                        query, key, value = (x.movedim(1, -2) for x in (query, key, value))
+                        causal = isinstance(attn_bias, LowerTriangularMask)
+                        attn_mask = None if causal else attn_bias
+                        out = F.scaled_dot_product_attention(query, key, value, attn_mask, is_causal=causal)
+                        return out.movedim(-2, 1).contiguous()
+
+                y = memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask() if causal else None)
+            """,
+        ),
+        Example(
+            "xformers, with a mask that may be anything",
+            before="""
+                import torch.nn.functional as F
+                from xformers.ops import memory_efficient_attention, unbind
+
+                def attend(self, qkv, bias):
+                    q, k, v = unbind(qkv, 2)
+                    return memory_efficient_attention(q, k, v, bias, scale=self.scale, op=self.op)
+            """,
+            after="""
+                import torch.nn.functional as F
+                import torch
+
+                if torch.cuda.is_available():
+                    from xformers.ops import memory_efficient_attention, unbind
+                else:
+                    unbind = torch.unbind
+
+                    def memory_efficient_attention(query, key, value, attn_bias=None, scale=None, op=None):
+                        query, key, value = (x.movedim(1, -2) for x in (query, key, value))
+                        out = F.scaled_dot_product_attention(query, key, value, attn_bias, scale=scale)
+                        return out.movedim(-2, 1).contiguous()
+
+                def attend(self, qkv, bias):
+                    q, k, v = unbind(qkv, 2)
+                    return memory_efficient_attention(q, k, v, bias, scale=self.scale, op=self.op)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "an import that is not used",
+            before="""
+                import torch
+                from flash_attn import flash_attn_func
+                x = torch.zeros(3)
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    from flash_attn import flash_attn_func
+
+                x = torch.zeros(3)
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "arguments that torch has no counterpart of",
+            """
+                import torch
+                from flash_attn import flash_attn_func
+
+                y = flash_attn_func(q, k, v, window_size=(128, 0))
+            """,
+        ),
+        Example(
+            "a function for sequences of various lengths",
+            """
+                import torch
+                from flash_attn import flash_attn_func, flash_attn_varlen_func
+
+                y = flash_attn_func(q, k, v)
+                z = flash_attn_varlen_func(q, k, v, lengths, lengths, most, most)
+            """,
+        ),
+        Example(
+            "a function that is passed on",
+            """
+                import torch
+                from flash_attn import flash_attn_func
+
+                y = run(flash_attn_func, q, k, v)
+            """,
+        ),
+        Example(
+            "arguments that are not known",
+            """
+                import torch
+                from flash_attn import flash_attn_func
+
+                y = flash_attn_func(*tensors)
+                z = flash_attn_func(q, k, v, **options)
+            """,
+        ),
+        Example(
+            "another mask of xformers",
+            """
+                import torch
+                from xformers.ops import fmha, memory_efficient_attention
+
+                mask = fmha.BlockDiagonalMask.from_seqlens(lengths)
+                y = memory_efficient_attention(q, k, v, attn_bias=mask)
+            """,
+        ),
+        Example(
+            "a mask that another import brings",
+            """
+                import torch
+                from xformers.ops import memory_efficient_attention
+                from xformers.ops.fmha.attn_bias import LowerTriangularMask
+
+                y = memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask())
+            """,
+        ),
+        Example(
+            "a module whose function has a name that is taken",
+            """
+                import torch
+                import flash_attn
+
+                def flash_attn_func(q):
+                    return flash_attn.flash_attn_func(q, q, q)
+            """,
+        ),
+        Example(
+            "an optional import",
+            """
+                import torch
+
+                try:
+                    from flash_attn import flash_attn_func
+                except ImportError:
+                    from .plain import flash_attn_func
+
+                y = flash_attn_func(q, k, v)
+            """,
+        ),
+    )
+
+    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        by_package: dict[str, list[AttentionImport]] = {}
+        for statement in self.facts.tree.imports:
+            if any(name.partition(".")[0] in _PACKAGES for name in full_names(statement)):
+                found = AttentionImport(self.context, statement)
+                if not self._libraries.copes(statement, found.package):
+                    by_package.setdefault(found.package, []).append(found)
+        for imports in by_package.values():
+            if all(each.can_be_replaced() and each.has_versions() for each in imports) and _fit(imports):
+                for found in imports:
+                    self.context.mark_handled(found.statement)
+                    yield self._finding(found)
+
+    @cached_property
+    def _libraries(self) -> CudaLibraries:
+        return CudaLibraries(self.context)
+
+    def _finding(self, found: AttentionImport) -> Finding:
+        used = ", ".join(f"`{function}`" for function in found.names) or f"`{found.package}`"
+        advice = "use `torch.nn.functional.scaled_dot_product_attention` without it"
+        return self.finding(found.statement, f"{used} needs CUDA; {advice}", self._fix(found))
+
+    def _fix(self, found: AttentionImport) -> Fix:
+        """Return the fix: an import with CUDA, and definitions without it."""
+        torch = self.devices.torch(found.statement)
+        calls = (
+            Edit(*self.context.source.span(use.node), found.names[use.function])
+            for use in found.uses or ()
+            if not isinstance(use.node, ast.Name)
+        )
+        doubts = "; ".join(found.doubts())
+        safety = Safety.UNSAFE if doubts else self.devices.safety(found.statement)
+        if found.scope.is_module and any(isinstance(need, Import) for need in torch.needs):
+            import_ = self._choice(found, "torch", imports=True)
+            return Fix((*self._later_imports(), import_, *calls), safety, why=doubts)
+        return Fix((self._choice(found, torch.text), *calls), safety, torch.needs, why=doubts)
+
+    def _choice(self, found: AttentionImport, torch: str, *, imports: bool = False) -> Edit:
+        """Return the edit that makes an import a choice between it and definitions.
+
+        Args:
+            found: the import.
+            torch: the name of torch.
+            imports: whether to import torch above it.
+        """
+        source, statement = self.context.source, found.statement
+        start, end = source.span(statement)
+        line_end = source.line_end(end)
+        comment = source.text[end:line_end].rstrip()
+        lines = [f"if {torch}.cuda.is_available():", f"    {found.code()}{comment}"]
+        lines += self._otherwise(found, torch)
+        _, *inside = _kinds(parse("\n".join(lines)).body)
+        if found.scope.is_module:
+            above = _line(source, statement.lineno - 1).strip()
+            lines = [*(["import torch", ""] if imports else [""] * bool(above)), *lines]
+        lines += [""] * bool(_line(source, source.position(line_end)[0] + 1).strip())
+        indent, before = blocks.indent_of(self.facts, statement), source.indentation(start)
+        first, *others = (_indented(line, indent) for line in lines)
+        code = source.newline.join([first, *(line and before + line for line in others)])
+        added = ("Import", "If") if imports else ("If",)
+        effect = Effect(added=added, inside=tuple(inside), removed=((start, end),))
+        return Edit(start, line_end, code, effect=effect)
+
+    def _later_imports(self) -> list[Edit]:
+        """Return the edits that remove `import torch`, which the fix needs above all of them."""
+        return [
+            blocks.remove(self.facts, statement)
+            for statement in self.facts.tree.module.body
+            if isinstance(statement, ast.Import) and ast.unparse(statement) == "import torch"
+        ]
+
+
+    def _otherwise(self, found: AttentionImport, torch: str) -> list[str]:
+        """Return the lines of the branch without CUDA, indented by four spaces."""
+        lines = ["else:"] if found.names else []
+        mask = found.names.get(MASK)
+        for function in sorted(found.names, key=is_attention):
+            counterpart = Counterpart(
+                found.names[function],
+                found.given(function),
+                torch,
+                self._functional(found.statement) or f"{torch}.nn.functional",
+                mask,
+            )
+            definition = counterpart.lines(function)
+            lines += [""] if len(definition) > 1 else []
+            lines += [f"    {line}" for line in definition]
+        return lines
+
+    def _functional(self, statement: ast.stmt) -> str | None:
+        """Return the module's own name for `torch.nn.functional`, such as `F`, None if it has none."""
+        module = "torch.nn.functional"
+        scope = self.facts.tree.scope(statement)
+        for name, bindings in self.facts.tree.root.bindings.items():
+            imported = [binding.imported for binding in bindings]
+            found = scope.lookup(name)
+            if imported == [module] and bindings[0].node in self.facts.tree.module.body:
+                if name != "torch" and found is not None and found[0].is_module:
+                    return name
+        return None
+
+
+def _fit(imports: list[AttentionImport]) -> bool:
+    """Return whether each import that is used for a mask is used for attention as well."""
+    return all(any(map(is_attention, each.names)) for each in imports if MASK in each.names)
+
+
+def _line(source: Source, number: int) -> str:
+    """Return a line by its number from 1, empty where there is none."""
+    if not 0 < number <= len(source.line_starts):
+        return ""
+    start = source.line_starts[number - 1]
+    return source.text[start : source.line_end(start)]
+
+
+def _indented(line: str, indent: str) -> str:
+    """Return a line that is indented by steps of four spaces with another indentation."""
+    code = line.lstrip(" ")
+    return indent * ((len(line) - len(code)) // 4) + code
+
+
+def _kinds(statements: list[ast.stmt]) -> Iterator[str]:
+    """Yield the kinds of statements and those in their blocks, in the order of the source."""
+    for statement in statements:
+        yield type(statement).__name__
+        for block in ("body", "orelse"):
+            yield from _kinds(getattr(statement, block, []))

@@ -1,0 +1,182 @@
+"""Imports of flash-attn and xformers, all of whose uses torch can compute as well."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from devicefix.devices.context import Context
+from devicefix.rewrite.lines import alone
+from devicefix.rules.shared import attention
+from devicefix.rules.shared.attention import MASK, arguments, function_of, is_attention
+from devicefix.rules.shared.libraries import full_names
+
+_HOPS = 3  # how many names to follow from an argument to what it is bound to
+
+
+class Use(NamedTuple):
+    """A call of a function of the library.
+
+    Attributes:
+        function: its name in the library.
+        node: the expression that is called.
+        call: the call.
+        given: the arguments by the names of the parameters.
+    """
+
+    function: str
+    node: ast.expr
+    call: ast.Call
+    given: dict[str, ast.expr]
+
+
+class AttentionImport:
+    """An import statement of flash-attn or xformers, and the uses of what it binds.
+
+    Args:
+        context: the context of the module.
+        statement: the import.
+    """
+
+    def __init__(self, context: Context, statement: ast.Import | ast.ImportFrom) -> None:
+        self.context = context
+        self.facts = context.facts
+        self.statement = statement
+        self.scope = context.facts.tree.scope(statement)
+
+    @property
+    def package(self) -> str:
+        """The name of the library's package."""
+        return full_names(self.statement)[0].partition(".")[0]
+
+    @cached_property
+    def uses(self) -> list[Use] | None:
+        """The uses of what the import binds, None if not all of them are calls that torch has a counterpart of."""
+        found: list[Use] = []
+        for name in self._bound:
+            for read in self.facts.reads_in(self.scope, name):
+                use = self._use(read)
+                if use is None:
+                    return None
+                found.append(use)
+        return found
+
+    def _use(self, read: ast.expr) -> Use | None:
+        parents = self.facts.tree.parents
+        node = read
+        while (function := function_of(self.facts.resolve(node) or "")) is None:
+            above = parents.get(node)
+            if not isinstance(above, ast.Attribute):
+                return None
+            node = above
+        call = parents.get(node)
+        if not (isinstance(call, ast.Call) and call.func is node):
+            return None
+        given = arguments(function, call)
+        return None if given is None else Use(function, node, call, given)
+
+    @property
+    def _bound(self) -> list[str]:
+        return [alias.asname or alias.name.partition(".")[0] for alias in self.statement.names]
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The functions that are used, each with the name that its definition gets."""
+        functions = {use.function for use in self.uses or ()}
+        if isinstance(self.statement, ast.Import):
+            return {function: function for function in sorted(functions)}
+        own = {
+            function_of(full) or "": alias.asname or alias.name
+            for full, alias in zip(full_names(self.statement), self.statement.names, strict=True)
+        }
+        return {function: own.get(function, function) for function in sorted(functions)}
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the import binds the functions themselves, not a module that has them."""
+        return {use.node.id for use in self.uses or () if isinstance(use.node, ast.Name)} >= {*self.names.values()}
+
+    def code(self) -> str | None:
+        """Return the import that binds the names, on one line; None if that would lose a comment."""
+        source = self.context.source
+        if not self.names or self.is_direct:
+            code = source.code(self.statement)
+            return None if "#" in code else code if "\n" not in code else ast.unparse(self.statement)
+        module = "xformers.ops" if self.package == "xformers" else "flash_attn"
+        return f"from {module} import {', '.join(self.names)}"
+
+    def can_be_replaced(self) -> bool:
+        """Return whether a definition for a machine without CUDA can take the place of what is imported."""
+        statement, tree = self.statement, self.facts.tree
+        if self.scope.is_class or not alone(self.context.source, statement):
+            return False
+        if isinstance(statement, ast.Import) and len(statement.names) > 1:
+            return False
+        if any(alias.name == "*" for alias in statement.names) or self.uses is None:
+            return False
+        if any(len(self.scope.bindings.get(name, ())) != 1 for name in self._bound):
+            return False
+        if not tree.declared_elsewhere.isdisjoint(self._bound) or self._is_read_elsewhere():
+            return False
+        return self.code() is not None and (self.is_direct or all(map(self._is_free, self.names)))
+
+    def _is_read_elsewhere(self) -> bool:
+        """Return whether other files may use what the import binds, in ways that this one does not show."""
+        path, project = self.context.devices.path, self.context.project
+        return self.scope.is_module and any(
+            project.is_read_elsewhere(path, name) for name in (*self._bound, *self.names.values())
+        )
+
+    def _is_free(self, name: str) -> bool:
+        """Return whether a definition can have a name."""
+        nodes = (self.statement, *(use.node for use in self.uses or ()))
+        return not self.facts.taken(name) and all(
+            self.facts.tree.scope(node).lookup(name) is None for node in nodes
+        )
+
+    def given(self, function: str) -> set[str]:
+        """Return the parameters of a function that calls give something for."""
+        return {name for use in self.uses or () if use.function == function for name in use.given}
+
+    def doubts(self) -> Iterator[str]:
+        """Yield why the numbers may differ from those with CUDA, or the call may fail."""
+        version = self.context.options.torch_version
+        calls = [use for use in self.uses or () if is_attention(use.function)]
+        if any(not _is_zero(use.given.get(name)) for use in calls for name in ("dropout_p", "p")):
+            yield "with dropout, a CPU draws other random numbers"
+        biases = [use.given["attn_bias"] for use in calls if "attn_bias" in use.given]
+        masks = {use.call for use in self.uses or () if use.function == MASK}
+        known = [self._masks(bias) for bias in biases]
+        if None in known or masks != {mask for found in known for mask in found or ()}:
+            yield "the mask may be an object of xformers, which torch does not take: check that it is a tensor or None"
+        if version is not None and version < attention.ZERO_ROWS_SINCE:
+            if any("causal" in use.given and use.function != "flash_attn_qkvpacked_func" for use in calls):
+                yield "if there are more queries than keys, the first results are not zero but NaN before torch 2.5"
+
+    def _masks(self, bias: ast.expr, hops: int = _HOPS) -> set[ast.expr] | None:
+        """Return the causal masks that an argument may be; None if it may also be anything but None."""
+        match bias:
+            case ast.Constant(value=None):
+                return set()
+            case ast.Call() if any(use.call is bias and use.function == MASK for use in self.uses or ()):
+                return {bias}
+            case ast.IfExp(body=body, orelse=orelse):
+                parts = self._masks(body, hops), self._masks(orelse, hops)
+                return None if None in parts else {mask for part in parts for mask in part or ()}
+            case ast.Name() if hops and (value := self.facts.value(bias)) is not None:
+                return self._masks(value, hops - 1)
+        return None
+
+    def has_versions(self) -> bool:
+        """Return whether torch has what the definitions need in the oldest version to support."""
+        version = self.context.options.torch_version
+        scaled = any(name in use.given for use in self.uses or () for name in ("softmax_scale", "scale"))
+        needed = attention.SCALED_SINCE if scaled else attention.ATTENTION_SINCE
+        return version is None or version >= needed
+
+
+def _is_zero(value: ast.expr | None) -> bool:
+    """Return whether dropout is off."""
+    return value is None or (isinstance(value, ast.Constant) and value.value in (0, 0.0))
