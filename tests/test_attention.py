@@ -28,10 +28,14 @@ BATCH, HEADS, WIDTH = 2, 4, 8
 def rewritten(code: str) -> str:
     """Return a module with safe and unsafe fixes made, which must leave nothing to report."""
     data = code.encode()
-    settings = Settings(fix=True, unsafe_fixes=True)
-    result = check_file(data, "module.py", settings, Project.of([summarize(data, "module.py")]))
-    assert not result.findings and result.output is not None
+    result = check_file(data, "module.py", Settings(fix=True, unsafe_fixes=True), _project(data))
+    assert result.output is not None
+    assert not check_file(result.output, "module.py", Settings(), _project(result.output)).findings
     return result.output.decode()
+
+
+def _project(data: bytes) -> Project:
+    return Project.of([summarize(data, "module.py")])
 
 
 def run(code: str, **given: Any) -> dict[str, Any]:
