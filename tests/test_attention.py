@@ -57,15 +57,24 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Ten
     return torch.stack(rows)
 
 
-def flash(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, causal: bool = False) -> Tensor:
-    """Return what flash-attn documents: (batch, sequence, heads, width), a causal mask that ends at the last key."""
+def flash(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None = None,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """Return what flash-attn documents: the heads behind the sequence, a causal mask that ends at the last key."""
     import torch
 
     queries, keys = q.shape[1], k.shape[1]
     bias = torch.zeros(queries, keys)
     for i in range(queries):
         for j in range(keys):
-            if causal and j > i + keys - queries:
+            ahead = j - (i + keys - queries)
+            outside = (0 <= window[0] < -ahead) or (0 <= window[1] < ahead)
+            if outside or (causal and ahead > 0):
                 bias[i, j] = -math.inf
     out = torch.empty(*q.shape[:3], v.shape[3])
     for batch in range(q.shape[0]):
@@ -76,14 +85,16 @@ def flash(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, causal: b
     return out
 
 
-def xformers(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None) -> Tensor:
-    """Return what xformers documents for (batch, sequence, heads, width) and (batch, heads, queries, keys)."""
+def xformers(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """Return what xformers documents: the heads behind the sequence, and in front of it in the mask."""
     import torch
 
     out = torch.empty(*q.shape[:3], v.shape[3])
     for batch in range(q.shape[0]):
         for head in range(q.shape[2]):
-            parts = (each[batch, :, head] for each in (q, k, v))
+            parts = q[batch, :, head], k[batch, :, head], v[batch, :, head]
             added = torch.zeros(q.shape[1], k.shape[1]) if bias is None else bias[batch, head]
             out[batch, :, head] = attention(*parts, scale or q.shape[3] ** -0.5, added)
     return out
@@ -127,6 +138,30 @@ def test_flash_attn_func(queries: int, keys: int, heads: int, causal: bool, scal
     found = run(_dedented(code), q=q, k=k, v=v, kv=torch.stack((k, v), 2), causal=causal, scale=scale)
     expected = flash(q, k, v, scale, causal)
     assert close(found["one"], expected) and close(found["two"], expected)
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (1, 0), (0, 2), (2, -1), (-1, 1), (0, 0)])
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (2, 5), (5, 2)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window(queries: int, keys: int, window: tuple[int, int], causal: bool) -> None:
+    import torch
+
+    q, k, v = tensors(queries, keys, 2)
+    code = """
+        import torch
+        from flash_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
+
+        one = flash_attn_func(q, k, v, causal=causal, window_size=window)
+        two = flash_attn_kvpacked_func(q, kv, window_size=window)
+        three = flash_attn_qkvpacked_func(qkv, window_size=window, causal=causal)
+    """
+    qkv = torch.stack((q, q, q), 2)
+    found = run(
+        _dedented(code), q=q, k=k, v=v, kv=torch.stack((k, v), 2), qkv=qkv, causal=causal, window=window
+    )
+    assert close(found["one"], flash(q, k, v, None, causal, window))
+    assert close(found["two"], flash(q, k, v, None, False, window))
+    assert close(found["three"], flash(q, q, q, None, causal, window))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -199,22 +234,20 @@ def test_memory_efficient_attention_of_other_ranks() -> None:
     """
     bias = torch.randn(BATCH, 5, 5)
     found = run(_dedented(code), q=q, k=k, v=v, bias=bias)
-    assert close(found["y"], xformers(*(each.flatten(2, 3) for each in (q, k, v))).view_as(q))
-    alone = (each[:, :, 0, :1] for each in (q, k, v))
+    assert close(found["y"], xformers(q.flatten(2, 3), k.flatten(2, 3), v.flatten(2, 3)).view_as(q))
+    alone = q[:, :, 0, :1], k[:, :, 0, :1], v[:, :, 0, :1]
     assert close(found["z"], xformers(*alone, bias[:, None])[:, :, 0])
 
 
 def test_the_library_is_called_with_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    calls: list[tuple[Any, ...]] = []
     library = ModuleType("flash_attn")
-    library.flash_attn_func = lambda *args, **options: calls.append((args, options)) or 7  # type: ignore[attr-defined]
+    library.flash_attn_func = lambda *args, **options: (args, options)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flash_attn", library)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     code = "import torch\nimport flash_attn\ny = flash_attn.flash_attn_func(1, 2, v=3, causal=True)\n"
-    assert run(code)["y"] == 7
-    assert calls == [((1, 2), {"v": 3, "causal": True})]
+    assert run(code)["y"] == ((1, 2), {"v": 3, "causal": True})
 
 
 def _dedented(code: str) -> str:

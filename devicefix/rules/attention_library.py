@@ -4,11 +4,12 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from devicefix.devices.context import Context
 from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Effect, Finding, Fix, Import, Safety
 from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.attention import MASK, Counterpart, is_attention
+from devicefix.rules.shared.attention import MASK, Counterpart, Names, is_attention
 from devicefix.rules.shared.attention_imports import AttentionImport
 from devicefix.rules.shared.libraries import CudaLibraries, full_names
 
@@ -55,8 +56,8 @@ class AttentionLibrary(Rule):
     and one of xformers begins at the first. Only the rounding differs, as between any two kernels.
 
     The fix is unsafe if there is dropout, which draws other random numbers, or if the mask is not known to be None
-    or a `LowerTriangularMask`. There is none if a call uses what torch does not have, such as `window_size`,
-    `alibi_slopes`, `softcap` or `return_attn_probs`, if a function is passed on, or if another file imports it from
+    or a `LowerTriangularMask`. There is none if a call uses what torch does not have, such as `alibi_slopes`,
+    `softcap` or `return_attn_probs`, if a function is passed on, or if another file imports it from
     the module.
     """
 
@@ -65,6 +66,7 @@ class AttentionLibrary(Rule):
     summary = "Attention is computed by a library that needs CUDA"
     words = (b"flash_attn", b"xformers")
     before = ("DF902",)
+    sees_handled = True
     INVALID = (
         Example(
             "a function of flash-attn",
@@ -154,6 +156,37 @@ class AttentionLibrary(Rule):
 
                 x = flash_attn_qkvpacked_func(qkv, causal=True, window_size=(-1, -1))
                 y = flash_attn_kvpacked_func(q, kv, deterministic=deterministic)
+            """,
+        ),
+        Example(
+            "a window",
+            before="""
+                import torch
+                import torch.nn.functional as F
+                from flash_attn import flash_attn_func
+
+                y = flash_attn_func(q, k, v, causal=True, window_size=(size - 1, 0))
+            """,
+            after="""
+                import torch
+                import torch.nn.functional as F
+
+                if torch.cuda.is_available():
+                    from flash_attn import flash_attn_func
+                else:
+
+                    def flash_attn_func(q, k, v, causal=False, window_size=(-1, -1)):
+                        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+                        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+                        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
+                        shift = k.shape[2] - q.shape[2]
+                        left, right = window_size[0], 0 if causal else window_size[1]
+                        seen = seen.tril(shift + right) if right >= 0 else seen
+                        mask = seen.triu(shift - left) if left >= 0 else seen
+                        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+                        return out.transpose(1, 2).contiguous()
+
+                y = flash_attn_func(q, k, v, causal=True, window_size=(size - 1, 0))
             """,
         ),
         Example(
@@ -267,7 +300,7 @@ class AttentionLibrary(Rule):
                 import torch
                 from flash_attn import flash_attn_func
 
-                y = flash_attn_func(q, k, v, window_size=(128, 0))
+                y = flash_attn_func(q, k, v, alibi_slopes=slopes)
             """,
         ),
         Example(
@@ -344,7 +377,12 @@ class AttentionLibrary(Rule):
         ),
     )
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._found: dict[ast.AST, AttentionImport] = {}
+
     def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        """Find the imports before `cuda-only-library` does, which reports those that are not found."""
         by_package: dict[str, list[AttentionImport]] = {}
         for statement in self.facts.tree.imports:
             if any(name.partition(".")[0] in _PACKAGES for name in full_names(statement)):
@@ -353,18 +391,32 @@ class AttentionLibrary(Rule):
                     by_package.setdefault(found.package, []).append(found)
         for imports in by_package.values():
             if all(each.can_be_replaced() and each.has_versions() for each in imports) and _fit(imports):
-                for found in imports:
-                    self.context.mark_handled(found.statement)
-                    yield self._finding(found)
+                self._found |= {each.statement: each for each in imports}
+        self.context.mark_handled(*self._found)
+        yield from ()
+
+    def visit_Import(self, node: ast.Import) -> Iterator[Finding]:
+        yield from self._check(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Iterator[Finding]:
+        yield from self._check(node)
+
+    def _check(self, statement: ast.stmt) -> Iterator[Finding]:
+        found = self._found.get(statement)
+        if found is None:
+            return
+        if not found.names:
+            message = f"`{found.package}` needs CUDA; import it only if CUDA is available"
+        else:
+            functions = list(filter(is_attention, found.names)) or found.names
+            used = " and ".join(f"`{function}`" for function in functions)
+            need = "need" if " and " in used else "needs"
+            message = f"{used} {need} CUDA; use `torch.nn.functional.scaled_dot_product_attention` without it"
+        yield self.finding(statement, message, self._fix(found))
 
     @cached_property
     def _libraries(self) -> CudaLibraries:
         return CudaLibraries(self.context)
-
-    def _finding(self, found: AttentionImport) -> Finding:
-        used = ", ".join(f"`{function}`" for function in found.names) or f"`{found.package}`"
-        advice = "use `torch.nn.functional.scaled_dot_product_attention` without it"
-        return self.finding(found.statement, f"{used} needs CUDA; {advice}", self._fix(found))
 
     def _fix(self, found: AttentionImport) -> Fix:
         """Return the fix: an import with CUDA, and definitions without it."""
@@ -415,20 +467,14 @@ class AttentionLibrary(Rule):
             if isinstance(statement, ast.Import) and ast.unparse(statement) == "import torch"
         ]
 
-
     def _otherwise(self, found: AttentionImport, torch: str) -> list[str]:
         """Return the lines of the branch without CUDA, indented by four spaces."""
         lines = ["else:"] if found.names else []
-        mask = found.names.get(MASK)
+        functional = self._functional(found.statement) or f"{torch}.nn.functional"
+        names = Names(torch, functional, found.names.get(MASK))
         for function in sorted(found.names, key=is_attention):
-            counterpart = Counterpart(
-                found.names[function],
-                found.given(function),
-                torch,
-                self._functional(found.statement) or f"{torch}.nn.functional",
-                mask,
-            )
-            definition = counterpart.lines(function)
+            name, given = found.names[function], found.given(function)
+            definition = Counterpart(name, given, found.has_windows(function), names).lines(function)
             lines += [""] if len(definition) > 1 else []
             lines += [f"    {line}" for line in definition]
         return lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 _OF_FLASH = {
     "dropout_p": "0.0",
@@ -36,7 +37,7 @@ _MODULES = {
     "xformers.ops.fmha.": (_ATTENTION, MASK),
     "xformers.ops.fmha.attn_bias.": (MASK,),
 }
-_AT_DEFAULT = ("window_size", "softcap", "alibi_slopes", "return_attn_probs")  # torch has no other
+_AT_DEFAULT = ("softcap", "alibi_slopes", "return_attn_probs")  # torch has no other
 # The order of those behind them changed with the versions of flash-attn.
 _BY_POSITION = ("dropout_p", "softmax_scale", "causal", "window_size", "attn_bias", "p", "scale")
 _WIDTH = 100
@@ -92,39 +93,47 @@ def is_attention(function: str) -> bool:
     return function in _TENSORS
 
 
+class Names(NamedTuple):
+    """The names that definitions use.
+
+    Attributes:
+        torch: that of torch.
+        functional: that of `torch.nn.functional`.
+        mask: that of the class of xformers' causal mask, None if the module uses none.
+    """
+
+    torch: str
+    functional: str
+    mask: str | None
+
+
 class Counterpart:
     """The definition of a function in plain torch.
 
     Args:
         name: the name to give it.
         given: the parameters that calls give something for.
-        torch: the name of torch.
-        functional: the name of `torch.nn.functional`.
-        mask: the name of the class of xformers' causal mask, None if the module uses none.
+        windowed: whether a call may limit how far a query sees.
+        names: the names that it uses.
     """
 
-    def __init__(
-        self,
-        name: str,
-        given: Collection[str],
-        torch: str,
-        functional: str,
-        mask: str | None = None,
-    ) -> None:
+    def __init__(self, name: str, given: Collection[str], windowed: bool, names: Names) -> None:
         self.name = name
-        self.torch = torch
-        self.functional = functional
-        self.mask = mask
         self.given = given
+        self.windowed = windowed
+        self.names = names
 
     def lines(self, function: str) -> list[str]:
         """Return the lines of the definition of a function of a library, indented by four spaces."""
         if function == MASK:
             return [f"class {self.name}:", "    pass"]
         if function == UNBIND:
-            return [f"{self.name} = {self.torch}.unbind"]
+            return [f"{self.name} = {self.names.torch}.unbind"]
         body = self._of_xformers() if function == _ATTENTION else self._of_flash(function)
-        return [f"def {self.name}({', '.join(self._signature(function))}):", *(f"    {line}" for line in body)]
+        return [
+            f"def {self.name}({', '.join(self._signature(function))}):",
+            *(f"    {line}" for line in body),
+        ]
 
     def _signature(self, function: str) -> list[str]:
         """Return the parameters: those that calls give something for."""
@@ -136,41 +145,60 @@ class Counterpart:
         ]
 
     def _of_flash(self, function: str) -> list[str]:
-        q, k = "q.shape[2]", "k.shape[2]"
+        packed = function == "flash_attn_qkvpacked_func"
+        tensors = {"flash_attn_func": "(q, k, v)", "flash_attn_kvpacked_func": "(q, *kv.unbind(2))"}
+        lines = [f"q, k, v = (x.transpose(1, 2) for x in {tensors.get(function, 'qkv.unbind(2)')})"]
+        if not packed:
+            lines.append("k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))")
         options: list[str] = []
-        if function == "flash_attn_qkvpacked_func":
-            lines = ["q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))"]
-            options += ["is_causal=causal"] if "causal" in self.given else []
-        else:
-            tensors = "(q, k, v)" if function == "flash_attn_func" else "(q, *kv.unbind(2))"
-            lines = [
-                f"q, k, v = (x.transpose(1, 2) for x in {tensors})",
-                "k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))",
-            ]
-            if "causal" in self.given:  # the last query sees all keys, torch's first one only the first
-                seen = f"{self.torch}.ones({q}, {k}, dtype={self.torch}.bool, device=q.device)"
-                lines += [f"seen = {seen}", f"mask = seen.tril({k} - {q}) if causal else None"]
-                options.append("attn_mask=mask")
+        if self.windowed or ("causal" in self.given and not packed):
+            lines += self._mask()
+            options.append("attn_mask=mask")
+        elif "causal" in self.given:
+            options.append("is_causal=causal")
         options += ["dropout_p=dropout_p"] if "dropout_p" in self.given else []
         options += ["scale=softmax_scale"] if "softmax_scale" in self.given else []
         return [*lines, *self._call(("q", "k", "v"), options), "return out.transpose(1, 2).contiguous()"]
+
+    def _mask(self) -> list[str]:
+        """Return the lines of a mask by which the last query sees all keys; torch's first one sees only the first."""
+        shift = "k.shape[2] - q.shape[2]"
+        sizes = f"q.shape[2], k.shape[2], dtype={self.names.torch}.bool, device=q.device"
+        lines = [f"seen = {self.names.torch}.ones({sizes})"]
+        if not self.windowed:
+            return [*lines, f"mask = seen.tril({shift}) if causal else None"]
+        causal = "window_size[0], 0 if causal else window_size[1]"
+        return [
+            *lines,
+            f"shift = {shift}",
+            f"left, right = {causal if 'causal' in self.given else 'window_size'}",
+            "seen = seen.tril(shift + right) if right >= 0 else seen",
+            "mask = seen.triu(shift - left) if left >= 0 else seen",
+        ]
 
     def _of_xformers(self) -> list[str]:
         tensors = "query, key, value"
         lines = [f"{tensors} = (x.movedim(1, -2) for x in ({tensors}))"]
         options = []
-        if "attn_bias" in self.given and self.mask is not None:
-            lines.append(f"causal = isinstance(attn_bias, {self.mask})")
+        if "attn_bias" in self.given and self.names.mask is not None:
+            lines.append(f"causal = isinstance(attn_bias, {self.names.mask})")
             lines.append("attn_mask = None if causal else attn_bias")
             options += ["attn_mask", "is_causal=causal"]
         elif "attn_bias" in self.given:
             options.append("attn_bias")
         options += ["dropout_p=p"] if "p" in self.given else []
         options += ["scale=scale"] if "scale" in self.given else []
-        return [*lines, *self._call(("query", "key", "value"), options), "return out.movedim(-2, 1).contiguous()"]
+        return [
+            *lines,
+            *self._call(("query", "key", "value"), options),
+            "return out.movedim(-2, 1).contiguous()",
+        ]
 
     def _call(self, tensors: Sequence[str], options: Sequence[str]) -> list[str]:
         """Return the lines of the call of torch's function."""
-        function, given = f"{self.functional}.scaled_dot_product_attention", ", ".join((*tensors, *options))
+        function, given = (
+            f"{self.names.functional}.scaled_dot_product_attention",
+            ", ".join((*tensors, *options)),
+        )
         line = f"out = {function}({given})"
         return [line] if len(line) <= _WIDTH else [f"out = {function}(", f"    {given}", ")"]

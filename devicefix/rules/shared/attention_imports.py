@@ -96,7 +96,9 @@ class AttentionImport:
     @property
     def is_direct(self) -> bool:
         """Whether the import binds the functions themselves, not a module that has them."""
-        return {use.node.id for use in self.uses or () if isinstance(use.node, ast.Name)} >= {*self.names.values()}
+        return {use.node.id for use in self.uses or () if isinstance(use.node, ast.Name)} >= {
+            *self.names.values()
+        }
 
     def code(self) -> str | None:
         """Return the import that binds the names, on one line; None if that would lose a comment."""
@@ -140,6 +142,12 @@ class AttentionImport:
         """Return the parameters of a function that calls give something for."""
         return {name for use in self.uses or () if use.function == function for name in use.given}
 
+    def has_windows(self, function: str) -> bool:
+        """Return whether a call may limit how far a query sees."""
+        default = attention.parameters_of(function).get("window_size") if is_attention(function) else None
+        calls = [use for use in self.uses or () if use.function == function and "window_size" in use.given]
+        return any(ast.unparse(use.given["window_size"]) != default for use in calls)
+
     def doubts(self) -> Iterator[str]:
         """Yield why the numbers may differ from those with CUDA, or the call may fail."""
         version = self.context.options.torch_version
@@ -152,7 +160,7 @@ class AttentionImport:
         if None in known or masks != {mask for found in known for mask in found or ()}:
             yield "the mask may be an object of xformers, which torch does not take: check that it is a tensor or None"
         if version is not None and version < attention.ZERO_ROWS_SINCE:
-            if any("causal" in use.given and use.function != "flash_attn_qkvpacked_func" for use in calls):
+            if any(use.given.keys() & {"causal", "window_size"} and "qkv" not in use.given for use in calls):
                 yield "if there are more queries than keys, the first results are not zero but NaN before torch 2.5"
 
     def _masks(self, bias: ast.expr, hops: int = _HOPS) -> set[ast.expr] | None:
