@@ -65,7 +65,7 @@ def flash(
     causal: bool = False,
     window: tuple[int, int] = (-1, -1),
 ) -> Tensor:
-    """Return what flash-attn documents: the heads behind the sequence, a causal mask that ends at the last key."""
+    """Return what flash-attn documents: the heads behind the sequence, a mask that ends at the last key."""
     import torch
 
     queries, keys = q.shape[1], k.shape[1]

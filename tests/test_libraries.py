@@ -115,3 +115,13 @@ def test_the_message_names_what_the_module_has_for_a_cpu() -> None:
     assert message.endswith("; perhaps `use_triton=False` of this module helps")
     (message,) = _messages("import triton\n\n\ndef scan_ref(x):\n    return x\n")
     assert "perhaps" not in message
+
+
+def test_the_message_names_attention_in_plain_torch() -> None:
+    library = "from flash_attn import flash_attn_varlen_func\ny = flash_attn_varlen_func(x)\n\n\n"
+    (message,) = _messages(f"{library}def f(q, flash):\n    return F.scaled_dot_product_attention(q, q, q)\n")
+    assert message.endswith("; perhaps `scaled_dot_product_attention` in line 6 of this module helps")
+    (message,) = _messages(f"{library}def attention_pytorch(q):\n    return q\n")
+    assert message.endswith("; perhaps `attention_pytorch` of this module helps")
+    (message,) = _messages(f"{library}def attention(q):\n    return q\n")
+    assert "perhaps" not in message

@@ -134,7 +134,8 @@ class _Effects:
         removed: What is removed.
         moved: Where statements may move.
         deeper: The starts of the statements that get one block deeper.
-        added: The offset and kind of each new statement, and whether it is in another; not those in removed code.
+        added: The offset and kind of each new statement, except in removed code, and whether it is in
+            another new one.
     """
 
     def __init__(self, edits: Sequence[Edit]) -> None:

@@ -16,6 +16,10 @@ _RAISING = ("subprocess.check_call", "subprocess.check_output")
 _RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IN_TORCH = {"pytorch", "torch", "ref", "reference", "naive", "native"}  # usual names beside a kernel
+_ATTENTION = {"attn", "attention"}
+_OF_ATTENTION = ("flash_attn", "xformers", "sageattention")
+_SDPA = "scaled_dot_product_attention"
+_IN_TORCH_TOO = _IN_TORCH | {"sdpa", "eager", "math", "vanilla", "plain"}  # and beside one of attention
 _BENCHMARK = "triton.testing.do_bench"  # it asks for the driver of a GPU, also for a function without kernels
 _IMPORT = "importlib.import_module"
 _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
@@ -539,16 +543,22 @@ class CudaOnlyLibrary(Rule):
         return self.finding(node, f"`{library}` needs CUDA{how}; {advice}{hint}")
 
     def _alternatives(self, library: str) -> Iterator[str]:
-        """Yield switches such as `use_flash_attn=False` and functions such as `scan_ref`, beside `scan_cuda`."""
+        """Yield switches such as `use_flash_attn=False`, functions such as `scan_ref`, and attention in plain torch."""
         switch = f"use_{'flash' if 'flash' in library else library.partition('.')[0]}"
         functions = [scope for scope in self.facts.tree.scopes if isinstance(scope, _FUNCTIONS)]
         for function in functions:
             for each in (*function.args.args, *function.args.kwonlyargs):
                 if each.arg.startswith(switch):
                     yield f"`{each.arg}=False`"
+        of_attention = library.startswith(_OF_ATTENTION)
+        if of_attention:
+            calls = (node for node in self.facts.tree.nodes_with(_SDPA) if isinstance(node, ast.Call))
+            yield from (f"`{_SDPA}` in line {call.lineno}" for call in calls if last_name(call.func) == _SDPA)
         for function in functions:
             stem, _, kind = function.name.rpartition("_")
-            if kind in _IN_TORCH and stem and stem in library:
+            words = {*function.name.lower().split("_")}
+            attends = of_attention and words & _ATTENTION and words & _IN_TORCH_TOO
+            if attends or (kind in _IN_TORCH and stem and stem in library):
                 yield f"`{function.name}`"
 
     def visit_keyword(self, node: ast.keyword) -> Iterator[Finding]:

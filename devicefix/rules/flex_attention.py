@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from devicefix.model import Finding
+from devicefix.rewrite.calls import with_keyword
+from devicefix.rules.base import Example, Rule
+from devicefix.rules.shared.optional_imports import Asking
+
+_MODULE = "torch.nn.attention.flex_attention."
+_ATTENTION, _MASK = f"{_MODULE}flex_attention", f"{_MODULE}create_block_mask"
+_ANY_DEVICE_SINCE = (2, 10)  # `create_block_mask` made the mask on "cuda" before
+_DEVICE = 5  # the position of its device
+_WITHOUT_GRADIENTS = ("torch.no_grad", "torch.inference_mode")
+
+
+class FlexAttention(Rule):
+    """
+    ## What it does
+    Reports `torch.nn.attention.flex_attention.flex_attention`, unless gradients are off around it. If the program has
+    to run with torch before 2.10, it also finds calls of `create_block_mask` without a device.
+
+    ## Why it matters
+    On a CPU, FlexAttention has no backward pass: with an input that requires gradients it raises
+    `NotImplementedError: FlexAttention does not support backward on CPU` (torch 2.13). Before torch 2.10, the device
+    of `create_block_mask` is `"cuda"` by default.
+
+    ## Example
+    ```python
+    mask = create_block_mask(causal, None, None, 128, 128)
+    ```
+
+    ## Use instead
+    ```python
+    mask = create_block_mask(causal, None, None, 128, 128, device=device)
+    ```
+
+    ## Fix safety
+    The fix is safe: with CUDA the mask is on the same device. There is none for `flex_attention`: compute the same
+    with `torch.nn.functional.scaled_dot_product_attention` to train on a CPU. Code that asks for FlexAttention by its
+    name, as in `if backend == "flex"`, is not reported, since the user can choose another.
+    """
+
+    code = "DF418"
+    name = "flex-attention"
+    summary = "FlexAttention has no gradients on a CPU, and its masks were made on CUDA by default"
+    references = (_ATTENTION, _MASK)
+    INVALID = (
+        Example(
+            "attention that may be trained",
+            before="""
+                import torch
+                from torch.nn.attention.flex_attention import flex_attention
+
+                def attend(q, k, v):
+                    return flex_attention(q, k, v)
+            """,
+        ),
+        Example(
+            "attention that is compiled",
+            before="""
+                import torch
+                from torch.nn.attention import flex_attention as flex
+
+                attend = torch.compile(flex.flex_attention)
+            """,
+        ),
+    )
+    VALID = (
+        Example(
+            "no gradients",
+            """
+                import torch
+                from torch.nn.attention.flex_attention import flex_attention
+
+                @torch.no_grad()
+                def attend(q, k, v):
+                    return flex_attention(q, k, v)
+
+                with torch.inference_mode():
+                    y = flex_attention(q, k, v)
+            """,
+        ),
+        Example(
+            "with CUDA only, or at the user's choice",
+            """
+                import torch
+                from torch.nn.attention.flex_attention import flex_attention
+
+                def attend(q, k, v, backend):
+                    if q.is_cuda or backend == "flex":
+                        return flex_attention(q, k, v)
+                    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+            """,
+        ),
+        Example(
+            "a mask of torch since 2.10",
+            """
+                import torch
+                from torch.nn.attention.flex_attention import create_block_mask
+
+                mask = create_block_mask(causal, None, None, 128, 128)  # not on cuda
+            """,
+        ),
+    )
+
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
+        if self.facts.is_guarded(node):
+            return
+        if name == _MASK:
+            yield from self._mask(node)
+        elif not (self._has_no_gradients(node) or Asking(self.facts, "flex").before(node)):
+            yield self.finding(
+                node,
+                "`flex_attention` has no gradients on a CPU; train with"
+                " `torch.nn.functional.scaled_dot_product_attention` there",
+            )
+
+    def _mask(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
+        """Check the device of a mask."""
+        version, call = self.context.options.torch_version, self.facts.tree.parents.get(node)
+        if version is None or version >= _ANY_DEVICE_SINCE:
+            return
+        if not (isinstance(call, ast.Call) and call.func is node):
+            return
+        if len(call.args) > _DEVICE or any(keyword.arg in (None, "device") for keyword in call.keywords):
+            return
+        device = self.devices.current(call)
+        fix = self.context.edit(call, with_keyword("device", device.text), device, self.devices.safety(call))
+        yield self.finding(
+            node, "`create_block_mask` makes a mask on `cuda` before torch 2.10; pass a device", fix
+        )
+
+    def _has_no_gradients(self, node: ast.expr) -> bool:
+        """Return whether the code around a node switches gradients off."""
+        for _, parent in self.facts.tree.ancestors(node):
+            items = getattr(parent, "items", ()) if isinstance(parent, ast.With) else ()
+            around = [*(item.context_expr for item in items), *getattr(parent, "decorator_list", ())]
+            for each in around:
+                if (
+                    self.facts.resolve(each.func if isinstance(each, ast.Call) else each)
+                    in _WITHOUT_GRADIENTS
+                ):
+                    return True
+        return False
