@@ -120,6 +120,8 @@ class AttentionImport:
             return False
         if any(len(self.scope.bindings.get(name, ())) != 1 for name in self._bound):
             return False
+        if not (self.uses or all(map(function_of, full_names(statement)))):
+            return False  # it may be imported for what that does
         if not tree.declared_elsewhere.isdisjoint(self._bound) or self._is_read_elsewhere():
             return False
         return self.code() is not None and (self.is_direct or all(map(self._is_free, self.names)))
