@@ -41,6 +41,7 @@ class NumberAsDevice(Rule):
     name = "number-as-device"
     summary = "A variable with the number of a GPU is used as a device"
     words = (b"cuda", b"get_rank(", b"LOCAL_RANK")
+    companions = (b".to", b"device")
     common_words = (b".to", b"device", b"gpu", b"rank")
     before = ("DF402", "DF401")
     INVALID = (

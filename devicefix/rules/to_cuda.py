@@ -43,6 +43,7 @@ class ToCuda(Rule):
     name = "to-cuda"
     summary = "`.to(...)` moves to a CUDA device"
     words = (b"cuda", b"get_device(", b"get_rank(", b"LOCAL_RANK", b".to(0", b".to(1")
+    companions = (b".to", b"device")
     common_words = (b".to", b"device", b"gpu", b"rank")
     INVALID = (
         Example(
