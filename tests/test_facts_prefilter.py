@@ -103,6 +103,13 @@ from devicefix.rules.shared.library_facts import LIBRARIES
         ("torch list(map(lambda where: x.to(where), [1]))", True),
         ("torch where = y.size(0)\nx.to(where.dtype)", False),
         ("torch y = z.permute(0, 2)[:, 1]\nx.to(y.device)", False),
+        ("torch y = [0, 1]\nx.to(y[0].device)", False),
+        ("torch y = 1\nx.to(y.dtype)", False),
+        ("torch import torch.nn.functional as F\ny = F.relu(z)\nx.to(y)", False),
+        ("torch import flags as F\ny = F.gpu()\nx.to(y)", True),
+        ("torch for i, y in enumerate(ys): x.to(y)", False),
+        ("torch ys = range(2)\nfor i, y in enumerate(ys): x.to(y)", True),
+        ("torch for n in range(2): f(n)\nys = [y for y in zs]\nx.to(ys)", False),
         ("torch where = [y.view(0, -1)]\nx.to(where)", False),
         ("torch from config import a, WHERE\nx.to(WHERE)", True),
         ("torch from config import (\n    a, WHERE)\nf(device=WHERE)", True),
@@ -128,6 +135,22 @@ from devicefix.rules.shared.library_facts import LIBRARIES
 )
 def test_may_matter(text: str, expected: bool) -> None:
     assert may_matter(text.encode()) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("torch.stft(x.half())", True),
+        ("torch.stft(x)", False),
+        ("torch; self.register_buffer('a', Parameter(b))", True),
+        ("torch; self.register_buffer('a', b)", False),
+        ("torch; x.to(get_rank())", True),
+        ("torch; print(get_rank())", False),
+        ("torch; print(get_rank(), autocast(x))", True),
+    ],
+)
+def test_words_that_need_another(text: str, expected: bool) -> None:
+    assert matters(text.encode(), Settings()) is expected
 
 
 @pytest.mark.parametrize(

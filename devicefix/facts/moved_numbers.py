@@ -5,6 +5,7 @@ What is passed as a device is followed as text, from a name to what it is bound 
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ _PASSED = re.compile(rb"(?:\.to\(\s*(?:device\s*=\s*)?|device(?:[\"']?\s*[=:]|\(
 _REST = re.compile(rb"(?:[^\n]*[(\[{,][ \t]*\n)*[^\n]*")
 _INT = re.compile(rb"(?<![\w.])\d(?![\w.])|\b(?:int|len|range|enumerate)\(")
 _NAMED = re.compile(rb"[\w.\[\"']*(?:rank|gpu)")
-_OF_TORCH = re.compile(rb"(?:torch|(?:[\w.]|\[[^\[\]\n]*\])*[\w\]]\.device)\b")
+_OF_TORCH = re.compile(rb"(?:torch|(?:[\w.]|\[[^\[\]\n]*\])+\.(?:device|dtype))\b")
 # Functions that return an argument, or an object that holds it.
 _PASSING = (
     rb"(?:max|min|next|iter|list|tuple|set|sorted|reversed|dict|sum|abs|getattr|zip|map|vars|int|range|enumerate"
@@ -35,6 +36,7 @@ _COMPOSED = re.compile(rb"\*{0,2}[\[({]|lambda\b|(?:\w+\.)*" + _PASSING + rb"\("
 # The arguments of other functions, and subscripts, are not among these parts.
 _ASIDE = re.compile(rb"\b(?!" + _PASSING + rb"\()\w+\s*\([^()]*\)|(?<=[\w)\]])\[[^\[\]]*\]")
 _OTHERWISE = re.compile(rb"\b(?:or|else)\s+([\w.]+)")
+_COUNTED = b"enumerate"
 _SEPARATOR = re.compile(rb"[()\[\]{},]")
 _BRACKET = re.compile(rb"[()\[\]{}]")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -55,7 +57,12 @@ _PATTERN = re.compile(rb"^[ \t]*case\b((?:[^\n]*[(\[{,][ \t]*\n)*[^\n]*)", re.M)
 _CAPTURED = re.compile(rb"(?:(?:with|except)\b[^\n]*\bas|lambda)\b([^\n:]*):")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
-_NO_NAMES = frozenset(b"dtype self cls None True False torch int str float bool type".split())
+_OF_NN = re.compile(
+    rb"from torch import (nn)\b|(?:import torch\.nn\.functional|from torch\.nn import functional) as (\w+)"
+)
+_NO_NAMES = frozenset(b"dtype self cls torch int str float bool type".split()) | {
+    word.encode() for word in keyword.kwlist
+}
 
 
 def moves_to_number(data: bytes) -> bool:
@@ -113,8 +120,9 @@ class _Text:
 
     @cached_property
     def imported(self) -> frozenset[bytes]:
-        """The names that imports bind."""
-        return frozenset(_IN_IMPORT.findall(b" ".join(_IMPORTED.findall(self._data))))
+        """The names that imports bind, without those of `torch.nn`, which has no numbers."""
+        imported = _IN_IMPORT.findall(b" ".join(_IMPORTED.findall(self._data)))
+        return frozenset(imported).difference(*_OF_NN.findall(self._data))
 
     @cached_property
     def captured(self) -> frozenset[bytes]:
@@ -152,8 +160,12 @@ class _Text:
 
     def _after(self, name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
         """Return the text after each place of a name that a pattern follows."""
-        found = islice(behind_name(self._data, name, pattern), _BINDINGS)
-        return (self._rest(each.end()) for each in found)
+        for found in islice(behind_name(self._data, name, pattern), _BINDINGS):
+            value = self._rest(found.end())
+            start = found.start() - len(name)
+            if value.startswith(_COUNTED) and self._data[start - 2 : start] == b", ":
+                value = value.removeprefix(_COUNTED)  # in `for i, x in enumerate(xs)`, only `i` is a number
+            yield value
 
 
 def _is_number(value: bytes) -> bool:
