@@ -96,8 +96,10 @@ class Files(Questions):
     @remembered
     def imported_extensions(self, path: str) -> dict[str, str]:
         """Return the imports of a file that the project builds with CUDA, each with the extension."""
+        if not self._cuda_extensions:  # that is soon known of a file that is checked alone
+            return {}
         summary = self.files.get(os.path.normpath(path))
-        imports = summary.imports if summary is not None and self._cuda_extensions else ()
+        imports = summary.imports if summary is not None else ()
         # An import begins with the first part of a module's name, a relative one with the last.
         named = (name for name in imports if name.lstrip(".").partition(".")[0] in self._parts_of_extensions)
         read = {name: absolute(path, name) for name in named}
