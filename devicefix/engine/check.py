@@ -44,7 +44,7 @@ def _holds_word(data: bytes, settings: Settings) -> bool:
     """Return whether a file's bytes hold a word of an enabled rule, and a companion that it needs."""
     from devicefix.rules.registry import words, words_by_companions
 
-    return holds_word(data, words(settings)) and any(  # most files hold none: a single search is enough for them
+    return holds_word(data, words(settings)) and any(  # most files hold none: one search is enough
         holds_word(data, found) and (not companions or holds_word(data, companions))
         for companions, found in words_by_companions(settings).items()
     )
