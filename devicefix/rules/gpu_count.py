@@ -12,6 +12,9 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.counts import Counts, Harm, is_zero
 from devicefix.rules.shared.counts.ranges import made_of
 
+# They ask about a function, or replace it.
+_ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
+
 
 class GpuCount(Rule):
     """
@@ -38,7 +41,8 @@ class GpuCount(Rule):
     ## Fix safety
     Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
     places that compute with it are fixed. Such a fix is unsafe if the number may be another one, such as a 0 that
-    the user of a machine with CUDA chose, or if the number of one GPU is made of it and goes out of sight.
+    the user of a machine with CUDA chose, if the number of one GPU is made of it and goes out of sight, or if only a
+    choice between one GPU and several depends on it.
     """
 
     code = "DF402"
@@ -46,6 +50,7 @@ class GpuCount(Rule):
     summary = "The number of GPUs, which may be 0, is used as a count"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
+    references = COUNTS
     INVALID = (
         Example(
             "any accelerator",
@@ -601,6 +606,54 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "a choice between one GPU and several",
+            before="""
+                import torch
+
+                n = torch.cuda.device_count()
+                kind = OneGpu if n == 1 else SeveralGpus
+                if n > 1:
+                    start(n)
+            """,
+            after="""
+                import torch
+
+                n = max(torch.cuda.device_count(), 1)
+                kind = OneGpu if n == 1 else SeveralGpus
+                if n > 1:
+                    start(n)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a choice between one GPU and several, by statements",
+            before="""
+                import torch
+
+                def open_all():
+                    if torch.cuda.device_count() == 1:
+                        return OneGpu()
+                    return SeveralGpus()
+            """,
+            after="""
+                import torch
+
+                def open_all():
+                    if max(torch.cuda.device_count(), 1) == 1:
+                        return OneGpu()
+                    return SeveralGpus()
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "the function that counts, for a configuration file",
+            before="""
+                import torch
+
+                OmegaConf.register_new_resolver("gpus", torch.cuda.device_count)
+            """,
+        ),
+        Example(
             "the first GPU, which goes out of sight",
             before="""
                 import torch
@@ -652,6 +705,43 @@ class GpuCount(Rule):
             """,
         ),
         Example(
+            "a choice between one GPU and several, with a question for none",
+            """
+                import torch
+
+                n = torch.cuda.device_count()
+                if n == 0:
+                    kind = None
+                else:
+                    kind = OneGpu if n == 1 else SeveralGpus
+            """,
+        ),
+        Example(
+            "one GPU, several or none",
+            """
+                import torch
+
+                n = torch.cuda.device_count()
+                if n == 1:
+                    kind = OneGpu
+                elif n > 1:
+                    kind = SeveralGpus
+                else:
+                    kind = Plain
+                name = "cuda" if n == 1 else "cpu"
+            """,
+        ),
+        Example(
+            "a text about one GPU or several, and a function that is replaced",
+            """
+                import torch
+
+                n = torch.cuda.device_count()
+                print(f"{n} GPU{'' if n == 1 else 's'}")
+                monkeypatch.setattr(torch.cuda, "device_count", torch.cuda.device_count)
+            """,
+        ),
+        Example(
             "a number that is printed",
             """
                 import torch
@@ -697,6 +787,15 @@ class GpuCount(Rule):
             for count in self._zeros(node) if self.facts.is_guarded(node) else (node,):
                 yield from self._check(count)
 
+    def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
+        """Check the function itself, as an argument, such as that of a resolver for configuration files."""
+        parent = self.facts.tree.parents.get(node)
+        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call) or call.func is node or last_name(call.func) in _ASKING:
+            return
+        if not self.facts.is_guarded(node):
+            yield self.finding(node, f"`{name}` returns 0 without CUDA; check that the code which gets it needs none")
+
     def _check(self, count: ast.expr) -> Iterator[Finding]:
         """Check where a number goes that is 0 without CUDA."""
         harmed, whole = self._counts.judge(count)
@@ -708,13 +807,15 @@ class GpuCount(Rule):
             )
             return
         if whole:
-            yield self._found(count)
+            sure = not harmed or any(harm is not Harm.SEVERAL for harm in harmed.values())
+            yield self._found(count, Safety.SAFE if sure else Safety.UNSAFE)
             return
         for use, harm in harmed.items():
             if use not in self._reported:
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
-                yield self._found(use, Safety.SAFE if known(use) else Safety.UNSAFE)
+                sure = harm is not Harm.SEVERAL and known(use)
+                yield self._found(use, Safety.SAFE if sure else Safety.UNSAFE)
         if any(self._counts.escapes(use) for use in self._counts.follow(count).uses if use not in harmed):
             message = "the number of GPUs is 0 without CUDA; check that the code which gets it needs none"
             yield self.finding(count, message)

@@ -1,7 +1,8 @@
 """Judge the number of GPUs in a program, which may be 0.
 
 In the order in which they need one another: `ranges` reads loops over a number, `followed` finds where a number
-goes, `harm` judges one use of a 0, `counts` what has to become of a number of GPUs, and `idle` which loops over
+goes, `several`
+finds choices between one GPU and several, `harm` judges one use of a 0, `counts` what has to become of a number of GPUs, and `idle` which loops over
 all GPUs do nothing.
 """
 
