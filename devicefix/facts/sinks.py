@@ -23,10 +23,11 @@ _POSITIONS = {
 # The positions of `map_location`.
 _LOADS = {"torch.load": 1, "torch.jit.load": 1, "torch.hub.load_state_dict_from_url": 2}
 _METHODS = {"to": 0, "to_empty": 0, "cuda": 0, "load_from_checkpoint": 1}
-# They disable themselves on a CPU, whatever their device is.
+# They disable themselves on a CPU, or ask for or set a state of autocast, whatever their device is.
 _OFF_BY_THEMSELVES = (
     "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.autocast_mode.autocast",
-    "contextlib.nullcontext",
+    "torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.get_autocast_dtype", "torch.set_autocast_dtype",
+    "torch.is_autocast_enabled", "torch.set_autocast_enabled", "contextlib.nullcontext",
 )  # fmt: skip
 
 # Each alternative begins with a letter, not with `\b`: then the search is several times as fast.

@@ -71,6 +71,20 @@ class CudaOnlyLibrary(Rule):
     common_words = (b"cuda", b"load", b"backend")
     INVALID = (
         Example(
+            "a backend that is the default",
+            before="""
+                import os
+
+                BACKEND = "flash_attn"
+                if "BACKEND" in os.environ:
+                    BACKEND = os.environ["BACKEND"]
+                if BACKEND == "flash_attn":
+                    import flash_attn
+                else:
+                    from torch.nn.functional import scaled_dot_product_attention
+            """,
+        ),
+        Example(
             "Apex",
             before="""
                 from apex import amp
@@ -294,6 +308,14 @@ class CudaOnlyLibrary(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a backend that is not the default",
+            """
+                BACKEND = "sdpa"
+                if BACKEND == "flash_attn":
+                    import flash_attn
+            """,
+        ),
         Example(
             "an import whose failure is handled",
             """

@@ -217,6 +217,29 @@ class DeviceArgument(Rule):
             unsafe=True,
         ),
         Example(
+            "the number of a GPU for a method of a library's object",
+            before="""
+                import torch
+                from library import Scheduler
+
+                def run(gpu):
+                    torch.cuda.set_device(gpu)
+                    scheduler = Scheduler()
+                    scheduler.set_timesteps(20, device=gpu)
+            """,
+            after="""
+                import torch
+                from library import Scheduler
+
+                def run(gpu):
+                    if torch.cuda.is_available():
+                        torch.cuda.set_device(gpu)
+                    scheduler = Scheduler()
+                    scheduler.set_timesteps(20, device=gpu if torch.cuda.is_available() else "cpu")
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a number in a tuple of a loop, and in an attribute of a class",
             before="""
                 import torch
@@ -439,10 +462,22 @@ class DeviceArgument(Rule):
         # For another library, `device_id=0` is also valid on a CPU.
         if keyword.arg != "device":
             return False
-        imported = self.facts.resolve(function) is not None
+        imported = self.facts.resolve(function) is not None or self._is_method_of_library(function)
         named = imported and index_name(last_name(value))  # other numbers may be -1, which often is the CPU
         number = literal or (named and gpu_number(self.context, value) is not None)
         return number and not self._is_of_project(function)
+
+    def _is_method_of_library(self, function: ast.expr) -> bool:
+        """Return whether a function is a method of an object that a library's class or function made."""
+        if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
+            return False
+        values = [binding.value for binding in self.facts.bindings(function.value)]
+        return bool(values) and all(
+            isinstance(value, ast.Call)
+            and self.facts.resolve(value.func) is not None
+            and not self._is_of_project(value.func)
+            for value in values
+        )
 
     def _is_of_project(self, function: ast.expr) -> bool:
         """Return whether a function is defined in the module, or imported from the project."""

@@ -868,6 +868,28 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "functions of autocast, which switches itself off",
+            """
+                import functools
+                import torch
+
+                @torch.amp.custom_bwd(device_type="cuda")
+                def backward(ctx, grad):
+                    return grad
+
+                scope = functools.partial(torch.autocast, device_type="cuda", enabled=False)
+            """,
+        ),
+        Example(
+            "the choices of an option without the CPU, but with other values",
+            """
+                import torch
+
+                parser.add_argument("--kind", type=click.Choice(["auto", "cuda", "none"]), default="auto")
+                net = build(torch.randn(3), parser.parse_args().kind)
+            """,
+        ),
+        Example(
             "the choices of a command line option",
             """
                 import torch
@@ -1000,7 +1022,7 @@ class DeviceValue(Rule):
         parent = parents.get(node)
         if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
             outer = parents.get(parent)
-            if any(cpu(self.facts, item) for item in parent.elts) and _limits_option(outer):
+            if _limits_option(outer) and not all(map(cuda_string, parent.elts)):
                 return False
             return not isinstance(outer, ast.Compare) and not (
                 isinstance(outer, ast.Subscript) and parent is outer.slice
@@ -1012,7 +1034,8 @@ class DeviceValue(Rule):
             name = last_name(call.func)
             if name in _WITH_DEFAULT or name == "methodcaller":
                 return node not in call.args[: 2 if name.endswith("attr") else 1]
-            return name not in _OF_NAMES and not turns_off(self.facts, call.func)
+            function = call.args[0] if name == "partial" and call.args else call.func
+            return name not in _OF_NAMES and not turns_off(self.facts, function)
         return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
 
 

@@ -794,7 +794,9 @@ class GpuCount(Rule):
         if not isinstance(call, ast.Call) or call.func is node or last_name(call.func) in _ASKING:
             return
         if not self.facts.is_guarded(node):
-            yield self.finding(node, f"`{name}` returns 0 without CUDA; check that the code which gets it needs none")
+            yield self.finding(
+                node, f"`{name}` returns 0 without CUDA; check that the code which gets it needs none"
+            )
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:
         """Check where a number goes that is 0 without CUDA."""

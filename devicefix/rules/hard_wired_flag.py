@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
@@ -73,7 +74,7 @@ class HardWiredFlag(Rule):
     name = "hard-wired-flag"
     summary = "Another library is set to use CUDA on every machine"
     words = (
-        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"gpu_id=", b"device_id=",
+        b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpus=", b"num_gpus", b"gpu_id=", b"device_id=",
         b"gpu_index=", b"device_index=", b"device_map", b"max_memory",
         b"flash_att", b"kernels-community", b"compute_type", b"enable_model_cpu", b"enable_sequential_cpu", b"enable_xformers",
         b"set_attention_backend", b"bf16=True", b"full_eval=True", b"tf32=True", b"use_liger_kernel", b"BitsAndBytesConfig",
@@ -198,6 +199,28 @@ class HardWiredFlag(Rule):
 
                 options = {"attn_implementation": "flash_attention_2"}
                 model = AutoModel.from_pretrained(name, **options)
+            """,
+        ),
+        Example(
+            "an actor of ray that asks for a GPU",
+            before="""
+                import ray
+                import torch
+
+                @ray.remote(num_gpus=1)
+                class Worker:
+                    pass
+
+                other = ray.remote(Other).options(num_gpus=0.5).remote()
+            """,
+        ),
+        Example(
+            "the older switch for an implementation of attention",
+            before="""
+                from transformers import AutoModel  # with torch
+
+                def load(name, use_flash_attention_2=True):
+                    return AutoModel.from_pretrained(name, use_flash_attention_2=use_flash_attention_2)
             """,
         ),
         Example(
@@ -362,6 +385,16 @@ class HardWiredFlag(Rule):
         ),
     )
     VALID = (
+        Example(
+            "an actor of ray without a GPU, and a number of GPUs of no actor",
+            """
+                import ray
+                import torch
+
+                worker = Worker.options(num_gpus=0).remote()
+                ray.init(num_gpus=1)
+            """,
+        ),
         Example(
             "a flag set by availability",
             """
@@ -540,6 +573,7 @@ class HardWiredFlag(Rule):
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         yield from self._check_method(node)
+        yield from self._check_ray(node)
         name = self.facts.resolve(node.func)
         full_name = name or self._method(node.func)
         if full_name is None:
@@ -563,6 +597,25 @@ class HardWiredFlag(Rule):
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the number of a GPU"
                 yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")
+
+    def _check_ray(self, node: ast.Call) -> Iterator[Finding]:
+        """Check the GPUs that an actor or task of ray asks for: https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html."""
+        for keyword in node.keywords:
+            asks = (
+                keyword.arg == "num_gpus" and isinstance(keyword.value, ast.Constant) and keyword.value.value
+            )
+            if asks and self._uses_ray and not self.facts.is_guarded(node):
+                if last_name(node.func) == "options" or self.facts.resolve(node.func) == "ray.remote":
+                    code = self.context.source.code(keyword)
+                    yield self.finding(
+                        keyword.value, f"`{code}` waits forever where no machine of the cluster has a GPU"
+                    )
+
+    @cached_property
+    def _uses_ray(self) -> bool:
+        names = (alias.name for node in self.facts.tree.imports for alias in node.names)
+        modules = (node.module or "" for node in self.facts.tree.imports if isinstance(node, ast.ImportFrom))
+        return any(name.partition(".")[0] == "ray" for name in (*names, *modules))
 
     def _method(self, function: ast.expr) -> str | None:
         """Return the full name of a method of an object that a library's class makes, or None."""
@@ -624,6 +677,9 @@ class HardWiredFlag(Rule):
                 if str(leaf.value).startswith(ATTENTIONS):
                     advice = 'needs flash-attn, which needs CUDA; use "sdpa" without it'
                     copes = self._libraries.copes(node, "flash")
+            elif name == "use_flash_attention_2" and isinstance(leaf, ast.Constant) and leaf.value is True:
+                advice = "needs flash-attn, which needs CUDA; set it only if CUDA is available"
+                copes = self._libraries.copes(node, "flash")
             if advice and not copes and not self.facts.is_guarded(leaf):
                 self.context.mark_handled(node)
                 code = self.context.source.code(leaf)

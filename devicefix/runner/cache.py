@@ -282,4 +282,5 @@ _READERS: dict[str, Any] = {
     "cuda_extensions": frozenset,
     "configurations": frozenset,
     "configured": lambda value: tuple(map(tuple, value)),
+    "choices": _pairs,
 }

@@ -28,6 +28,11 @@ _NUMBER = re.compile(
     rb"\n([A-Za-z_]\w*)[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*(?:\d+|int\([^\n]*\))[ \t\r]*(?=[#\n]|\Z)"
 )
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
+# `BACKEND = "flash_attn"`, found from the library on
+_FOR_CUDA = re.compile(
+    rb"(?<=[\"'])(?:flash\w*|xformers|torchsparse|spconv|triton)(?=[\"'][ \t\r]*(?:[#\n]|\Z))"
+)
+_CHOICE = re.compile(rb"([A-Za-z_]\w*)[ \t]*(?::[ \t]*str[ \t]*)?=[ \t]*[\"']\Z")
 _ATTRIBUTE = re.compile(rb"\.(?:(?<=\b(self)\.))?([A-Za-z_]\w*)\b(?!\s*\()")
 # A pattern begins with a letter, and looks back for `\b`: then the search is several times as fast.
 _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
@@ -64,6 +69,19 @@ _FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPo
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
 
 
+def library_choices(data: bytes) -> frozenset[tuple[str, str]]:
+    """Return the variables of a module that are bound to the name of a library for CUDA, each with the name."""
+    lines = (
+        (data[data.rfind(b"\n", 0, found.start()) + 1 : found.start()], found)
+        for found in _FOR_CUDA.finditer(data)
+    )
+    return frozenset(
+        (bound[1].decode(), found[0].decode())
+        for line, found in lines
+        if (bound := _CHOICE.match(line)) is not None
+    )
+
+
 def passed_through(data: bytes, path: str) -> Summary | None:
     """Return the imports, classes and numbers of a file that has no tie to CUDA, without parsing it."""
     data = b"\n" + data
@@ -93,7 +111,8 @@ def passed_through(data: bytes, path: str) -> Summary | None:
     tried = {name.decode() for lines in _TRIED.findall(data) for name in re.findall(rb"\w+", lines)}
     numbers = frozenset(name.decode() for name in _NUMBER.findall(data))
     configurations = named_configurations(data)
-    if not any((imports, classes, places, low_precision, attributes, numbers, configurations)):
+    choices = library_choices(data)
+    if not any((imports, classes, places, low_precision, attributes, numbers, configurations, choices)):
         return None
     return Summary(
         path,
@@ -106,6 +125,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         classes=classes,
         to_classes=to_classes,
         get_device=b"def get_device(" in data,
+        choices=choices,
         forks=forks_processes(data),
         low_precision=low_precision,
         mixing=_mixing(data) if low_precision else frozenset(),

@@ -19,6 +19,7 @@ from devicefix.facts.exports.scan import (
     attributes_set,
     forks_processes,
     has_low_precision,
+    library_choices,
     numbered_names,
     passed_through,
     stops_autocast,
@@ -108,6 +109,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         patched=frozenset(patched_names(facts)),
         cuda_extensions=frozenset(_cuda_extensions(facts)),
         configurations=named_configurations(data),
+        choices=library_choices(data),
     )
 
 

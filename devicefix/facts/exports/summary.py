@@ -50,6 +50,7 @@ class Summary:
         cuda_extensions: the compiled modules that it builds with CUDA, and in no other way.
         configurations: the paths of configuration files that it names.
         configured: for a configuration file, the keys of CUDA devices, each with its line and value.
+        choices: variables of the module that it binds to the name of a library for CUDA, each with the name.
     """
 
     path: str
@@ -91,3 +92,4 @@ class Summary:
     cuda_extensions: frozenset[str] = frozenset()
     configurations: frozenset[str] = frozenset()
     configured: tuple[tuple[str, int, str], ...] = ()
+    choices: frozenset[tuple[str, str]] = frozenset()

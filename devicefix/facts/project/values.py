@@ -75,6 +75,13 @@ class Values(Files):
         return target is not None and last in target.pure
 
     @remembered
+    def is_chosen(self, path: str, name: str, library: str) -> bool:
+        """Return whether what the file at `path` imports by its full name is bound to the name of a library."""
+        module, _, last = name.rpartition(".")
+        target = self.find(path, f"{module}." if not module.strip(".") else module)
+        return target is not None and (last, library) in target.choices
+
+    @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(

@@ -226,7 +226,10 @@ class CudaLibraries:
                     isinstance(value := self.facts.value(parent.test), ast.Constant) and value.value is True
                 )
                 if (asking.asks(parent.test) or for_types(parent.test)) and not switched_on:
-                    return True
+                    if not (
+                        isinstance(parent, ast.If) and child in parent.body and self._is_default(parent.test)
+                    ):
+                        return True
             if isinstance(parent, ast.Try) and child in parent.body:
                 if any(
                     _catches(handler) and not self.facts.guards.refusals.refuses(handler.body)
@@ -237,6 +240,20 @@ class CudaLibraries:
                 parent.items[0].context_expr
             ):
                 return True
+        return False
+
+    def _is_default(self, test: ast.expr) -> bool:
+        """Return whether a test asks a variable for the library that it is bound to, here or in another file."""
+        match test:
+            case ast.Compare(
+                left=ast.Name() as left, ops=[ast.Eq()], comparators=[ast.Constant(value=str(library))]
+            ):
+                bound = (binding.value for binding in self.facts.bindings(left))
+                if any(isinstance(value, ast.Constant) and value.value == library for value in bound):
+                    return True
+                name = self.facts.resolve(left)
+                path = self.context.devices.path
+                return name is not None and self.context.project.is_chosen(path, name, library)
         return False
 
 
