@@ -606,9 +606,10 @@ class HardWiredFlag(Rule):
             )
             if asks and self._uses_ray and not self.facts.is_guarded(node):
                 if last_name(node.func) == "options" or self.facts.resolve(node.func) == "ray.remote":
-                    code = self.context.source.code(keyword)
+                    code = self.context.source.code(keyword.value)
                     yield self.finding(
-                        keyword.value, f"`{code}` waits forever where no machine of the cluster has a GPU"
+                        keyword.value,
+                        f"`num_gpus={code}` waits forever where no machine of the cluster has a GPU",
                     )
 
     @cached_property

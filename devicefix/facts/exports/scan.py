@@ -28,6 +28,7 @@ _NUMBER = re.compile(
     rb"\n([A-Za-z_]\w*)[ \t]*(?::[ \t]*int[ \t]*)?=[ \t]*(?:\d+|int\([^\n]*\))[ \t\r]*(?=[#\n]|\Z)"
 )
 _NAME = re.compile(rb"\b[A-Za-z_]\w*")
+_LIBRARIES = (b"flash", b"xformers", b"torchsparse", b"spconv", b"triton")
 # `BACKEND = "flash_attn"`, found from the library on
 _FOR_CUDA = re.compile(
     rb"(?<=[\"'])(?:flash\w*|xformers|torchsparse|spconv|triton)(?=[\"'][ \t\r]*(?:[#\n]|\Z))"
@@ -70,7 +71,9 @@ _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(s
 
 
 def library_choices(data: bytes) -> frozenset[tuple[str, str]]:
-    """Return the variables of a module that are bound to the name of a library for CUDA, each with the name."""
+    """Return the variables of a module that it binds to the name of a library for CUDA, each with the name."""
+    if not any(word in data for word in _LIBRARIES):
+        return frozenset()
     lines = (
         (data[data.rfind(b"\n", 0, found.start()) + 1 : found.start()], found)
         for found in _FOR_CUDA.finditer(data)

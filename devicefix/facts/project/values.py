@@ -76,7 +76,7 @@ class Values(Files):
 
     @remembered
     def is_chosen(self, path: str, name: str, library: str) -> bool:
-        """Return whether what the file at `path` imports by its full name is bound to the name of a library."""
+        """Return whether a variable that the file at `path` imports is bound to the name of a library."""
         module, _, last = name.rpartition(".")
         target = self.find(path, f"{module}." if not module.strip(".") else module)
         return target is not None and (last, library) in target.choices

@@ -93,7 +93,7 @@ LIBRARIES = {
     "flash_attn_interface": Library(BUILD, _SDPA),
     "flashinfer": Library(CALL, _SDPA, "0.7.2.post1"),
     "sageattention": Library(CALL, _SDPA, "1.0.6"),
-    "ring_flash_attn": Library(IMPORT, f"it needs flash-attn; {_SDPA}", "0.1.8"),
+    "ring_flash_attn": Library(IMPORT, f"it needs flash-attn; {_SDPA}"),
     "xformers": Library(CALL, _SDPA),
     "xformers.ops.memory_efficient_attention": Library(CALL, _SDPA_TRANSPOSED),
     "flash_mla": Library(BUILD, _TORCH_PATH),
@@ -106,7 +106,7 @@ LIBRARIES = {
     "transformer_engine": Library(IMPORT, _NN),
     "mamba_ssm": Library(BUILD, _PLAIN_PATH),
     "accelerated_scan.warp": Library(
-        IMPORT, "it compiles CUDA code when it is imported; use `accelerated_scan.ref` without CUDA", "0.3.1"
+        IMPORT, "it compiles CUDA code when it is imported; use `accelerated_scan.ref` without CUDA"
     ),
     "causal_conv1d": Library(BUILD, "use `torch.nn.functional.conv1d` with padding on the left"),
     "tinycudann": Library(BUILD, "add a CPU path with torch layers"),
@@ -135,7 +135,7 @@ LIBRARIES = {
     "DCNv4": Library(BUILD, _DEFORM_NEWER),
     "lightseq": Library(BUILD, _NN),
     "q8_kernels": Library(BUILD, "use the weights in bfloat16 without CUDA"),
-    "trifast": Library(CALL, "its kernels need Triton; add a CPU path with torch operators", "0.1.13"),
+    "trifast": Library(CALL, "its kernels need Triton; add a CPU path with torch operators"),
     "deep_gemm": Library(BUILD, "use `torch.matmul` without CUDA"),
     "deep_ep": Library(BUILD, "use the collectives of `torch.distributed` without CUDA"),
     "grouped_gemm": Library(BUILD, "use one `torch.matmul` for each group without CUDA"),

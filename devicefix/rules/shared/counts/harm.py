@@ -58,7 +58,7 @@ class Harms:
         self._asked: set[ast.Call] = set()  # the ranges over GPUs that are being judged
         self._several = Several(facts)
 
-    def of(self, node: ast.expr) -> Harm | None:
+    def of(self, node: ast.expr) -> Harm | None:  # noqa: PLR0911 (one case a kind of node)
         """Return what a number that is 0 does where it is used, None if nothing is known to be wrong."""
         parent = self.facts.tree.parents.get(node)
         match parent:
