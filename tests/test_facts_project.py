@@ -107,6 +107,25 @@ def test_a_number_of_a_file_without_cuda_is_known() -> None:
     assert Project.of([light]).is_number("/p/main.py", "config.WHERE")
 
 
+def test_a_variable_that_chooses_a_library_is_known() -> None:
+    light = passed_through(
+        b"from typing import *\n\nBACKEND = 'flash_attn' \nOTHER = 'sdpa'\n", "/p/a/__init__.py"
+    )
+    assert light is not None
+    heavy = summarize(
+        b"import torch\n\nclass A:\n    KIND = 'xformers'\nKIND: str = 'xformers'  # cuda\n", "/p/k.py"
+    )
+    files = Project.of([light, heavy])
+    assert light.choices == {("BACKEND", "flash_attn")}
+    assert files.is_chosen("/p/a/b.py", ".BACKEND", "flash_attn")
+    assert files.is_chosen("/p/a/b/c.py", "..BACKEND", "flash_attn")
+    assert files.is_chosen("/p/main.py", "a.BACKEND", "flash_attn")
+    assert files.is_chosen("/p/main.py", "k.KIND", "xformers")
+    assert not files.is_chosen("/p/main.py", "a.BACKEND", "xformers")
+    assert not files.is_chosen("/p/main.py", "a.OTHER", "sdpa")
+    assert not files.is_chosen("/p/main.py", "torch.BACKEND", "flash_attn")
+
+
 @pytest.mark.parametrize(
     ("path", "late"), [("main", True), ("model", True), ("layer", True), ("alone", False)]
 )

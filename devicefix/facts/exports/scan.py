@@ -71,7 +71,7 @@ _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(s
 
 
 def library_choices(data: bytes) -> frozenset[tuple[str, str]]:
-    """Return the variables of a module that it binds to the name of a library for CUDA, each with the name."""
+    """Return the variables that a module binds to the name of a library for CUDA, each with the name."""
     if not any(word in data for word in _LIBRARIES):
         return frozenset()
     lines = (
