@@ -471,7 +471,8 @@ class DeviceArgument(Rule):
         """Return whether a function is a method of an object that a library's class or function made."""
         if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
             return False
-        values = [binding.value for binding in self.facts.bindings(function.value)]
+        bindings = self.facts.bindings(function.value)
+        values = [binding.value for binding in bindings if not isinstance(binding.node, ast.Delete)]
         return bool(values) and all(
             isinstance(value, ast.Call)
             and self.facts.resolve(value.func) is not None
