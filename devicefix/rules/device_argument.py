@@ -226,6 +226,7 @@ class DeviceArgument(Rule):
                     torch.cuda.set_device(gpu)
                     scheduler = Scheduler()
                     scheduler.set_timesteps(20, device=gpu)
+                    del scheduler
             """,
             after="""
                 import torch
@@ -236,6 +237,7 @@ class DeviceArgument(Rule):
                         torch.cuda.set_device(gpu)
                     scheduler = Scheduler()
                     scheduler.set_timesteps(20, device=gpu if torch.cuda.is_available() else "cpu")
+                    del scheduler
             """,
             unsafe=True,
         ),
