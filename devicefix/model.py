@@ -120,6 +120,7 @@ class Definition:
         after: The statement that the line follows; None for the beginning of the module or function.
         function: The function whose body gets the line; None for the module.
         flag: The code of the flag that chooses between CUDA and the CPU, if one does.
+        least: The number of fixes that must need it; fewer use the value in its place.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Definition:
     after: ast.stmt | None = None
     function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     flag: str | None = None
+    least: int = 1
 
     @property
     def line(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from weakref import proxy
@@ -24,6 +24,7 @@ from devicefix.rewrite.placement import Layout
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # The end of a variable's name that its device does not need.
 _NUMBERED = re.compile(r"_?(id|ids|idx|index|num|number)\Z")
+_SHARED = 2  # uses of a constant
 # They pickle functions by value: https://github.com/cloudpipe/cloudpickle
 _SENDING = {"ray", "dask", "submitit", "pyspark", "cloudpickle"}
 
@@ -94,6 +95,11 @@ class Devices:
         """
         known = self._of_module(site, may_be_text=may_be_text)
         return known or self._defined(site, self._definitions.add if define else self._definitions.added)
+
+    def named(self, site: ast.AST) -> DeviceExpr | None:
+        """Return the variable of the module that is the name of the current device, or None."""
+        known = None if self._sends_functions else self._known.text(site)
+        return DeviceExpr(known) if known else None
 
     def _of_module(self, site: ast.AST, *, may_be_text: bool = True) -> DeviceExpr | None:
         """Return the name of the current device that the module has already."""
@@ -187,6 +193,42 @@ class Devices:
         if self.accelerator is None:
             return self.facts.source.quoted('"cuda"')
         return f"{self.torch(site).text}.accelerator.current_accelerator().type"
+
+    def constant(
+        self, site: ast.AST, names: Iterable[str], value: DeviceExpr
+    ) -> tuple[Callable[[], str], DeviceExpr]:
+        """Return the name of a new constant of the module, or its value where too few fixes need it.
+
+        Args:
+            site: The node that the code is for.
+            names: The names that the constant may have.
+            value: The code of the value at the site.
+
+        Returns:
+            A function that returns the code once it is known which fixes are made, and what the code needs.
+        """
+        new = self._constant(site, names, value.text)
+        if new is None:
+            return lambda: value.text, value
+        definitions = self._definitions
+
+        def code() -> str:
+            return new.name if definitions.is_shared(new) else value.text
+
+        return code, DeviceExpr(value.text, value.needs | {new})
+
+    def _constant(self, site: ast.AST, names: Iterable[str], value: str) -> Definition | None:
+        """Return the definition of a constant of the module, None where a site can't use one."""
+        place = self._module_place
+        if self._sends_functions or place is None or not self._places.precedes(place, site):
+            return None
+        if self._torch_at(place).text != self.torch(site).text:
+            return None
+        name = next((name for name in names if self._definitions.is_free_at(name, site)), None)
+        if name is None:
+            return None
+        new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
+        return new if new.value == value else None
 
     # -- questions ------------------------------------------------------------------------------------
 
@@ -299,9 +341,9 @@ class Devices:
             for _, parent in self.facts.tree.ancestors(binding.node)
         )
 
-    def insertions(self, needs: frozenset[Need]) -> list[Edit]:
-        """Return the edits that insert the imports and definitions that fixes need."""
-        return self._definitions.insertions(needs)
+    def insertions(self, *needs: frozenset[Need]) -> list[Edit]:
+        """Return the edits that insert the imports and definitions that fixes need, given for each fix."""
+        return self._definitions.insertions(*needs)
 
     # -- new devices ----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from functools import cached_property
 
 from devicefix.devices.known import KnownDevices
@@ -35,6 +36,7 @@ class Definitions:
         self._layout = layout
         self._known = known
         self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
+        self._shared: set[Definition] = set()
         self._used_names: dict[Function, set[str]] = {}
         self._free_names: dict[str, bool] = {}
 
@@ -90,6 +92,11 @@ class Definitions:
         """Return whether a name is used for nothing else in a function, and no other fix defines it there."""
         return name not in self._used_in(function) and not self._facts.taken(name)
 
+    def is_free_at(self, name: str, site: ast.AST) -> bool:
+        """Return whether a name is used for nothing else in the module, and means a constant of it at a site."""
+        elsewhere = name in self._known.star_names or self._project.carried(self._path, name)
+        return not (elsewhere or self._facts.taken(name) or self._facts.shadowed(name, site) is not None)
+
     def _used_in(self, function: Function) -> set[str]:
         """Return the names that a function, and those in it, use."""
         if function not in self._used_names:
@@ -137,16 +144,26 @@ class Definitions:
 
     # -- edits ----------------------------------------------------------------------------------------
 
-    def insertions(self, needs: frozenset[Need]) -> list[Edit]:
-        """Return the edits that insert what fixes need: imports, then definitions."""
+    def is_shared(self, definition: Definition) -> bool:
+        """Return whether enough of the fixes that are made need a definition: then it is inserted."""
+        return definition in self._shared
+
+    def insertions(self, *needs: frozenset[Need]) -> list[Edit]:
+        """Return the edits that insert what fixes need: imports, then definitions.
+
+        Args:
+            needs: What each of the fixes needs.
+        """
         texts: dict[int, str] = {}
         kinds: dict[int, tuple[str, ...]] = {}
-        imports = (need for need in needs if isinstance(need, Import))
+        counts = Counter(need for needed in needs for need in needed)
+        imports = (need for need in counts if isinstance(need, Import))
         for wanted in sorted(imports, key=lambda wanted: wanted.line):
             at, text = self._layout.import_line(wanted)
             texts[at] = texts.get(at, "") + text
             kinds[at] = (*kinds.get(at, ()), "Import")
-        definitions = [definition for definition in self._definitions if definition in needs]
+        definitions = [each for each in self._definitions if counts[each] >= each.least]
+        self._shared = set(definitions)
         for definition in definitions:
             at, text = self._placed(definition, first=definition is definitions[0])
             texts[at] = texts.get(at, "") + text

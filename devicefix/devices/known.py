@@ -75,6 +75,12 @@ class KnownDevices:
             (name for name in imported if scope.lookup(name) is None and self._bound.name(name, site)), None
         )
 
+    def text(self, site: ast.AST) -> str | None:
+        """Return the name of a constant of the module that a site can use: a device by its name, a string."""
+        root = self._facts.tree.root
+        names = (name for name in self.certain(root) if self._is_text(root.bindings[name][0].value))
+        return next((name for name in names if self._is_visible(name, root, site)), None)
+
     def named(self, scope: Scope) -> list[str]:
         """Return the names of a scope all of whose bindings are the current device, or the CPU."""
         if scope not in self._named:
@@ -114,6 +120,12 @@ class KnownDevices:
             case ast.Call():
                 return self._facts.call(value, "torch.device", "torch.accelerator.current_accelerator")
         return False
+
+    def _is_text(self, value: ast.expr | None) -> bool:
+        """Return whether a value is `"cuda" if … else "cpu"`, two names of devices."""
+        return isinstance(value, ast.IfExp) and all(
+            isinstance(each, ast.Constant) for each in (value.body, value.orelse)
+        )
 
     def _is_certain(self, bindings: list[Binding]) -> bool:
         if len(bindings) == 1:

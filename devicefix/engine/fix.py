@@ -138,7 +138,7 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
 
     source, tree = devices.facts.source, devices.facts.tree
     edits = [edit for _, fix in fixes for edit in fix.edits]
-    edits += devices.insertions(frozenset().union(*(fix.needs for _, fix in fixes)))
+    edits += devices.insertions(*(fix.needs for _, fix in fixes))
     edits = joined(source.text, edits)
     changes = wrapped(source, tree, resolved(source.text, edits))
     output = source.encode(replaced(source.text, changes))

@@ -12,6 +12,7 @@ from devicefix.rewrite.calls import with_keyword
 from devicefix.rules.base import Example, Rule
 
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
+_NAMES = ("map_location", "_map_location")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
 # Methods of a tensor whose result is on the same device.
 _SAME_DEVICE = {
@@ -280,13 +281,13 @@ class CheckpointLoad(Rule):
             return  # `**kwargs` may contain it
         if self._is_on_cpu(node) or (node.args and saved_before(self.facts, node.args[0])):
             return
-        if given is not None:
-            yield self.finding(node, _NOWHERE, self.context.when_cuda(given, '"cpu"', of_cuda=True))
-            return
         where = self.devices.either(node, "None", of_cuda=True)
-        yield self.finding(
-            node, _NOWHERE, self.context.edit(node, with_keyword("map_location", where.text), where)
-        )
+        code, use = self.devices.constant(node, _NAMES, where)
+        if given is not None:
+            fix = self.context.edit(given, lambda _: code(), use)
+        else:
+            fix = self.context.edit(node, lambda text: with_keyword("map_location", code())(text), use)
+        yield self.finding(node, _NOWHERE, fix)
 
     def _may_be_left_out(self, given: ast.expr) -> bool:
         """Return whether a location is a parameter whose default is None, which nothing replaces or asks about."""

@@ -17,6 +17,7 @@ from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
+_CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults of parameters
 _AROUND = 6  # how many expressions may put a string together around its first piece
 # They search a text or a container for what they get, or look up an attribute of that name.
 _OF_NAMES = {
@@ -1009,9 +1010,21 @@ class DeviceValue(Rule):
         if (collapses := _collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
             advice += f", and mind that {collapses}"
-        fix = self.context.when_cuda(value, '"cpu"', safety)
+        fix = self._of_default(value, safety) or self.context.when_cuda(value, '"cpu"', safety)
         finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
         return checked_for_uses(self.context, value, finding)
+
+    def _of_default(self, value: ast.expr, safety: Safety) -> Fix | None:
+        """Return the fix of a parameter's default that others of the module may share, or None."""
+        if not isinstance(self.facts.tree.parents.get(value), ast.arguments) or self.devices.accelerator:
+            return None
+        if safety is not Safety.SAFE or text_of(value) != "cuda":
+            return None
+        known = self.devices.named(value)
+        if known is not None:
+            return self.context.replace(value, known)
+        code, use = self.devices.constant(value, _CONSTANTS, self.devices.either(value, '"cuda"'))
+        return self.context.edit(value, lambda _: code(), use)
 
     def _is_device(self, value: ast.expr) -> str:
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"
