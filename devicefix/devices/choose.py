@@ -222,13 +222,22 @@ class Devices:
         place = self._module_place
         if self._sends_functions or place is None or not self._places.precedes(place, site):
             return None
-        if self._torch_at(place).text != self.torch(site).text:
+        if not all(self._is_same_at(place, name, site) for name in _names_in(value)):
             return None
         name = next((name for name in names if self._definitions.is_free_at(name, site)), None)
         if name is None:
             return None
         new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
         return new if new.value == value else None
+
+    def _is_same_at(self, place: InsertionPoint, name: str, site: ast.AST) -> bool:
+        """Return whether a name of the module has at a new line the only value that it ever has."""
+        if name == self._torch_at(place).text:
+            return name == self.torch(site).text
+        bindings = self.facts.tree.root.bindings.get(name, ())
+        imported = len(bindings) == 1 and bindings[0].imported is not None
+        above = self._places.above(place)
+        return imported and self.facts.shadowed(name, site) is None and self._bound.name_after(name, above)
 
     # -- questions ------------------------------------------------------------------------------------
 
@@ -452,6 +461,11 @@ class Devices:
         """Return whether a flag is `torch.cuda.is_available()` and nothing else."""
         value = self.facts.value(flag)
         return value is not None and self.facts.call(value, *ASKS)
+
+
+def _names_in(code: str) -> set[str]:
+    """Return the variables that the code of an expression reads."""
+    return {node.id for node in ast.walk(ast.parse(code, mode="eval")) if isinstance(node, ast.Name)}
 
 
 def is_never_none(facts: Facts, target: ast.expr) -> bool:

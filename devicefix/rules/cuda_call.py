@@ -665,7 +665,7 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     assert isinstance(node.func, ast.Attribute)
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
-    if isinstance(parent, ast.Expr) and dotted(receiver):
+    if isinstance(parent, ast.stmt) and _only_moves(parent, receiver):
         return context.put_under_guard(parent)
     if _super(receiver):
         return context.when_cuda(node, "self")
@@ -673,6 +673,17 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     if len(code) > _LONGEST_RECEIVER or "\n" in code or "\r" in code:
         return None
     return context.when_cuda(node, receiver_of, of_cuda=True)
+
+
+def _only_moves(statement: ast.stmt, receiver: ast.expr) -> bool:
+    """Return whether a statement moves a variable and does nothing else: `x.cuda()` or `x = x.cuda()`."""
+    name = dotted(receiver)
+    match statement:
+        case ast.Expr():
+            return name is not None
+        case ast.Assign(targets=[target]):
+            return name is not None and name == dotted(target)
+    return False
 
 
 def _is_storage(context: Context, node: ast.Call) -> bool:

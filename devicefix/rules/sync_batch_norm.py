@@ -193,9 +193,19 @@ class SyncBatchNorm(Rule):
         owner = node.value if isinstance(node, ast.Attribute) else None
         if owner is None or self.facts.resolve(owner) != "torch.nn":
             return None
-        return self.context.when_cuda(
-            node, f"{self.context.source.code(owner)}.BatchNorm{size}d", of_cuda=True
-        )
+        code = self.context.source.code(owner)
+        return self._chosen(node, f"{code}.BatchNorm{size}d", f"SyncBatchNorm{size}d")
+
+    def _chosen(self, node: ast.Attribute, plain: str, name: str) -> Fix:
+        """Return the fix that uses a plain layer without CUDA, by a name that the layers of a module share."""
+        layer = self.devices.either(node, self.context.source.code(node), plain, of_cuda=True)
+        code, use = self.devices.constant(node, (name,), layer)
+
+        def new(_: str) -> str:
+            text = code()
+            return f"({text})" if " if " in text else text
+
+        return self.context.edit(node, new, use)
 
     def _before(self, call: ast.Call) -> ast.Call | None:
         """Return the layer before one in `nn.Sequential(…)`, also of a list of pairs in an `OrderedDict`."""

@@ -202,6 +202,8 @@ class Functions:
             return Fix(())  # the fix of the move is enough
         if isinstance(parent, ast.Call) and self.facts.call(parent, "torch.device"):
             return self.context.when_cuda(node, '"cpu"') if len(parent.args) == 1 else None
+        if self._makes_tensor(parent):
+            return self.context.replace(node, self.devices.current(node))
         if isinstance(parent, ast.Call) and last_name(parent.func) in _PRINTING:
             return self.context.when_cuda(node, "-1")  # the index of a CPU, as by `Tensor.get_device`
         if self.becomes_cpu(node):
@@ -214,6 +216,14 @@ class Functions:
         if device_name(place):
             return self.context.when_cuda(node, '"cpu"', Safety.UNSAFE)
         return self.context.when_cuda(node, "0", Safety.UNSAFE) if index_name(place) else None
+
+    def _makes_tensor(self, parent: ast.AST | None) -> bool:
+        """Return whether an argument is the device of a new tensor: `torch.zeros(3, device=…)`."""
+        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else None
+        if not isinstance(call, ast.Call) or not isinstance(parent, ast.keyword) or parent.arg != "device":
+            return False
+        owner, _, name = (self.facts.resolve(call.func) or "").rpartition(".")
+        return owner == "torch" and name.islower()
 
     def becomes_cpu(self, node: ast.Call) -> bool:
         """Return whether the fix of `torch.cuda.current_device()` is the CPU, since it is only used as a device."""
