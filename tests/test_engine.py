@@ -317,7 +317,7 @@ LOSS = (
         ),
         (
             "loss = build('l')\nloss = loss.cuda()\n",
-            "loss = loss.cuda() if torch.cuda.is_available() else loss\n",
+            "if torch.cuda.is_available():\n    loss = loss.cuda()\n",
         ),
         ("model.cuda()\n", "if torch.cuda.is_available():\n    model.cuda()\n"),
         ("x = torch.ones(2).float().cuda()\n", "x = torch.ones(2).float().to(device)\n"),

@@ -111,6 +111,10 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
     if cuda_string(target) or context.facts.call(target, "torch.cuda.current_device"):
         return context.when_cuda(target, '"cpu"')
     safety = gpu_number(context, target)
+    if safety is Safety.SAFE:
+        device = context.devices.of_variable(target, target, none_is_current=False)
+        if device is not None:
+            return context.unless_others(target, context.replace(target, device))
     return context.when_cuda(target, '"cpu"', safety) if safety else None
 
 

@@ -119,7 +119,9 @@ class Devices:
         """
         return self.either(site, f"{self.torch(site).text}.device({self.device_type(site)}, {index})")
 
-    def of_variable(self, site: ast.AST, target: ast.expr) -> DeviceExpr | None:
+    def of_variable(
+        self, site: ast.AST, target: ast.expr, *, none_is_current: bool = True
+    ) -> DeviceExpr | None:
         """Return the device of a variable to which a function moves several times: `rank_device`.
 
         The fix defines it where the variable gets its value. A parameter may be an index, a device, its
@@ -128,6 +130,7 @@ class Devices:
         Args:
             site: The call that moves.
             target: Its device argument.
+            none_is_current: Whether None is the current device for the call, as it is for `.cuda`.
 
         Returns:
             None where the argument is no such variable, or the definition can't be placed.
@@ -143,7 +146,8 @@ class Devices:
         if not self._definitions.is_free_in(place.function, new_name):
             return None
         torch = self._torch_at(place)
-        index = name if is_never_none(self.facts, target) else f'("cuda" if {name} is None else {name})'
+        plain = not none_is_current or is_never_none(self.facts, target)
+        index = name if plain else f'("cuda" if {name} is None else {name})'
         value = self.facts.source.quoted(f'{index} if {torch.text}.cuda.is_available() else "cpu"')
         new = self._definitions.add(Definition(new_name, value, place.after, place.function))
         if new.value != value:
@@ -224,6 +228,7 @@ class Devices:
             return None
         if not all(self._is_same_at(place, name, site) for name in _names_in(value)):
             return None
+        value = self.facts.source.quoted(value.replace("'", '"'))
         name = next((name for name in names if self._definitions.is_free_at(name, site)), None)
         if name is None:
             return None
@@ -484,7 +489,7 @@ def _name_of_device(variable: str) -> str:
 
 
 def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
-    """Return whether a name is a variable of a function that calls `x.cuda(name)` several times.
+    """Return whether a name is a variable of a function that moves to it several times, as by `x.cuda(name)`.
 
     It is a parameter, or gets its value in a statement of the function's body, and never another one.
     """
@@ -503,11 +508,12 @@ def is_moved_to_often(facts: Facts, scope: Scope, name: str) -> bool:
 
 
 def _is_moved_to(facts: Facts, target: ast.expr) -> bool:
-    """Return whether an expression is the device argument of a call of `.cuda`, which no guard protects."""
+    """Return whether an expression is the device argument of a call that moves, which no guard protects."""
     parent = facts.tree.parents.get(target)
     call = facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "device" and not facts.is_guarded(target)
     match call:
-        case ast.Call(func=ast.Attribute(attr="cuda"), args=arguments):
-            given = parent.arg == "device" if isinstance(parent, ast.keyword) else arguments[0] is target
-            return given and not facts.is_guarded(call)
+        case ast.Call(func=ast.Attribute(attr="cuda" | "to"), args=[first, *_]):
+            return first is target and not facts.is_guarded(call)
     return False

@@ -96,6 +96,25 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
+            "several loads, which share a location",
+            before="""
+                import torch
+
+
+                def load(path):
+                    return torch.load(path), torch.load(path + ".ema", None)
+            """,
+            after="""
+                import torch
+
+                map_location = None if torch.cuda.is_available() else "cpu"
+
+
+                def load(path):
+                    return torch.load(path, map_location=map_location), torch.load(path + ".ema", map_location)
+            """,
+        ),
+        Example(
             "a place on CUDA",
             before="""
                 import torch

@@ -395,6 +395,23 @@ class CudaFunction(Rule):
                 memory = torch.cuda.get_device_properties(0).total_memory
             """,
         ),
+        Example(
+            "the device of a new tensor",
+            before="""
+                import torch
+
+                def total(x):
+                    return torch.tensor(x, device=torch.cuda.current_device(), dtype=torch.float32)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                def total(x):
+                    return torch.tensor(x, device=device, dtype=torch.float32)
+            """,
+        ),
     )
     VALID = (
         Example(

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 
+from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Use
 from devicefix.facts.sinks import turns_off
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
-from devicefix.model import Finding, Safety
+from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
 
@@ -790,6 +791,54 @@ class DeviceValue(Rule):
                 y = y.to((lambda q8: q8)([None, "cuda" if torch.cuda.is_available() else "cpu"][True]))
             """,
         ),
+        Example(
+            "defaults of parameters, which share a constant",
+            before="""
+                import torch
+
+
+                def first(x, device="cuda"):
+                    return x.to(device)
+
+
+                def second(x, device='cuda'):
+                    return x.to(device)
+            """,
+            after="""
+                import torch
+
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                def first(x, device=DEFAULT_DEVICE):
+                    return x.to(device)
+
+
+                def second(x, device=DEFAULT_DEVICE):
+                    return x.to(device)
+            """,
+        ),
+        Example(
+            "the default of a parameter, for which the module has a name already",
+            before="""
+                import torch
+
+                where = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                def first(x, device="cuda"):
+                    return x.to(device), where
+            """,
+            after="""
+                import torch
+
+                where = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                def first(x, device=where):
+                    return x.to(device), where
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -1023,7 +1072,10 @@ class DeviceValue(Rule):
         known = self.devices.named(value)
         if known is not None:
             return self.context.replace(value, known)
-        code, use = self.devices.constant(value, _CONSTANTS, self.devices.either(value, '"cuda"'))
+        question = self.devices.available(value)
+        choice = f'"cuda" if {question.text} else "cpu"'
+        choice = self.context.source.quoted(choice, self.context.source.code(value))
+        code, use = self.devices.constant(value, _CONSTANTS, DeviceExpr(choice, question.needs))
         return self.context.edit(value, lambda _: code(), use)
 
     def _is_device(self, value: ast.expr) -> str:

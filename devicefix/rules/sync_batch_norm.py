@@ -117,6 +117,23 @@ class SyncBatchNorm(Rule):
                     return kind(8)
             """,
         ),
+        Example(
+            "several layers, which share a choice",
+            before="""
+                import torch
+                from torch import nn
+
+                net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.SyncBatchNorm(4), nn.Conv2d(4, 4, 3), nn.SyncBatchNorm(4))
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                SyncBatchNorm2d = nn.SyncBatchNorm if torch.cuda.is_available() else nn.BatchNorm2d
+
+                net = nn.Sequential(nn.Conv2d(3, 4, 3), SyncBatchNorm2d(4), nn.Conv2d(4, 4, 3), SyncBatchNorm2d(4))
+            """,
+        ),
     )
     VALID = (
         Example(

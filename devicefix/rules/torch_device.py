@@ -132,7 +132,7 @@ class TorchDevice(Rule):
                 where = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-                def f(x, y=torch.device("cuda" if torch.cuda.is_available() else "cpu")):
+                def f(x, y=where):
                     return g(x.to(y), where, at=where)
             """,
         ),
@@ -436,11 +436,11 @@ class TorchDevice(Rule):
         return self._choice(node) if shared is None else self.context.replace(node, shared)
 
     def _is_argument(self, node: ast.AST) -> bool:
-        """Return whether a node is `torch.device("cuda")`, as an argument of a call."""
+        """Return whether a node is `torch.device("cuda")`, as an argument of a call or the default of a parameter."""
         parent = self.facts.tree.parents.get(node)
         if isinstance(parent, ast.keyword):
             parent = self.facts.tree.parents.get(parent)
-        return isinstance(parent, ast.Call) and is_current_object(self.facts, node)
+        return isinstance(parent, (ast.Call, ast.arguments)) and is_current_object(self.facts, node)
 
     @cached_property
     def _is_common(self) -> bool:
