@@ -5,7 +5,7 @@
 Each folder in a DIR is a repository, and is rewritten as one project, in memory. Counted are
 
 - *new lines*: the lines that a rewritten module has and the old one has not;
-- *long*: those of them with more than 110 columns that are not in place of an equally long line;
+- *long*: those of them with more than 110 columns, in place of lines that had no more;
 - *sites*: the places that a safe fix changed;
 - *inline*: the sites whose new text holds a conditional expression that asks for CUDA. The definition of
   a device, `device = torch.device("cuda" if torch.cuda.is_available() else "cpu")`, is not inline: one a
@@ -107,7 +107,7 @@ def _compare(found: Style, path: str, old: str, new: str) -> None:
         found.long += [
             f"{path}:{at + 1}: {others[at].strip()}"
             for at in range(start, end)
-            if len(others[at]) > max(LONGEST, longest)
+            if len(others[at]) > LONGEST >= longest
         ]
     known = Counter(ast.dump(node) for node, _ in _conditions(old))
     defined: set[tuple[int, str]] = set()

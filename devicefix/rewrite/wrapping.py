@@ -102,6 +102,8 @@ class _Line:
             broken = self._source.newline in new
             self._columns.append((end, self._width(new) if broken else self._column(start) + len(new)))
             yield start, end, new
+            if change is changes[-1] and argument is not None:
+                yield from self._break_behind(argument)
 
     def _column(self, offset: int) -> int:
         """Return the column of a part of the old text in the new one."""
@@ -129,6 +131,19 @@ class _Line:
             return None
         fits = len(hanging) + argument.end - behind + more <= self._limit
         return (behind, behind, self._source.newline + hanging) if fits else None
+
+    def _break_behind(self, argument: _Argument) -> Iterator[Change]:
+        """Yield the line break in front of the next argument, where the line is still too long and one helps."""
+        if self._column(self._end) <= self._limit:
+            return
+        arguments = (each for node in self._nodes for each in self._arguments(node))
+        behind = (each for each in arguments if each.opening == argument.opening)
+        start = min((each.start for each in behind if each.start >= argument.end), default=self._end)
+        between = self._source.text[argument.end : start]
+        if start < self._end and between.strip() == ",":
+            first = self._column(argument.start) if argument.start >= self._start else 0
+            gap = argument.end + len(between.rstrip())
+            yield gap, start, self._source.newline + " " * first
 
     def _with_break_inside(self, change: Change) -> str | None:
         """Return the new text of a call that gets one more argument, with a line break if one helps."""
