@@ -37,9 +37,17 @@ CASES = {
         f'         device="cuda" if {IF} else "cpu"):\n    return torch.zeros(2, device=device)\n',
     ),
     "several arguments of one line": (
-        "use(torch.load(first_path), torch.load(second_path), strict)\n",
+        "map_location = _map_location = 3\nuse(torch.load(first_path), torch.load(second_path), strict)\n",
+        "map_location = _map_location = 3\n"
         f'use(torch.load(first_path, map_location=None if {IF} else "cpu"),\n'
         f'    torch.load(second_path, map_location=None if {IF} else "cpu"), strict)\n',
+    ),
+    "an argument with others behind it": (
+        "from library import place\n"
+        'x = place(first_argument, device="cuda", third_argument=3, the_fourth_argument=4, fifth=5)\n',
+        "from library import place\n"
+        f'x = place(first_argument,\n          device="cuda" if {IF} else "cpu",\n'
+        "          third_argument=3, the_fourth_argument=4, fifth=5)\n",
     ),
 }
 

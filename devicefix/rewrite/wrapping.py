@@ -92,17 +92,19 @@ class _Line:
             argument = self._around(start, end)
             inside = argument.end if argument is not None else end
             last = inside if changes[-1][1] > inside else self._end
+            in_front = None
             more = _growth(each for each in changes if start <= each[0] and each[1] <= inside)
             if last <= self._end and self._column(last) + more > self._limit:
-                if argument is not None and (found := self._break(argument, more)) is not None:
-                    yield found
-                    self._columns.append((found[1], self._width(found[2])))
+                in_front = self._break(argument, more) if argument is not None else None
+                if in_front is not None:
+                    yield in_front
+                    self._columns.append((in_front[1], self._width(in_front[2])))
                 else:
                     new = self._with_break_inside(change) or new
             broken = self._source.newline in new
             self._columns.append((end, self._width(new) if broken else self._column(start) + len(new)))
             yield start, end, new
-            if change is changes[-1] and argument is not None:
+            if change is changes[-1] and argument is not None and in_front is not None:
                 yield from self._break_behind(argument)
 
     def _column(self, offset: int) -> int:
@@ -141,9 +143,8 @@ class _Line:
         start = min((each.start for each in behind if each.start >= argument.end), default=self._end)
         between = self._source.text[argument.end : start]
         if start < self._end and between.strip() == ",":
-            first = self._column(argument.start) if argument.start >= self._start else 0
             gap = argument.end + len(between.rstrip())
-            yield gap, start, self._source.newline + " " * first
+            yield gap, start, self._source.newline + " " * self._column(argument.start)
 
     def _with_break_inside(self, change: Change) -> str | None:
         """Return the new text of a call that gets one more argument, with a line break if one helps."""
