@@ -115,7 +115,7 @@ def _compare(found: Style, path: str, old: str, new: str) -> None:
         text = ast.dump(node)
         if known[text]:
             known[text] -= 1
-        elif not _is_definition(around, defined):
+        elif not (_is_plain(node) and _is_definition(around, defined)):
             place = f"{path}:{node.lineno}: {others[node.lineno - 1].strip()}"
             found.inline[_kind(node, around)].append(place)
 
@@ -124,7 +124,7 @@ Around = list[ast.AST]
 
 
 def _conditions(text: str) -> Iterator[tuple[ast.IfExp, Around]]:
-    """Yield the conditional expressions that ask for CUDA, each with the nodes around it, inner ones first."""
+    """Yield the conditional expressions that ask for CUDA, each with the nodes around it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         stack: list[tuple[ast.AST, Around]] = [(ast.parse(text), [])]
@@ -133,6 +133,13 @@ def _conditions(text: str) -> Iterator[tuple[ast.IfExp, Around]]:
         if isinstance(node, ast.IfExp) and ASKS.search(ast.unparse(node.test)):
             yield node, around
         stack += [(child, [node, *around]) for child in ast.iter_child_nodes(node)]
+
+
+def _is_plain(node: ast.IfExp) -> bool:
+    """Return whether a condition chooses the CPU, or between two names: it moves and computes nothing."""
+    if ast.unparse(node.orelse).endswith(("'cpu'", "'cpu')")):
+        return True
+    return all(isinstance(each, ast.Name | ast.Attribute) for each in (node.body, node.orelse))
 
 
 def _is_definition(around: Around, defined: set[tuple[int, str]]) -> bool:
@@ -182,7 +189,9 @@ def row(name: str, *cells: object) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
     parser.add_argument("--list", action="store_true", help="print the long lines and the inline conditions")
     parser.add_argument("--jobs", type=int)

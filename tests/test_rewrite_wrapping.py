@@ -40,7 +40,7 @@ CASES = {
         "map_location = _map_location = 3\nuse(torch.load(first_path), torch.load(second_path), strict)\n",
         "map_location = _map_location = 3\n"
         f'use(torch.load(first_path, map_location=None if {IF} else "cpu"),\n'
-        f'    torch.load(second_path, map_location=None if {IF} else "cpu"),\n    strict)\n',
+        f'    torch.load(second_path, map_location=None if {IF} else "cpu"), strict)\n',
     ),
     "an argument with others behind it": (
         "from library import place\n"

@@ -158,7 +158,7 @@ class Context:
         )
         if (
             is_operand
-            or isinstance(parent, (ast.If, ast.While, ast.Assert))
+            or isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp))
             or self._accepts_conditional(test)
         ):
             fix = self.edit(test, lambda text: f"{guard} {text}", question)

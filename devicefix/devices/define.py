@@ -93,7 +93,7 @@ class Definitions:
         return name not in self._used_in(function) and not self._facts.taken(name)
 
     def is_free_at(self, name: str, site: ast.AST) -> bool:
-        """Return whether a name is used for nothing else in the module, and means a constant of it at a site."""
+        """Return whether a name is used for nothing else in the module, nor shadowed at a site."""
         elsewhere = name in self._known.star_names or self._project.carried(self._path, name)
         return not (elsewhere or self._facts.taken(name) or self._facts.shadowed(name, site) is not None)
 

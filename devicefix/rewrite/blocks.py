@@ -79,6 +79,24 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     return Edit(start, end, new, guard=test, under=under, effect=Effect(added=("If",), deeper=True))
 
 
+def guarded_below(facts: Facts, statement: ast.stmt, test: str, code: str) -> Edit:
+    """Return the edit that adds a statement under `if test:` below another one.
+
+    Args:
+        facts: The facts of the module.
+        statement: The statement above, which has its lines for itself.
+        test: The code of the guard's test.
+        code: The new statement on one line.
+    """
+    source = facts.source
+    outer = source.indentation(source.span(statement)[0])
+    inner = outer + indent_of(facts, statement)
+    end = end_of(source, statement)
+    text = f"{source.newline}{outer}if {test}:{source.newline}{inner}{code}"
+    kind = type(parse(code).body[0]).__name__
+    return Edit(end, end, text, effect=Effect(added=("If", kind)))
+
+
 def indent_of(facts: Facts, statement: ast.stmt) -> str:
     """Return the white space by which a new block in a statement's place is indented.
 

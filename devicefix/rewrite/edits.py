@@ -10,7 +10,8 @@ from dataclasses import replace
 from devicefix.files.text import without_old_names
 from devicefix.model import Edit, Effect
 
-_NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)(?P<indentation>[ \t]*)")
+# The rest of a line, perhaps an empty line, and the start of the next one.
+_NEXT_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?(\r\n|\r|\n){1,2}(?P<indentation>[ \t]*)")
 
 Change = tuple[int, int, str]
 
@@ -110,7 +111,7 @@ def _share_guards(text: str, edits: list[Edit]) -> list[Edit]:
 
 
 def _follows(text: str, above: Edit, edit: Edit) -> bool:
-    """Return whether an edit's statement is on the line below another's, in the same block."""
+    """Return whether an edit's statement is the next one below another's, in the same block."""
     between = _NEXT_LINE.fullmatch(text, above.end, edit.start)
     line = text.rfind("\n", 0, above.start) + 1
     line = max(line, text.rfind("\r", line, above.start) + 1)

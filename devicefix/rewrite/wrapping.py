@@ -15,6 +15,7 @@ from devicefix.rewrite.edits import Change
 # A line may become as long as the longest of the file, within these bounds; a short file shows no limit.
 _AT_LEAST, _AT_MOST = 88, 110
 _SHORT = 100  # lines
+_WORTH_A_LINE = 12  # characters
 
 
 def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Change]:
@@ -135,14 +136,14 @@ class _Line:
         return (behind, behind, self._source.newline + hanging) if fits else None
 
     def _break_behind(self, argument: _Argument) -> Iterator[Change]:
-        """Yield the line break in front of the next argument, where the line is still too long and one helps."""
+        """Yield the line break in front of the next argument, where the line is still too long."""
         if self._column(self._end) <= self._limit:
             return
         arguments = (each for node in self._nodes for each in self._arguments(node))
         behind = (each for each in arguments if each.opening == argument.opening)
         start = min((each.start for each in behind if each.start >= argument.end), default=self._end)
         between = self._source.text[argument.end : start]
-        if start < self._end and between.strip() == ",":
+        if self._end - start >= _WORTH_A_LINE and between.strip() == ",":
             gap = argument.end + len(between.rstrip())
             yield gap, start, self._source.newline + " " * self._column(argument.start)
 

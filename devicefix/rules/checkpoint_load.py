@@ -305,7 +305,11 @@ class CheckpointLoad(Rule):
         if given is not None:
             fix = self.context.edit(given, lambda _: code(), use)
         else:
-            fix = self.context.edit(node, lambda text: with_keyword("map_location", code())(text), use)
+
+            def located(text: str) -> str:
+                return with_keyword("map_location", code())(text)
+
+            fix = self.context.edit(node, located, use)
         yield self.finding(node, _NOWHERE, fix)
 
     def _may_be_left_out(self, given: ast.expr) -> bool:

@@ -14,7 +14,9 @@ from devicefix.facts.scopes import Scope
 from devicefix.facts.tree import walk
 from devicefix.facts.values import is_negative, last_name
 from devicefix.model import Finding, Fix, Safety
+from devicefix.rewrite.blocks import guarded_below
 from devicefix.rewrite.calls import moved, receiver_of
+from devicefix.rewrite.lines import alone
 from devicefix.rules.base import Example, Rule
 
 _SKIPPED = "on a CPU it skips what else a `cuda` of the project does"
@@ -661,7 +663,7 @@ def move(context: Context, node: ast.Call) -> Fix | None:
 
 
 def _kept(context: Context, node: ast.Call) -> Fix | None:
-    """Return the fix that keeps the call where CUDA is available; it repeats the receiver, but evaluates it once."""
+    """Return the fix that keeps the call where CUDA is available, and evaluates its receiver once."""
     assert isinstance(node.func, ast.Attribute)
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
@@ -669,10 +671,30 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
         return context.put_under_guard(parent)
     if _super(receiver):
         return context.when_cuda(node, "self")
+    if isinstance(parent, ast.Assign) and (below := _moved_below(context, node, parent)) is not None:
+        return below
     code = context.source.code(receiver)
     if len(code) > _LONGEST_RECEIVER or "\n" in code or "\r" in code:
         return None
     return context.when_cuda(node, receiver_of, of_cuda=True)
+
+
+def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix | None:
+    """Return the fix that makes `x = f().cuda()` two statements, the move under a guard; None for another form."""
+    source = context.source
+    assert isinstance(node.func, ast.Attribute)
+    match statement.targets:
+        case [ast.Name(id=name)] if dotted(node.func.value) is None and alone(source, statement):
+            pass
+        case _:
+            return None
+    arguments = source.text[source.span(node.func)[1] : source.span(node)[1]]
+    if "\n" in arguments or "\r" in arguments:
+        return None
+    question = context.devices.available(node, of_cuda=True)
+    below = guarded_below(context.facts, statement, question.text, f"{name} = {name}.cuda{arguments}")
+    shortened = context.edit(node, receiver_of, question)
+    return replace(shortened, edits=(*shortened.edits, below))
 
 
 def _only_moves(statement: ast.stmt, receiver: ast.expr) -> bool:

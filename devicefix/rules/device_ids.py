@@ -377,13 +377,23 @@ class DeviceIds(Rule):
         self.context.mark_handled(*values)
         if not isinstance(node, ast.Call):
             safety = self.devices.safety(node)
-        fixes = [self.context.when_cuda(value, instead) for value in values]
+        fixes = [self._only_with_cuda(value, instead) for value in values]
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
         needs = frozenset().union(*(fix.needs for fix in fixes))
         message = (
             f"{names} must be {'None' if instead == 'None' else 'empty'} on a CPU; pass it only with CUDA"
         )
         yield self.finding(node, message, Fix(edits, safety, needs))
+
+    def _only_with_cuda(self, value: ast.expr, instead: str) -> Fix:
+        """Return the fix that passes a value only with CUDA; a choice that has nothing as well asks for both."""
+        match value:
+            case ast.IfExp(
+                test=ast.Compare() | ast.Name() | ast.Attribute() as test,
+                orelse=ast.Constant(value=None) | ast.List(elts=[]),
+            ):
+                return self.context.test_with_cuda(test, otherwise=False)
+        return self.context.when_cuda(value, instead)
 
     def _are_options(self, node: ast.expr) -> bool:
         """Return whether a dictionary holds the arguments of a function that makes a process group."""

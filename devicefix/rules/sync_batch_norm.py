@@ -213,7 +213,7 @@ class SyncBatchNorm(Rule):
         code = self.context.source.code(owner)
         return self._chosen(node, f"{code}.BatchNorm{size}d", f"SyncBatchNorm{size}d")
 
-    def _chosen(self, node: ast.Attribute, plain: str, name: str) -> Fix:
+    def _chosen(self, node: ast.expr, plain: str, name: str) -> Fix:
         """Return the fix that uses a plain layer without CUDA, by a name that the layers of a module share."""
         layer = self.devices.either(node, self.context.source.code(node), plain, of_cuda=True)
         code, use = self.devices.constant(node, (name,), layer)
