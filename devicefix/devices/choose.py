@@ -268,6 +268,10 @@ class Devices:
         change = self.accelerator.translation(node, self.torch(node).text)
         return (self._target_available(node), change) if change else None
 
+    def is_bound(self, name: ast.Name) -> bool:
+        """Return whether a name is certainly bound where it is read."""
+        return self._bound.name(name.id, name)
+
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site."""
         return self._places.safety(site)

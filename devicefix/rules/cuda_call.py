@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from devicefix.rules.base import Example, Rule
 _SKIPPED = "on a CPU it skips what else a `cuda` of the project does"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "the graph that this class runs may change in place what only a GPU has copied"
+_TRIES = (ast.Try, ast.TryStar) if sys.version_info >= (3, 11) else (ast.Try,)
 _LONGEST_RECEIVER = 60  # characters that a fix may write twice
 
 
@@ -490,6 +492,45 @@ class CudaCall(Rule):
                     )
             """,
         ),
+        Example(
+            "new objects that may be of a class of the project with its own `cuda`",
+            before="""
+                import torch
+
+                class Cloud:
+                    def cuda(self):
+                        return self
+
+                def read(load, gpu, data):
+                    cloud = load(gpu).cuda()
+                    gpu = load(gpu).cuda(gpu)
+                    try:
+                        part = load(gpu).cuda()
+                    finally:
+                        print(part)
+                    return {key: x[0].cuda() if isinstance(x, torch.Tensor) else x for key, x in data.items()}
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+                class Cloud:
+                    def cuda(self):
+                        return self
+
+                def read(load, gpu, data):
+                    cloud = load(gpu)
+                    if torch.cuda.is_available():
+                        cloud = cloud.cuda()
+                    gpu = load(gpu).cuda(gpu) if torch.cuda.is_available() else load(gpu)
+                    try:
+                        part = load(gpu).cuda() if torch.cuda.is_available() else load(gpu)
+                    finally:
+                        print(part)
+                    return {key: x[0].to(device) if isinstance(x, torch.Tensor) else x for key, x in data.items()}
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -680,16 +721,26 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
 
 
 def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix | None:
-    """Return the fix that makes `x = f().cuda()` two statements, the move under a guard; None for another form."""
-    source = context.source
+    """Return the fix that makes `x = f().cuda()` two statements, the move under a guard, or None.
+
+    In a `try` statement, where the call may fail, the variable keeps its value until it has succeeded.
+    """
+    source, tree = context.source, context.facts.tree
     assert isinstance(node.func, ast.Attribute)
     match statement.targets:
         case [ast.Name(id=name)] if dotted(node.func.value) is None and alone(source, statement):
             pass
         case _:
             return None
+    tried = any(isinstance(parent, _TRIES) for _, parent in tree.ancestors(statement))
+    if name in tree.declared_elsewhere or tried:
+        return None
     arguments = source.text[source.span(node.func)[1] : source.span(node)[1]]
-    if "\n" in arguments or "\r" in arguments:
+    values = (*node.args, *(keyword.value for keyword in node.keywords))
+    names = [each for value in values for each in ast.walk(value) if isinstance(each, ast.Name)]
+    if "\n" in arguments or "\r" in arguments or any(each.id == name for each in names):
+        return None
+    if not all(map(context.devices.is_bound, names)):
         return None
     question = context.devices.available(node, of_cuda=True)
     below = guarded_below(context.facts, statement, question.text, f"{name} = {name}.cuda{arguments}")
