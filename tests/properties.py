@@ -55,7 +55,7 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
     codes = Counter(finding.code for finding in result.findings)
     before = Counter(finding.code for finding in first.remaining)
     new = codes - before
-    # DF413 reports the function of `torch.accelerator` that takes the place of one that DF401 or DF404 reported.
+    # DF413 reports the function of `torch.accelerator` in the place of one that DF401 or DF404 reported.
     if settings.target == "accelerator":
         gone = before - codes
         new -= Counter({"DF413": gone["DF401"] + gone["DF404"]})
