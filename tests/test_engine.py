@@ -313,7 +313,7 @@ LOSS = (
     [
         (
             "loss = build('l').cuda()\n",
-            "loss = build('l').cuda() if torch.cuda.is_available() else build('l')\n",
+            "loss = build('l')\nif torch.cuda.is_available():\n    loss = loss.cuda()\n",
         ),
         (
             "loss = build('l')\nloss = loss.cuda()\n",
@@ -354,7 +354,7 @@ def test_neighbours_share_a_guard() -> None:
     before = "import torch\n\ntorch.cuda.synchronize()  # a\ntorch.cuda.init()\n\ntorch.cuda.ipc_collect()\n"
     after = (
         "import torch\n\nif torch.cuda.is_available():\n    torch.cuda.synchronize()  # a\n"
-        "    torch.cuda.init()\n\nif torch.cuda.is_available():\n    torch.cuda.ipc_collect()\n"
+        "    torch.cuda.init()\n\n    torch.cuda.ipc_collect()\n"
     )
     assert text_of(rewrite(before)) == after
 
