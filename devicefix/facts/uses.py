@@ -101,7 +101,7 @@ class Uses:
             seen.add(node)
             if self.zero and node is not value and self.facts.is_guarded(node):
                 continue
-            for variable in self._bound_by(node):
+            for variable in (*self._bound_by(node), *(() if self.zero else self._unpacked(node))):
                 if variable not in found.variables:
                     found.variables.append(variable)
                     todo += variable.reads if len(variable.bindings) <= _BINDINGS else ()
@@ -202,6 +202,20 @@ class Uses:
             variable = self._target(target, at) if value is node else None
             if variable is not None:
                 yield variable
+
+    def _unpacked(self, node: ast.expr) -> Iterator[Variable]:
+        """Yield the variables that get a value which a function returns in a tuple: `a, b = f()`."""
+        returned = self.tree.parents.get(node)
+        if not isinstance(returned, ast.Tuple) or not isinstance(self.tree.parents.get(returned), ast.Return):
+            return
+        for call in self._calls(self.tree.scope(returned).node):
+            match self.tree.parents.get(call):
+                case ast.Assign(targets=[ast.Tuple(elts=targets)]) if len(targets) == len(returned.elts):
+                    target = targets[returned.elts.index(node)]
+                    starred = any(isinstance(each, ast.Starred) for each in (*targets, *returned.elts))
+                    variable = None if starred else self._target(target, target)
+                    if variable is not None:
+                        yield variable
 
     def _bound_around(self, node: ast.expr) -> Iterator[Pair]:
         """Yield what is bound by what is around a value: a walrus, a loop, a pattern, a statement."""

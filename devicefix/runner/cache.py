@@ -271,6 +271,8 @@ _READERS: dict[str, Any] = {
     "device_places": frozenset,
     "receivers": _pairs,
     "passed": _pairs,
+    "passed_numbers": _pairs,
+    "compared": _pairs,
     "backends": frozenset,
     "backend_receivers": _pairs,
     "passed_backends": _pairs,

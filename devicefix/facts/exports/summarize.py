@@ -13,6 +13,7 @@ from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
 from devicefix.facts.exports.environment import late_functions
 from devicefix.facts.exports.imports import imported_modules, tried_names
+from devicefix.facts.exports.passed_numbers import compared_parameters, passed_numbers
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
     attributes_read,
@@ -99,6 +100,8 @@ def summary_of(facts: Facts, path: str) -> Summary:
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
         passed=frozenset(passed_kinds(data)),
+        passed_numbers=frozenset(passed_numbers(facts)),
+        compared=frozenset(compared_parameters(facts)),
         numbers=(numbers := frozenset(_numbers(facts))),
         pure=frozenset(_pure(facts, numbers)),
         backends=device_names(facts, backends),

@@ -39,6 +39,8 @@ class Summary:
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
         passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
+        passed_numbers: functions, each with an argument that may be a number, and what is passed.
+        compared: functions, each with the position and the name of a parameter that it compares with an int.
         numbers: the variables of the module that are ints, and its functions that return one, as `f()`.
         pure: those of the functions that do nothing else.
         backends: attributes, keys and imported names whose values become backends of process groups.
@@ -81,6 +83,8 @@ class Summary:
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
+    passed_numbers: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
+    compared: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
     numbers: frozenset[str] = frozenset()
     pure: frozenset[str] = frozenset()
     backends: frozenset[str] = frozenset()

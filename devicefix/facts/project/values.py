@@ -8,8 +8,12 @@ from functools import cached_property
 from itertools import chain
 
 from devicefix.facts.exports import Summary
+from devicefix.facts.exports.passed_numbers import Parameter
+from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
+
+_NUMBERS = {kind.name for kind in (*NUMBERS, Kind.NONE, Kind.CUDA)}
 
 
 class Values(Files):
@@ -57,8 +61,40 @@ class Values(Files):
     @remembered
     def passed(self, function: str, parameter: str, position: int) -> list[str]:
         """Return the kinds of what is passed to functions of a name for a parameter."""
-        given = self._passed.get(function, ())
-        return sorted({kind for place, kind in given if place in (parameter, position)})
+        asked = Parameter(function, parameter, position)
+        return sorted(self._scanned(asked) | self._numbers(asked))
+
+    @remembered
+    def compares(self, path: str, name: str, place: int | str) -> bool:
+        """Return whether a function that the file at `path` imports compares an argument with an int."""
+        module, _, function = name.rpartition(".")
+        target = self.find(path, module) if module else None
+        compared = target.compared if target is not None else ()
+        return any(called == function and place in parameter for called, parameter in compared)
+
+    def _scanned(self, parameter: Parameter) -> set[str]:
+        """Return the kinds of what the text of calls shows that they pass for a parameter."""
+        given = self._passed.get(parameter.function, ())
+        return {kind for place, kind in given if place in (parameter.name, parameter.position)}
+
+    def _numbers(self, parameter: Parameter) -> set[str]:
+        """Return the kinds of what calls pass for a parameter, also through others, if they are numbers.
+
+        One call that passes another value, or one that is not known, and there are none.
+        """
+        todo, seen, kinds = [parameter], set[Parameter](), set[str]()
+        while todo:
+            each = todo.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            kinds |= self._scanned(each)
+            for place, source in self._passed_numbers.get(each.function, ()):
+                if place in (each.name, each.position):
+                    through = Parameter.read(source)
+                    todo += [through] if through is not None else []
+                    kinds |= set() if through is not None else {source}
+        return kinds if "INDEX" in kinds and kinds <= _NUMBERS else set()
 
     @remembered
     def is_number(self, path: str, name: str) -> bool:
@@ -152,6 +188,14 @@ class Values(Files):
         for summary in self.files.values():
             for function, parameter in summary.receivers:
                 found.setdefault(function, []).append(parameter)
+        return found
+
+    @cached_property
+    def _passed_numbers(self) -> dict[str, list[tuple[int | str, str]]]:
+        found: dict[str, list[tuple[int | str, str]]] = {}
+        for summary in self.files.values():
+            for function, argument in summary.passed_numbers:
+                found.setdefault(function, []).append(argument)
         return found
 
     @cached_property

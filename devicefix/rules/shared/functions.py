@@ -8,6 +8,7 @@ from functools import cached_property
 
 from devicefix.devices.context import SKIPS, Context
 from devicefix.facts.effects import has_effects
+from devicefix.facts.exports.passed_numbers import argument_place
 from devicefix.facts.values import device_name, index_name, last_name
 from devicefix.model import Fix, Safety
 
@@ -209,7 +210,7 @@ class Functions:
         if self.becomes_cpu(node):
             return self.context.when_cuda(node, '"cpu"')
         uses = self.context.uses.of(node).uses
-        if any(map(self._is_number, uses)):
+        if any(map(self._is_number, uses)) or any(map(self._is_compared, uses)):
             # The fixes of the moves are enough.
             return None if any(map(self._is_device, uses)) else self.context.when_cuda(node, "0")
         place = self._place_of(node)
@@ -254,6 +255,16 @@ class Functions:
             case ast.Call(func=ast.Name(id="range" | "int")):
                 return True
         return False
+
+    def _is_compared(self, node: ast.expr) -> bool:
+        """Return whether a function of another file gets a value and compares it with an int."""
+        place = argument_place(self.facts, node)
+        around = (parent for _, parent in self.facts.tree.ancestors(node))
+        call = next((parent for parent in around if isinstance(parent, ast.Call)), None)
+        function = self.facts.resolve(call.func) if call is not None else None
+        if place is None or function is None:
+            return False
+        return self.context.project.compares(self.devices.path, function, place[1])
 
     def _place_of(self, node: ast.expr) -> str:
         """Return the name of the variable, argument or key that a value is assigned to."""
