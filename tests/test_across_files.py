@@ -115,6 +115,73 @@ RUN = {
         },
         "[1.0, 1.0]",
     ),
+    "a rank that goes from file to file, and into an attribute": (
+        {
+            "engine.py": """
+                import torch
+                from net import build
+
+                class Engine:
+                    def __init__(self, q7):
+                        self.own_rank = q7
+                        self.net = build(self.own_rank)
+
+                    def run(self):
+                        if self.own_rank == 0:
+                            x = torch.ones(2, device=self.own_rank)
+                            print(self.net(x).tolist(), [3, 4][self.own_rank])
+            """,
+            "net.py": """
+                import torch
+
+                def build(q9):
+                    torch.cuda.synchronize()
+                    return torch.nn.Identity().to(q9)
+            """,
+            "work.py": """
+                import torch.distributed as dist
+                from engine import Engine
+
+                def work(rank):
+                    Engine(rank).run()
+
+                def rank_of_group():
+                    return dist.get_rank()
+            """,
+            "main.py": """
+                import os
+                from work import work
+
+                local_rank = int(os.environ.get("LOCAL_RANK", 0))
+                work(local_rank)
+            """,
+        },
+        "[1.0, 1.0] 3",
+    ),
+    "the number of the current GPU, which another file compares": (
+        {
+            "work.py": """
+                import torch
+
+                def work(q7, n):
+                    torch.cuda.synchronize()
+                    if q7 == 0:
+                        print(torch.ones(n, device=q7).tolist())
+            """,
+            "main.py": """
+                import torch
+                import work
+
+                def start():
+                    n, rank = 2, torch.cuda.current_device()
+                    return n, rank
+
+                n, rank = start()
+                work.work(rank, n)
+            """,
+        },
+        "[1.0, 1.0]",
+    ),
     "a device that a circular star import does not bring yet": (
         {
             "first.py": """
@@ -175,6 +242,36 @@ CONVERT = """
             return x.to(q7)
 """
 REPORTED = {
+    "a rank, beside what another file passes": {
+        "put.py": """
+            import torch
+
+            def put(x, rank):
+                return x.to(rank)
+        """,
+        "main.py": """
+            import os
+            from put import put
+
+            put([], int(os.environ["RANK"]))
+            local_rank = int(os.environ["LOCAL_RANK"])
+            put([], local_rank)
+        """,
+        "other.py": """
+            import torch
+            from put import put
+
+            def other(x, device):
+                return put(x.cuda(), device)
+        """,
+        "third.py": """
+            import torch
+            from other import other
+
+            device = torch.get_default_device()
+            other(torch.ones(2), device)
+        """,
+    },
     "a parameter that is a dtype in another file": {
         "convert.py": CONVERT,
         "main.py": """

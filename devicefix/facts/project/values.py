@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from devicefix.facts.exports import Summary
-from devicefix.facts.exports.passed_numbers import Parameter
+from devicefix.facts.exports.passed_numbers import UNKNOWN, Parameter
 from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.project.files import Files
 from devicefix.facts.project.questions import remembered
@@ -88,12 +88,13 @@ class Values(Files):
             if each in seen:
                 continue
             seen.add(each)
-            kinds |= self._scanned(each)
-            for place, source in self._passed_numbers.get(each.function, ()):
-                if place in (each.name, each.position):
-                    through = Parameter.read(source)
-                    todo += [through] if through is not None else []
-                    kinds |= set() if through is not None else {source}
+            given = self._passed_numbers.get(each.function, ())
+            sources = {source for place, source in given if place in (each.name, each.position)}
+            sources |= self._scanned(each) or ({UNKNOWN} if not sources else set())
+            for source in sources:
+                through = Parameter.read(source)
+                todo += [through] if through is not None else []
+                kinds |= set() if through is not None else {source}
         return kinds if "INDEX" in kinds and kinds <= _NUMBERS else set()
 
     @remembered
