@@ -31,10 +31,9 @@ real_load = torch.load
 torch.load = lambda *a, **k: real_load(*a, **{**k, "weights_only": False})
 torch.utils.data.Sampler.__init__ = lambda self, data_source=None: None  # as in older versions
 
+import dnnlib  # noqa: E402
 import generate_images  # noqa: E402
 import train_edm2  # noqa: E402
-
-import dnnlib  # noqa: E402
 
 torch.manual_seed(0)
 net = dnnlib.util.construct_class_by_name(
@@ -55,7 +54,7 @@ with open("net.pkl", "wb") as file:
 sys.argv = "generate_images.py --net net.pkl --outdir out --seeds 0-2 --steps 3 --S_churn 2 --batch 2".split()
 generate_images.cmdline(standalone_mode=False)
 pixels = [np.asarray(Image.open(f), dtype=float) for f in sorted(glob.glob("out/*.png"))]
-result = dict(images=len(pixels), mean=float(np.mean(pixels)), std=float(np.std(pixels)))
+result = {"images": len(pixels), "mean": float(np.mean(pixels)), "std": float(np.std(pixels))}
 
 rng = np.random.default_rng(0)
 os.makedirs("data/a")

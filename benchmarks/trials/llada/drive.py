@@ -1,6 +1,7 @@
 """Generates with generate.py, chat.py and eval_reverse.py, and scores with get_log_likelihood.py."""
 
 import builtins
+import contextlib
 import json
 import runpy
 import sys
@@ -93,10 +94,8 @@ get_log_likelihood.main()
 builtins.print = real_print
 questions = iter(["What is it?", "And then?"])
 builtins.input = lambda text: next(questions, None) or sys.exit(0)
-try:
+with contextlib.suppress(SystemExit):
     runpy.run_path("chat.py", run_name="__main__")
-except SystemExit:
-    pass
 with open("data/poem_data.json", encoding="utf-8") as file:
     poems = json.load(file)
 with open("data/poem_data.json", "w", encoding="utf-8") as file:
@@ -105,5 +104,7 @@ sys.argv = ["eval_reverse.py", "--eos_inf"]
 runpy.run_path("eval_reverse.py", run_name="__main__")
 print(
     "RESULT "
-    + json.dumps({"likelihood": said[-1], "answers": len(seen), **{f"said{i}": v for i, v in enumerate(seen)}})
+    + json.dumps(
+        {"likelihood": said[-1], "answers": len(seen), **{f"said{i}": v for i, v in enumerate(seen)}}
+    )
 )

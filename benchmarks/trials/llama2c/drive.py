@@ -40,7 +40,9 @@ sys.modules["tokenizer"] = made
 import tinystories  # noqa: E402
 
 tinystories.DATA_CACHE_DIR = "data"
-sizes = "--vocab_source=custom --vocab_size=64 --max_seq_len=16 --dim=32 --n_layers=2 --n_heads=2 --n_kv_heads=2"
+sizes = (
+    "--vocab_source=custom --vocab_size=64 --max_seq_len=16 --dim=32 --n_layers=2 --n_heads=2 --n_kv_heads=2"
+)
 sizes += " --batch_size=3 --gradient_accumulation_steps=2 --eval_interval=2 --eval_iters=2 --compile=False"
 sizes += " --learning_rate=0.01 --warmup_iters=1 --always_save_checkpoint=True"
 

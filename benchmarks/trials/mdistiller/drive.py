@@ -58,7 +58,6 @@ class Pictures(torch.utils.data.Dataset):
 
 torchvision.datasets.CIFAR100 = Pictures
 sys.path.insert(0, os.getcwd())
-import mdistiller.engine.cfg  # noqa: E402
 from mdistiller.models import cifar_model_dict  # noqa: E402
 
 cifar_model_dict["resnet14"] = (cifar_model_dict["resnet14"][0], "output/teach/teacher/student_latest")
@@ -99,6 +98,17 @@ state = torch.load("output/teach/CRD/student_latest", map_location="cpu")["model
 result["student"] = float(sum(v.double().abs().sum() for v in state.values()))
 said, real_print = [], builtins.print
 builtins.print = lambda *a, **k: said.append(" ".join(map(str, a)))
-run("tools/eval.py", "", "-m", "resnet8", "-d", "cifar100", "-c", "output/teach/CRD/student_latest", "-bs", "50")
+run(
+    "tools/eval.py",
+    "",
+    "-m",
+    "resnet8",
+    "-d",
+    "cifar100",
+    "-c",
+    "output/teach/CRD/student_latest",
+    "-bs",
+    "50",
+)
 builtins.print = real_print
 print("RESULT " + json.dumps(result))

@@ -21,9 +21,7 @@ torch.set_num_threads(1)
 with socket.socket() as s:
     s.bind(("localhost", 0))
     port = s.getsockname()[1]
-os.environ.update(
-    RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="localhost", MASTER_PORT=str(port)
-)
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="localhost", MASTER_PORT=str(port))
 torch.compile = lambda f=None, **k: f if f is not None else lambda g: g
 subprocess.run = lambda *a, **k: types.SimpleNamespace(stdout="")
 os.makedirs("data/fineweb10B")

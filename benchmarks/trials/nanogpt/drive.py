@@ -37,9 +37,7 @@ first = run("train.py", *sizes.split(), "--max_iters=4")
 with socket.socket() as s:
     s.bind(("localhost", 0))
     port = s.getsockname()[1]
-os.environ.update(
-    RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="localhost", MASTER_PORT=str(port)
-)
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="localhost", MASTER_PORT=str(port))
 second = run("train.py", *sizes.split(), "--max_iters=6", "--init_from=resume")
 said, real_print = [], builtins.print
 builtins.print = lambda *a, **k: said.append(" ".join(map(str, a)))

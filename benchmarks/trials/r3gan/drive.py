@@ -42,7 +42,12 @@ rng = np.random.default_rng(0)
 os.makedirs("data")
 for i in range(8):
     Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(f"data/{i}.png")
-sizes = dict(CardinalityPerStage=[4, 4, 4], BlocksPerStage=[1, 1, 1], ExpansionFactor=2, FP16Stages=[])
+sizes = {
+    "CardinalityPerStage": [4, 4, 4],
+    "BlocksPerStage": [1, 1, 1],
+    "ExpansionFactor": 2,
+    "FP16Stages": [],
+}
 steps = {"total_nimg": 16}
 
 

@@ -17,9 +17,7 @@ torch.set_num_threads(1)
 with socket.socket() as s:
     s.bind(("localhost", 0))
     port = s.getsockname()[1]
-os.environ.update(
-    RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="localhost", MASTER_PORT=str(port)
-)
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="localhost", MASTER_PORT=str(port))
 os.environ.update(ENTITY="none", PROJECT="none")
 real_load = torch.load
 torch.load = lambda *a, **k: real_load(*a, **{**k, "weights_only": False})
