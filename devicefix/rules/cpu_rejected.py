@@ -232,13 +232,16 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
-            "a number of GPUs",
+            "a number of GPUs, where a caller may catch the error",
             before="""
                 import torch
 
-                n = torch.cuda.device_count()
-                if n == 0:
-                    raise ValueError
+
+                def start():
+                    n = torch.cuda.device_count()
+                    if n == 0:
+                        raise ValueError
+                    return n
             """,
         ),
         Example(

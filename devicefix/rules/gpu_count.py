@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from devicefix.devices.context import Context
 from devicefix.facts import COUNTS
@@ -9,7 +9,7 @@ from devicefix.facts.taken_numbers import is_only_device
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.counts import Counts, Harm, is_zero
+from devicefix.rules.shared.counts import Counts, Harm, Refused, is_zero
 from devicefix.rules.shared.counts.ranges import made_of
 
 # They ask about a function, or replace it.
@@ -42,7 +42,8 @@ class GpuCount(Rule):
     Safe: with CUDA the number is the same. If the program also checks whether a number is 0, it stays, and the
     places that compute with it are fixed. Such a fix is unsafe if the number may be another one, such as a 0 that
     the user of a machine with CUDA chose, if the number of one GPU is made of it and goes out of sight, or if only a
-    choice between one GPU and several depends on it.
+    choice between one GPU and several depends on it. If the program always ends where the number is 0, it has no path
+    for 0: the check goes, and the number is at least 1.
     """
 
     code = "DF402"
@@ -80,6 +81,40 @@ class GpuCount(Rule):
                 from torch import *
 
                 x = torch.ones(4).chunk(torch.cuda.device_count())
+            """,
+        ),
+        Example(
+            "a number that the program refuses to be 0",
+            before="""
+                import torch
+
+
+                def start():
+                    n = torch.cuda.device_count()
+                    assert n > 0, "no GPU"
+                    return n
+
+
+                start()
+                m = torch.cuda.device_count()
+                if m == 0:
+                    raise SystemExit("no GPU")
+                if m == 1:
+                    run()
+            """,
+            after="""
+                import torch
+
+
+                def start():
+                    n = max(torch.cuda.device_count(), 1)
+                    return n
+
+
+                start()
+                m = max(torch.cuda.device_count(), 1)
+                if m == 1:
+                    run()
             """,
         ),
         Example(
@@ -780,6 +815,7 @@ class GpuCount(Rule):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._counts = Counts(context.facts)
+        self._refused = Refused(context)
         self._reported: set[ast.expr] = set()
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
@@ -800,6 +836,11 @@ class GpuCount(Rule):
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:
         """Check where a number goes that is 0 without CUDA."""
+        checks = list(self._refused.checks(count))
+        if checks:
+            self.context.mark_handled(*(check for check, _ in checks))
+            yield self._found(count, removed=[edit for _, edits in checks for edit in edits])
+            return
         harmed, whole = self._counts.judge(count)
         if count in harmed and self._counts.is_checked(count):
             yield self.finding(
@@ -822,12 +863,14 @@ class GpuCount(Rule):
             message = "the number of GPUs is 0 without CUDA; check that the code which gets it needs none"
             yield self.finding(count, message)
 
-    def _found(self, node: ast.expr, safety: Safety = Safety.SAFE) -> Finding:
+    def _found(
+        self, node: ast.expr, safety: Safety = Safety.SAFE, removed: Sequence[Edit] = ()
+    ) -> Finding:
         number = self._number(node)
         if number is not None and not is_only_device(self.context.uses, number):
             safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
-        fix = Fix((edit,), safety) if self.context.has_builtin(node, "max") else None
+        fix = Fix((edit, *removed), safety) if self.context.has_builtin(node, "max") else None
         return self.finding(node, "the number of GPUs is 0 without CUDA; use at least 1", fix)
 
     def _number(self, count: ast.expr) -> ast.expr | None:

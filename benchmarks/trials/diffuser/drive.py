@@ -15,6 +15,7 @@ import torch.utils.data
 
 torch.set_num_threads(1)
 collections.Mapping = collections.abc.Mapping
+np.int, np.float, np.NaN = int, float, np.nan
 pictures = []
 
 
@@ -26,6 +27,7 @@ class Tap:
         for each in reversed(type(self).__mro__):
             for name in getattr(each, "__annotations__", {}):
                 setattr(self, name, getattr(each, name))
+        self.dataset = "points"
         return self
 
     def save(self, path, skip_unpicklable):

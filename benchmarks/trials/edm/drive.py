@@ -44,6 +44,9 @@ with open("images/dataset.json", "w") as file:
 
 
 def script(name, *flags):
+    """Run a script as if in a process of its own."""
+    for each in [each for each in sys.modules if each.split(".")[0] in ("torch_utils", "training", "dnnlib")]:
+        del sys.modules[each]
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     with socket.socket() as s:

@@ -1,5 +1,6 @@
 """train.py for two steps, from its checkpoint, and in distributed mode with one process; then it speaks."""
 
+import importlib.machinery
 import json
 import os
 import random
@@ -49,6 +50,7 @@ class Writer:
 def module(name, **content):
     made = types.ModuleType(name)
     made.__dict__.update(content)
+    made.__spec__ = importlib.machinery.ModuleSpec(name, None)
     sys.modules[name] = made
 
 
