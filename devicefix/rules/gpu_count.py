@@ -863,9 +863,7 @@ class GpuCount(Rule):
             message = "the number of GPUs is 0 without CUDA; check that the code which gets it needs none"
             yield self.finding(count, message)
 
-    def _found(
-        self, node: ast.expr, safety: Safety = Safety.SAFE, removed: Sequence[Edit] = ()
-    ) -> Finding:
+    def _found(self, node: ast.expr, safety: Safety = Safety.SAFE, removed: Sequence[Edit] = ()) -> Finding:
         number = self._number(node)
         if number is not None and not is_only_device(self.context.uses, number):
             safety = Safety.UNSAFE  # the number of one of several GPUs becomes 0

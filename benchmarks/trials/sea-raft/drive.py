@@ -63,6 +63,7 @@ for i in range(4):
 for i in (1, 2):
     cv2.imwrite(f"custom/image{i}.jpg", cv2.resize(np.roll(image, 3 * i, 1), (160, 128)))
 
+
 def flow_of(path):
     """Read a flow; numpy 2 refuses the way in which the program reads the size."""
     return np.fromfile(path, np.float32)[3:].reshape(160, 200, 2)
