@@ -92,7 +92,7 @@ with socket.socket() as s:
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(s.getsockname()[1]))
 train["main"](0, 1, options, True)  # as mp.spawn does with several GPUs; with one, the program fails
 state = torch.load("checkpoints/tiny.pth", map_location="cpu")
-sys.argv = ["custom.py", "--cfg", "tiny.json", "--path", "checkpoints/tiny.pth", "--device", "cuda"]
+sys.argv = ["custom.py", "--cfg", "tiny.json", "--path", "checkpoints/tiny.pth"]
 runpy.run_path("custom.py", run_name="__main__")
 print(
     "RESULT "
