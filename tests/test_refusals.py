@@ -331,7 +331,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "a number of GPUs": (
-        "reported",
+        "runs",
         """
         n = torch.cuda.device_count()
         if n < 1:

@@ -45,7 +45,7 @@ def status(source: str, folder: Path) -> tuple[int, str]:
 
 
 @pytest.mark.needs("numpy", "torch")
-@pytest.mark.parametrize("source", programs("fixed"))
+@pytest.mark.parametrize("source", list(programs("fixed")))
 def test_it_runs_on_a_cpu_once_it_is_rewritten(source: str, tmp_path: Path) -> None:
     for library in _NEEDED.findall(source):
         pytest.importorskip(library)
@@ -56,7 +56,7 @@ def test_it_runs_on_a_cpu_once_it_is_rewritten(source: str, tmp_path: Path) -> N
     assert ended == 0, f"{result.output.decode()}\n{errors}"
 
 
-@pytest.mark.parametrize("source", programs("reported"))
+@pytest.mark.parametrize("source", list(programs("reported")))
 def test_it_is_reported(source: str) -> None:
     expected = [
         (line, found[1])
@@ -66,7 +66,7 @@ def test_it_is_reported(source: str) -> None:
     assert sorted((finding.line, finding.code) for finding in analyze(source).findings) == expected
 
 
-@pytest.mark.parametrize("source", programs("left"))
+@pytest.mark.parametrize("source", list(programs("left")))
 def test_it_is_no_finding(source: str) -> None:
     assert not analyze(source).findings
 

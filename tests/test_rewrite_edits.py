@@ -73,7 +73,7 @@ def test_neighbours_share_a_guard(newline: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a()\n\nb()\n", "a()\n# why\nb()\n", "a()\nx()\nb()\n", "if x:\n    a()\nb()\n"]
+    "text", ["a()\n\n\nb()\n", "a()\n# why\nb()\n", "a()\nx()\nb()\n", "if x:\n    a()\nb()\n"]
 )
 def test_others_do_not_share_a_guard(text: str) -> None:
     assert made(text, guard(text, "a()"), guard(text, "b()")).count("if ok:") == 2

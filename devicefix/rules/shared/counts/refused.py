@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import of_any_count
@@ -36,7 +37,9 @@ class Refused:
         if not (isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is count):
             return
         block = self.facts.tree.block(statement)
-        for check in block[block.index(statement) + 1 :]:
+        for check in self._checks.get(count, ()):
+            if check.lineno < statement.lineno or self.facts.tree.block(check) is not block:
+                continue
             if isinstance(check, ast.Assert) and self._with_gpus(check.test, count):
                 if self._is_needless(check, count, AssertionError.__name__):
                     yield check, (remove(self.facts, check),)
@@ -47,6 +50,24 @@ class Refused:
                     check, count, self.facts.guards.refusals.error_of(last)
                 ):
                     yield check, without_branch(self.facts, check, branch)
+
+    @cached_property
+    def _checks(self) -> dict[ast.expr, list[ast.Assert | ast.If]]:
+        """The statements that test a number by itself, by the call that returns it."""
+        found: dict[ast.expr, list[ast.Assert | ast.If]] = {}
+        for node in self.facts.tree.nodes_with("assert", "if"):
+            if isinstance(node, (ast.Assert, ast.If)) and (number := self._tested(node.test)) is not None:
+                found.setdefault(number, []).append(node)
+        return found
+
+    def _tested(self, test: ast.expr) -> ast.expr | None:
+        """Return the value that a test compares, or asks for."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._tested(operand)
+            case ast.Compare(left=tested) | (ast.Name() | ast.Attribute() as tested):
+                return self.facts.value(tested)
+        return None
 
     def _without_gpus(self, check: ast.If, count: ast.expr) -> list[ast.stmt]:
         """Return the branch that runs where a number is 0, and only there; it is empty if there is none."""
