@@ -85,7 +85,7 @@ def _key(value: ast.expr) -> str:
 
 
 class _Configuration:
-    """What an expression reads from: a configuration file, maybe mixed with the user's options.
+    """The source of an expression: a configuration file, maybe mixed with options of the user.
 
     Attributes:
         is_mixed: whether options may replace what the file says.

@@ -40,8 +40,8 @@ class ConfiguredDevice(Rule):
     `cuda:1` or `mps`, still raises its error where it does not exist.
 
     Unsafe if options of the command line may replace the value, as with Hydra, or where the configuration is merged
-    or changed: an explicit choice should keep its error. Unsafe, too, if the program takes the number out of the value, or stops where the value is the CPU. There is no fix
-    with `--target accelerator`.
+    or changed: an explicit choice should keep its error. Unsafe, too, if the program takes the number out of the
+    value, or stops where the value is the CPU. There is no fix with `--target accelerator`.
     """
 
     code = "DF207"

@@ -33,7 +33,7 @@ def module(name, **content):
 
 
 def attention(qkv, cu_seqlens, max_seqlen, dropout_p, causal):
-    """What flash-attn computes, for sequences of one length."""
+    """Compute attention as flash-attn does, for sequences of one length."""
     q, k, v = (qkv[:, i].reshape(-1, max_seqlen, *qkv.shape[2:]).transpose(1, 2) for i in range(3))
     out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     return out.transpose(1, 2).reshape(-1, *qkv.shape[2:])

@@ -95,7 +95,7 @@ class AttentionImport:
 
     @property
     def is_direct(self) -> bool:
-        """Whether the import binds the functions themselves, not a module that has them."""
+        """Return whether the import binds the functions themselves, not a module that has them."""
         return {use.node.id for use in self.uses or () if isinstance(use.node, ast.Name)} >= {
             *self.names.values()
         }
