@@ -149,6 +149,21 @@ def test_asking_before_devices_are_set_is_unsafe(code: str, safety: Safety) -> N
     assert places(context).safety(expression(context, "x.cuda()")) is safety
 
 
+@pytest.mark.parametrize(
+    ("site", "safety"),
+    [
+        ("def f(device='cuda'):\n    pass", Safety.UNSAFE),
+        ("def f(x, device=torch.device('cuda')):\n    pass", Safety.UNSAFE),
+        ("def f(x):\n    x.to('cuda')", Safety.SAFE),
+        ("x = torch.zeros(2, device='cuda')", Safety.SAFE),
+        ("x.to('cuda')", Safety.SAFE),
+    ],
+)
+def test_asking_on_import_is_unsafe_before_a_fork(site: str, safety: Safety) -> None:
+    context = context_of(f"import torch\nfrom multiprocessing import Process\n\n\n{site}\n")
+    assert places(context).safety(expression(context, "'cuda'")) is safety
+
+
 def test_a_module_that_is_imported_before_devices_are_set_must_not_ask() -> None:
     main = f"import os\nimport m\n\n\ndef main():\n    {SET}\n"
     context = context_of("import torch\n\nx.cuda()\n", {"main.py": main})

@@ -346,8 +346,9 @@ def test_flag_of_a_base_class_in_another_file_is_a_guard() -> None:
 
 
 def test_module_of_plain_values_gets_no_import() -> None:
-    result = rewrite("dist_params = dict(backend='nccl')\n")
-    assert result.output is None and "plain values" in result.findings[0].message
+    for imports in ("", "from .data import *\n"):
+        result = rewrite(f"{imports}dist_params = dict(backend='nccl')\n")
+        assert result.output is None and "plain values" in result.findings[0].message
 
 
 def test_neighbours_share_a_guard() -> None:

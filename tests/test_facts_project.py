@@ -146,9 +146,18 @@ def test_who_imports_a_late_file_is_late() -> None:
 
 
 def test_forked() -> None:
-    files = project(main="from multiprocessing import Process\nimport model", model="x = 1", other="x = 1")
+    start = "from multiprocessing import Process\nimport model"
+    files = project(main=start, model="import torch", other="import torch")
     assert [files.is_forked(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
     assert not files.is_late("/p/main.py")
+
+
+def test_forks_that_cannot_use_cuda() -> None:
+    pool = "from multiprocessing import Pool\nimport numpy\nworkers = Pool(2)"
+    files = project(pool=pool, package="import pool", main="import torch, package")
+    assert not files.is_forked("/p/main.py")
+    files = project(pool=pool, main="import torch, pool")  # it may pass on a function
+    assert files.is_forked("/p/main.py")
 
 
 def test_star_names() -> None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from devicefix.facts import Facts, Scope
 from devicefix.facts.bound import Bound
@@ -16,6 +16,7 @@ from devicefix.model import Safety
 from devicefix.rewrite.placement import Layout, docstring, imports_something
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_MOVES = {"cuda", "to"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +117,32 @@ class Places:
         """Return how safe a fix is that asks for CUDA at a site.
 
         It is unsafe in code that runs before the program sets a variable of the driver: during import, and in
-        a function that sets it further down, or is called by code that does.
+        a function that sets it further down, or is called by code that does. It is unsafe as well during the
+        import of code that forks processes later, unless the site itself starts CUDA.
         """
+        function = self._facts.tree.scope(site).function
+        if function is None and self._project.is_forked(self._path) and not self._starts_cuda(site):
+            return Safety.UNSAFE
         if not self.sets_devices_late:
             return Safety.SAFE
-        function = self._facts.tree.scope(site).function
         if function is not None:
             too_early = any(self._precedes(site, function, setting) for setting in self._late)
         else:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return Safety.UNSAFE if too_early else Safety.SAFE
+
+    def _starts_cuda(self, site: ast.AST) -> bool:
+        """Return whether a site is part of a call that moves or creates a tensor."""
+        parents = (parent for _, parent in self._facts.tree.ancestors(site))
+        around = takewhile(lambda node: not isinstance(node, ast.stmt), chain((site,), parents))
+        return any(self._is_tensor_call(node.func) for node in around if isinstance(node, ast.Call))
+
+    def _is_tensor_call(self, func: ast.expr) -> bool:
+        """Return whether what is called moves or creates a tensor."""
+        if isinstance(func, ast.Attribute) and func.attr in _MOVES:
+            return True
+        name = self._facts.resolve(func) or ""
+        return name.startswith("torch.") and name not in ("torch.device", "torch.cuda.device_count")
 
     def _precedes(self, site: ast.AST, function: Scope, setting: ast.stmt) -> bool:
         """Return whether a site in a function runs before a setting, by the code around the setting."""

@@ -132,7 +132,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     from devicefix.rules.shared.counts import IdleLoops
 
     tree = context.facts.tree
-    only_data = all(isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr)) for each in tree.module.body)
+    only_data = all(map(_is_data, tree.module.body))
     imported = imported_words(tree.imports, words(settings))
     lines = lines_that_matter(tree.text, WORDS, imported)
     fallbacks = Fallbacks(context.facts, context.facts.guards.refusals)
@@ -164,6 +164,13 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
 def _is_answered(node: ast.AST, facts: Facts, patched: frozenset[ast.AST]) -> bool:
     """Return whether a node is part of a function or class that replaces a function of `torch.cuda`."""
     return bool(patched) and any(parent in patched for _, parent in facts.tree.ancestors(node))
+
+
+def _is_data(statement: ast.stmt) -> bool:
+    """Return whether a statement only binds values, its own or those of another module."""
+    if isinstance(statement, ast.ImportFrom):
+        return statement.names[0].name == "*"
+    return isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr))
 
 
 def _in_data(finding: Finding) -> Finding:

@@ -9,6 +9,8 @@ from functools import cached_property
 from devicefix.facts.exports import Summary
 from devicefix.facts.project.questions import Questions, remembered
 
+_TENSOR_LIBRARIES = ("torch", "transformers", "diffusers", "accelerate", "lightning", "pytorch_", "cupy")
+
 
 class Files(Questions):
     """The files of a project, by their imports.
@@ -188,7 +190,17 @@ class Files(Questions):
 
     @cached_property
     def _forking(self) -> frozenset[str]:
-        return self._together({path for path, summary in self.files.items() if summary.forks})
+        forking = (path for path, summary in self.files.items() if summary.forks)
+        return self._together({path for path in forking if self._computes(path)})
+
+    def _computes(self, path: str) -> bool:
+        """Return whether the processes that a file forks may use CUDA: it, or what it imports, imports torch.
+
+        A file that imports it may pass on a function that does.
+        """
+        reached = closure({path}, self._imported) | self._importers.get(path, set())
+        modules = (module for file in reached if file in self.files for module in self.files[file].imports)
+        return any(module.split(".")[0].startswith(_TENSOR_LIBRARIES) for module in modules)
 
     @cached_property
     def _patched(self) -> dict[str, frozenset[str]]:
