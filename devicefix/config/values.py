@@ -32,7 +32,7 @@ class Exclusion(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where values come from, as far as reading them depends on it.
+    """The source of values, as far as reading them depends on it.
 
     Attributes:
         folder: the folder that paths and patterns are relative to.

@@ -122,7 +122,7 @@ _FAILING = "123456"
 
 
 def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[Finding]:
-    """Yield the findings of the rules, without the fixes that are not possible where the code stands."""
+    """Yield the findings of the rules, without the fixes that are not possible at their place."""
     from devicefix.engine.guarded_uses import GuardedUses
     from devicefix.facts.exports import patching
     from devicefix.facts.fallbacks import Fallbacks

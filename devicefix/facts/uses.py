@@ -1,4 +1,4 @@
-"""Where a value goes: through names, attributes, arguments and returns, to the expressions that use it."""
+"""Follow a value: through names, attributes, arguments and returns, to the expressions that use it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Variable:
 
 @dataclass(slots=True)
 class Followed:
-    """Where a value goes.
+    """The uses of a value, found by following it.
 
     Attributes:
         uses: the expressions that hold the value where it is used, and not only bound to a name. An argument

@@ -89,7 +89,7 @@ class AsyncName(Rule):
             """,
         ),
         Example(
-            "a parameter, and what is handed to it",
+            "a parameter, and the argument for it",
             before="""
                 import torch
 

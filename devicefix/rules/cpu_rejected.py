@@ -17,8 +17,8 @@ class CpuRejected(Rule):
     there are enough GPUs.
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not torch.cuda.is_available()`,
-    if a handler in the same function continues on a CPU, or if it stands in front of a kernel of Triton, whose
-    import is reported.
+    if a handler in the same function continues on a CPU, or if a kernel of Triton follows it, whose import is
+    reported.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code behind it would run there.

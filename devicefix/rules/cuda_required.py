@@ -18,8 +18,8 @@ class CudaRequired(Rule):
     it is not available, also as `… or sys.exit()` or in a function that ends the program.
 
     A check is left alone if it answers a request, as in `if args.device == "cuda" and not
-    torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if it stands in front of
-    a kernel of Triton, whose import is reported.
+    torch.cuda.is_available()`, if a handler in the same function continues on a CPU, or if a kernel of Triton
+    follows it, whose import is reported.
 
     ## Why it matters
     The check forbids the CPU, and has no effect with CUDA. Once the rest of the program runs on a CPU, the check

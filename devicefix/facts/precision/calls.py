@@ -1,4 +1,4 @@
-"""What does a call return, and do two types meet in it?"""
+"""Find what a call returns, and whether two types meet in it."""
 
 from __future__ import annotations
 

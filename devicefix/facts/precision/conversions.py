@@ -1,4 +1,4 @@
-"""Which statements of a module convert modules of torch in place, such as `net.half()`, and do they run?"""
+"""Find the statements that convert modules of torch in place, such as `net.half()`, and whether they run."""
 
 from __future__ import annotations
 

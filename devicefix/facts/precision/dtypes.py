@@ -1,4 +1,4 @@
-"""Which type a program names, makes or converts to."""
+"""Find the type that a program names, creates or converts to."""
 
 from __future__ import annotations
 

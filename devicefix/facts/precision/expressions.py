@@ -1,4 +1,4 @@
-"""What is the value of an expression, as far as types are known?"""
+"""Find the value of an expression, as far as types are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a tensor or a module: its type, and that of its parts."""
+"""Describe a tensor or a module: its type, and that of its parts."""
 
 from __future__ import annotations
 

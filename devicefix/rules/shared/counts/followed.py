@@ -1,4 +1,4 @@
-"""Where a number of GPUs goes."""
+"""Follow a number of GPUs to its uses."""
 
 from __future__ import annotations
 

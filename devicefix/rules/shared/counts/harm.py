@@ -153,8 +153,8 @@ class Harms:
         call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call):
             return None
-        handed = last_name(call.func) in (*_SPAWNS, "Process")
-        return Harm.NOTHING_DONE if handed or (node in call.args and self._is_sized(call)) else None
+        starts = last_name(call.func) in (*_SPAWNS, "Process")
+        return Harm.NOTHING_DONE if starts or (node in call.args and self._is_sized(call)) else None
 
     def _of_range(self, call: ast.Call) -> Harm | None:
         """Return what an empty range does."""
