@@ -150,4 +150,15 @@ script(
 )
 (folder,) = os.listdir("two")
 saved = torch.load(f"two/{folder}/dt_checkpoint.pt", map_location="cpu", weights_only=False)["model_state"]
-print("RESULT " + json.dumps({**logged, "actor": size(actor), "transformer": size(saved)}))
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
+print("RESULT " + json.dumps(numbered({**logged, "actor": size(actor), "transformer": size(saved)})))

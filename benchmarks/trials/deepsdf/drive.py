@@ -92,15 +92,28 @@ script("reconstruct.py", "-c", "latest", "-d", "data", "-s", "one.json", "--iter
 log = torch.load("run/Logs.pth", map_location="cpu")
 latent = torch.load("run/Reconstructions/4/Codes/made/balls/1.pth", map_location="cpu")
 state = torch.load("run/ModelParameters/latest.pth", map_location="cpu")["model_state_dict"]
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "loss": log["loss"],
-            "wrapped": all(key.startswith("module.") for key in state),
-            "state": float(sum(v.double().abs().sum() for v in state.values())),
-            "latent": float(latent.abs().sum()),
-            "field": fields,
-        }
+        numbered(
+            {
+                "loss": log["loss"],
+                "wrapped": all(key.startswith("module.") for key in state),
+                "state": float(sum(v.double().abs().sum() for v in state.values())),
+                "latent": float(latent.abs().sum()),
+                "field": fields,
+            }
+        )
     )
 )

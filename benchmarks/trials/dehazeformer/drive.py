@@ -82,16 +82,29 @@ state = torch.load("saved_models/indoor/dehazeformer-s.pth", map_location="cpu")
 script("test.py")
 (table,) = [name for name in os.listdir("results/ROOMS/dehazeformer-s") if name.endswith(".csv")]
 image = cv2.imread("results/ROOMS/dehazeformer-s/imgs/0.png").astype(float)
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "loss": scalars["train_loss"],
-            "psnr": scalars["valid_psnr"],
-            "named module": all(key.startswith("module.") for key in state),
-            "state": float(sum(v.double().abs().sum() for v in state.values())),
-            "table": table,
-            "image": image.mean(),
-        }
+        numbered(
+            {
+                "loss": scalars["train_loss"],
+                "psnr": scalars["valid_psnr"],
+                "named module": all(key.startswith("module.") for key in state),
+                "state": float(sum(v.double().abs().sum() for v in state.values())),
+                "table": table,
+                "image": image.mean(),
+            }
+        )
     )
 )

@@ -75,15 +75,28 @@ script("__main__", "model", "waves", "--max_steps", "6")
 script("inference", "model", "--fast", "-s", "one.npy", "-o", "fast.wav")
 state = real_load("model/weights.pt", map_location="cpu", weights_only=False)
 wave = saved["fast.wav"]
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "scalars": scalars,
-            "step": state["step"],
-            "model": float(sum(v.double().abs().sum() for v in state["model"].values())),
-            "wave": float(np.abs(wave).mean()),
-            "samples": int(wave.size),
-        }
+        numbered(
+            {
+                "scalars": scalars,
+                "step": state["step"],
+                "model": float(sum(v.double().abs().sum() for v in state["model"].values())),
+                "wave": float(np.abs(wave).mean()),
+                "samples": int(wave.size),
+            }
+        )
     )
 )

@@ -108,15 +108,26 @@ def mean(path):
     return float(np.asarray(Image.open(path), float).mean())
 
 
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "rows": len(rows),
-            "loss": [row["Loss/loss"]["mean"] for row in rows],
-            "net": float(sum(p.double().abs().sum() for p in state["net"].parameters())),
-            "images": [mean(f"out/{i:06d}.png") for i in range(3)],
-            "vp": mean("vp/000005.png"),
-        }
+        numbered(
+            {
+                "rows": len(rows),
+                "loss": [row["Loss/loss"]["mean"] for row in rows],
+                "net": float(sum(p.double().abs().sum() for p in state["net"].parameters())),
+                "images": [mean(f"out/{i:06d}.png") for i in range(3)],
+                "vp": mean("vp/000005.png"),
+            }
+        )
     )
 )

@@ -118,4 +118,15 @@ script("inference.py", "-f", "speak.txt", "-c", "logs/new_exp/grad_2.pt", "-t", 
 numbers = {name.split("/")[1]: values for name, values in scalars.items()}
 numbers["model"] = float(sum(p.double().abs().sum() for p in made["model"].parameters()))
 numbers["samples"], numbers["wave"] = len(wave), float(np.abs(wave.astype(float)).mean())
-print("RESULT " + json.dumps(numbers))
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
+print("RESULT " + json.dumps(numbered(numbers)))

@@ -85,4 +85,15 @@ wave = vocoder.inverse(vocoder(torch.from_numpy(load("waves/test0.wav")[0])[None
 state = torch.load("two/netG.pt", map_location="cpu")
 scalars["generator"] = float(sum(v.double().abs().sum() for v in state.values()))
 scalars["wave"] = float(np.abs(wave).mean())
-print("RESULT " + json.dumps(scalars))
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
+print("RESULT " + json.dumps(numbered(scalars)))

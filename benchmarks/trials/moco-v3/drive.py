@@ -100,17 +100,28 @@ def size(state):
     return float(sum(v.double().abs().sum() for v in state.values()))
 
 
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "processes": processes,
-            "loss": [value for name, value in scalars],
-            "wrapped": all(key.startswith("module.") for key in learned["state_dict"]),
-            "epoch": learned["epoch"],
-            "learned": size(learned["state_dict"]),
-            "probe": size(probe["state_dict"]),
-            "acc": float(probe["best_acc1"]),
-        }
+        numbered(
+            {
+                "processes": processes,
+                "loss": [value for name, value in scalars],
+                "wrapped": all(key.startswith("module.") for key in learned["state_dict"]),
+                "epoch": learned["epoch"],
+                "learned": size(learned["state_dict"]),
+                "probe": size(probe["state_dict"]),
+                "acc": float(probe["best_acc1"]),
+            }
+        )
     )
 )

@@ -53,4 +53,15 @@ for text in said:
     for name, value in re.findall(r"(Loss|psnr|ssim)[ :=]+([\d.]+)", text):
         numbers.setdefault(name, []).append(float(value.rstrip(".")))
 numbers["model"] = float(sum(p.double().abs().sum() for p in made["model"].parameters()))
-print("RESULT " + json.dumps(numbers))
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
+print("RESULT " + json.dumps(numbered(numbers)))

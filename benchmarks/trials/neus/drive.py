@@ -174,15 +174,28 @@ for folder in ("validations_fine", "normals"):
             cv2.imread(f"exp/ball/{folder}/{name}").astype(float).mean()
         )
 runner = made["runner"]
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            **scalars,
-            "meshes": meshes,
-            "steps": runner.iter_step,
-            "pictures": len(pictures),
-            "sdf": float(sum(p.detach().double().abs().sum() for p in runner.sdf_network.parameters())),
-        }
+        numbered(
+            {
+                **scalars,
+                "meshes": meshes,
+                "steps": runner.iter_step,
+                "pictures": len(pictures),
+                "sdf": float(sum(p.detach().double().abs().sum() for p in runner.sdf_network.parameters())),
+            }
+        )
     )
 )

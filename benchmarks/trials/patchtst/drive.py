@@ -107,4 +107,15 @@ for folder, _, files in sorted(os.walk("checkpoints")):
     for name in files:
         state = torch.load(f"{folder}/{name}", map_location="cpu")
         saved.append(float(sum(v.double().abs().sum() for v in state.values())))
-print("RESULT " + json.dumps({**found(), "saved": saved}))
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
+print("RESULT " + json.dumps(numbered({**found(), "saved": saved})))

@@ -74,15 +74,28 @@ state = torch.load("train_log/flownet.pkl", map_location="cpu")
 frame = "vimeo_triplet/sequences/00001/0000/im{}.png"
 script("inference_img.py", "--img", frame.format(1), frame.format(3), "--exp", "1")
 middle = cv2.imread("output/img1.png").astype(float)
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            **scalars,
-            "wrapped": all(key.startswith("module.") for key in state),
-            "state": float(sum(v.double().abs().sum() for v in state.values())),
-            "frames": len(os.listdir("output")),
-            "middle": middle.mean(),
-        }
+        numbered(
+            {
+                **scalars,
+                "wrapped": all(key.startswith("module.") for key in state),
+                "state": float(sum(v.double().abs().sum() for v in state.values())),
+                "frames": len(os.listdir("output")),
+                "middle": middle.mean(),
+            }
+        )
     )
 )

@@ -70,16 +70,29 @@ script(
 )
 script("pgd", "--epochs", "3", "--resume", "3", "--eval")
 state = torch.load("pgd/model_2.pth", map_location="cpu")
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "rows": len(rows),
-            "first": rows[0],
-            "resumed": rows[2],
-            "mixed": rows[3],
-            "wrapped": all(key.startswith("module.") for key in state),
-            "state": float(sum(v.double().abs().sum() for v in state.values())),
-        }
+        numbered(
+            {
+                "rows": len(rows),
+                "first": rows[0],
+                "resumed": rows[2],
+                "mixed": rows[3],
+                "wrapped": all(key.startswith("module.") for key in state),
+                "state": float(sum(v.double().abs().sum() for v in state.values())),
+            }
+        )
     )
 )

@@ -94,13 +94,26 @@ train["main"](0, 1, options, True)  # as mp.spawn does with several GPUs; with o
 state = torch.load("checkpoints/tiny.pth", map_location="cpu")
 sys.argv = ["custom.py", "--cfg", "tiny.json", "--path", "checkpoints/tiny.pth"]
 runpy.run_path("custom.py", run_name="__main__")
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "steps": steps,
-            "state": float(sum(v.double().abs().sum() for v in state.values())),
-            "flow": cv2.imread("custom/flow.jpg").astype(float).mean(),
-        }
+        numbered(
+            {
+                "steps": steps,
+                "state": float(sum(v.double().abs().sum() for v in state.values())),
+                "flow": cv2.imread("custom/flow.jpg").astype(float).mean(),
+            }
+        )
     )
 )

@@ -94,13 +94,26 @@ model.save_path = "saves/one"
 model.save(2)
 made = script("-i", "3", "--load_model", "saves/one_checkpoint.pth", "--no_amp")
 resumed = made["model"].STCN.module.state_dict()
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "steps": steps,
-            "iterations": made["total_iter"],
-            "resumed": size(resumed),
-        }
+        numbered(
+            {
+                "steps": steps,
+                "iterations": made["total_iter"],
+                "resumed": size(resumed),
+            }
+        )
     )
 )

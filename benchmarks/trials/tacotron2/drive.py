@@ -137,4 +137,15 @@ with torch.no_grad():
 numbers = {**scalars, "saved": sorted(os.listdir("three"))}
 numbers["state"] = float(sum(v.double().abs().sum() for v in state.values()))
 numbers["spoken"] = float(spoken[1].abs().mean())
-print("RESULT " + json.dumps(numbers))
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
+print("RESULT " + json.dumps(numbered(numbers)))

@@ -112,15 +112,28 @@ saved = [
 ]
 script("test.py", "--is_savenii")
 state = torch.load(saved[0], map_location="cpu")
+
+
+def numbered(values, name=""):
+    """Give each number of a list a name of its own, so that it is compared with a tolerance."""
+    if isinstance(values, dict):
+        return {k: v for key, each in values.items() for k, v in numbered(each, f"{name} {key}").items()}
+    if isinstance(values, (list, tuple)):
+        return {k: v for i, each in enumerate(values) for k, v in numbered(each, f"{name} {i}").items()}
+    return {name.strip(): values}
+
+
 print(
     "RESULT "
     + json.dumps(
-        {
-            "loss": scalars["info/total_loss"],
-            "saved": len(saved),
-            "state": float(sum(v.double().abs().sum() for v in state.values())),
-            "written": written,
-            "measured": [float(x) for x in measured],
-        }
+        numbered(
+            {
+                "loss": scalars["info/total_loss"],
+                "saved": len(saved),
+                "state": float(sum(v.double().abs().sum() for v in state.values())),
+                "written": written,
+                "measured": [float(x) for x in measured],
+            }
+        )
     )
 )
