@@ -11,7 +11,7 @@ from devicefix.facts import dotted, with_defaults
 from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import integer, last_name, literal_index
-from devicefix.model import Finding
+from devicefix.model import Finding, Fix
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries
 from devicefix.rules.shared.library_facts import (
@@ -23,6 +23,7 @@ from devicefix.rules.shared.library_facts import (
     COPING,
     LIGHTNING,
     OFFLOADS,
+    SWITCHES,
     XFORMERS,
     Argument,
 )
@@ -66,7 +67,9 @@ class HardWiredFlag(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the meaning of the option depends on the library. Beside `devices=[0]`, Lightning's
+    There is no fix where the meaning of the option depends on the library. It is safe to set one to
+    `torch.cuda.is_available()` that its library documents to select the GPU or the CPU, as `cuda` of
+    `torch_fidelity.calculate_metrics`: with CUDA it is still `True`. Beside `devices=[0]`, Lightning's
     `accelerator="auto"` raises a `TypeError` on a CPU, which takes only a number of devices.
     """
 
@@ -97,6 +100,31 @@ class HardWiredFlag(Rule):
                 import recognizer  # cuda
 
                 reader = recognizer.Reader(['en'], gpu=True)
+            """,
+        ),
+        Example(
+            "an argument that is documented to choose between the GPU and the CPU",
+            before="""
+                import torch
+                import torch_fidelity
+
+                scores = torch_fidelity.calculate_metrics(
+                    input1=made,
+                    input2=real,
+                    cuda=True,  # faster
+                    fid=True,
+                )
+            """,
+            after="""
+                import torch
+                import torch_fidelity
+
+                scores = torch_fidelity.calculate_metrics(
+                    input1=made,
+                    input2=real,
+                    cuda=torch.cuda.is_available(),  # faster
+                    fid=True,
+                )
             """,
         ),
         Example(
@@ -593,10 +621,17 @@ class HardWiredFlag(Rule):
                 message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
                 yield self.finding(node, message)
             elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
-                yield self.finding(node, self._message(f"{keyword.arg}={code}"))
+                yield self.finding(node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword))
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the number of a GPU"
                 yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")
+
+    def _switched(self, name: str, keyword: ast.keyword) -> Fix | None:
+        """Return the fix of an argument that selects the GPU if it is true, and else the CPU; None if it may not."""
+        if (name, keyword.arg) not in SWITCHES:
+            return None
+        available = self.devices.available(keyword.value, of_cuda=True)
+        return self.context.replace(keyword.value, available, self.devices.safety(keyword.value))
 
     def _check_ray(self, node: ast.Call) -> Iterator[Finding]:
         """Check the GPUs that an actor or task of ray asks for: https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html."""

@@ -272,6 +272,27 @@ COPING = {
     "stanza.Pipeline": "1.15.0",
 }
 
+
+
+class Switch(NamedTuple):
+    """An argument that is documented to select the GPU if it is true, and the CPU if it is false.
+
+    Attributes:
+        outcome: what happens on a CPU if it is true.
+        tried: the version that was tried, if it was.
+    """
+
+    outcome: str
+    tried: str = ""
+
+
+# By the full name of the function or class, and the argument.
+SWITCHES = {
+    # https://torch-fidelity.readthedocs.io/en/latest/api.html
+    ("torch_fidelity.calculate_metrics", "cuda"): Switch(CALL, "0.4.0"),
+    ("torch_fidelity.GenerativeModelModuleWrapper", "cuda"): Switch(CALL, "0.4.0"),
+}
+
 # Methods of diffusers that raise an error without CUDA, unless a device is passed.
 # https://huggingface.co/docs/diffusers/optimization/memory
 OFFLOADS = ("enable_model_cpu_offload", "enable_sequential_cpu_offload")
