@@ -99,7 +99,9 @@ def expected() -> dict[str, tuple[str, str]]:
     said = {name: (fact.outcome, fact.tried) for name, fact in facts.LIBRARIES.items()}
     said |= {name: (facts.RUNS, tried) for name, tried in (*facts.RUNNING.items(), *facts.COPING.items())}
     said |= {f"{library}.{name}": (fact.outcome, fact.tried) for (library, name), fact in facts.CALLS.items()}
-    said |= {f"{name} {option}": (fact.outcome, fact.tried) for (name, option), fact in facts.SWITCHES.items()}
+    said |= {
+        f"{name} {option}": (fact.outcome, fact.tried) for (name, option), fact in facts.SWITCHES.items()
+    }
     for fact in facts.ARGUMENTS:
         said[f"{fact.libraries[0]} {fact.option}={fact.values[0]}"] = fact.outcome, fact.tried
     return said

@@ -115,6 +115,41 @@ RUN = {
         },
         "[1.0, 1.0]",
     ),
+    "a rank that reaches a file without a word of CUDA, also by an attribute called device": (
+        {
+            "ops.py": """
+                import torch
+
+                def stack(xs, q9):
+                    return torch.stack(xs).to(q9)
+            """,
+            "model.py": """
+                import torch
+                from ops import stack
+
+                class Model:
+                    def __init__(self, size, device):
+                        torch.cuda.synchronize()
+                        self.device = device
+                        self.size = size
+
+                    def run(self, x):
+                        return stack([x] * self.size, q9=self.device)
+            """,
+            "main.py": """
+                import torch
+                from model import Model
+                from ops import stack
+
+                def main(rank):
+                    if rank == 0:
+                        print(Model(1, rank).run(torch.ones(2)).tolist(), stack([torch.ones(1)], rank).tolist())
+
+                main(torch.cuda.current_device())
+            """,
+        },
+        "[[1.0, 1.0]] [[1.0]]",
+    ),
     "a rank that goes from file to file, and into an attribute": (
         {
             "engine.py": """

@@ -167,7 +167,7 @@ class Module:
 
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
-        if not self.matters and not self._imports_extension(project):
+        if not self.matters and not self._is_reached(project):
             return []
         if self.facts is None:
             return self._unreadable()
@@ -176,9 +176,13 @@ class Module:
         findings, self.devices = check_module(self.facts, self.path, self.settings, project)
         return findings
 
-    def _imports_extension(self, project: Project) -> bool:
-        """Return whether the module imports a CUDA extension of the project, which no word need say."""
-        return bool(project.imported_extensions(self.path)) and not skipped(self.data)
+    def _is_reached(self, project: Project) -> bool:
+        """Return whether the module, without a word of CUDA, needs it because of other files.
+
+        It imports a CUDA extension that they build, or moves something to the number of a GPU that they pass.
+        """
+        reached = bool(project.imported_extensions(self.path)) or project.receives_number(self.path)
+        return reached and not skipped(self.data)
 
     def check(self, project: Project) -> Result:
         """Check the module, and fix it if the settings say so; see `check_file`."""

@@ -46,7 +46,8 @@ class CudaRequired(Rule):
     ## Fix safety
     Safe where the module always reaches the check when it runs, and nothing catches its error: with CUDA the
     assertion holds, and the branch never runs. Unsafe where a condition leads to the check, or where not all callers
-    of its function are known: they may catch the error, or may have asked for a GPU. There is no fix in a test, and
+    of its function are known: they may catch the error, or may have asked for a GPU. A condition that leads to a
+    process group as well asks for that, and the check is removed. There is no fix in a test, and
     none where the code needs a library that only works with CUDA.
     """
 
@@ -78,6 +79,38 @@ class CudaRequired(Rule):
 
 
                 main()
+            """,
+        ),
+        Example(
+            "an assert in a function whose name a method has as well",
+            before="""
+                import torch
+
+
+                def check(model):
+                    model.train()
+
+
+                def train(model):
+                    assert torch.cuda.is_available()
+                    check(model)
+
+
+                train(make())
+            """,
+            after="""
+                import torch
+
+
+                def check(model):
+                    model.train()
+
+
+                def train(model):
+                    check(model)
+
+
+                train(make())
             """,
         ),
         Example(
@@ -533,6 +566,76 @@ class CudaRequired(Rule):
                 run()
             """,
             unsafe=True,
+        ),
+        Example(
+            "a condition that leads to a process group, and so asks for that",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+
+                def connect(rank, count, backend):
+                    assert torch.cuda.is_available(), "the distributed mode needs CUDA"
+                    print("connecting")
+                    dist.init_process_group(backend=backend, rank=rank, world_size=count)
+
+
+                def main(options):
+                    if options.several:
+                        connect(0, 1, "gloo")
+
+
+                main(parse())
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+
+                def connect(rank, count, backend):
+                    print("connecting")
+                    dist.init_process_group(backend=backend, rank=rank, world_size=count)
+
+
+                def main(options):
+                    if options.several:
+                        connect(0, 1, "gloo")
+
+
+                main(parse())
+            """,
+        ),
+        Example(
+            "a condition that leads to a process group, and may ask for a GPU",
+            before="""
+                import torch
+                import torch.distributed as dist
+
+
+                def main(options):
+                    if options.gpu:
+                        assert torch.cuda.is_available()
+                    if options.several:
+                        assert torch.cuda.is_available()
+                        dist.init_process_group("gloo")
+
+
+                main(parse())
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+
+
+                def main(options):
+                    if options.gpu:
+                        assert torch.cuda.is_available()
+                    if options.several:
+                        dist.init_process_group("gloo")
+
+
+                main(parse())
+            """,
         ),
     )
     VALID = (

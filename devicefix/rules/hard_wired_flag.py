@@ -621,7 +621,9 @@ class HardWiredFlag(Rule):
                 message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
                 yield self.finding(node, message)
             elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
-                yield self.finding(node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword))
+                yield self.finding(
+                    node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword)
+                )
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` is the number of a GPU"
                 yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")

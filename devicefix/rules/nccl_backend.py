@@ -16,7 +16,8 @@ from devicefix.rules.base import Example, Rule
 
 _NCCL = "torch.distributed.Backend.NCCL"
 _MESHES = ("init_device_mesh", "DeviceMesh")
-_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict"}
+# HParams: https://www.tensorflow.org/versions/r1.15/api_docs/python/tf/contrib/training/HParams
+_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "HParams"}
 _UNSEEN = "the value is not seen to reach a process group, and may mean something else"
 
 

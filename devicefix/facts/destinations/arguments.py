@@ -20,7 +20,7 @@ _SAME = {
 }  # fmt: skip
 _DEFAULTS = {"get", "pop", "setdefault", "getenv", "next"}
 _HOPS = 4  # how many names of a function to follow from one to the next
-_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig"}
+_OBJECTS = {"dict", "Namespace", "SimpleNamespace", "EasyDict", "edict", "AttrDict", "DictConfig", "HParams"}
 
 
 class Arguments(Stores, ABC):

@@ -91,9 +91,9 @@ def compared_parameters(facts: Facts) -> Iterator[PassedNumber]:
 
 def _sources(facts: Facts, node: ast.Name | ast.Attribute) -> list[str]:
     """Return what a variable or attribute may hold: kinds, and the parameter that it is."""
-    if isinstance(node, ast.Attribute) and not any(word in node.attr for word in _NUMBERS):
-        return [UNKNOWN]  # most are the devices of tensors
     parameter = _parameter(facts, node)
+    if isinstance(node, ast.Attribute) and not any(word in node.attr for word in _NUMBERS):
+        return [UNKNOWN if parameter is None else str(parameter)]  # most are the devices of tensors
     kinds = facts.kinds.of(node)
     found = sorted(kind.name for kind in kinds.seen)
     if parameter is not None and not kinds.unknown:

@@ -65,6 +65,15 @@ class Values(Files):
         return sorted(self._scanned(asked) | self._numbers(asked))
 
     @remembered
+    def receives_number(self, path: str) -> bool:
+        """Return whether the file at `path` passes on as a device what calls show to be the number of a GPU."""
+        if not self._passed_numbers:  # that is soon known of most projects
+            return False
+        summary = self.files.get(os.path.normpath(path))
+        receivers = summary.receivers if summary is not None else ()
+        return any("INDEX" in self._numbers(Parameter(name, *place)) for name, place in receivers)
+
+    @remembered
     def compares(self, path: str, name: str, place: int | str) -> bool:
         """Return whether a function that the file at `path` imports compares an argument with an int."""
         module, _, function = name.rpartition(".")

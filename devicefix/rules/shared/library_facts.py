@@ -273,7 +273,6 @@ COPING = {
 }
 
 
-
 class Switch(NamedTuple):
     """An argument that is documented to select the GPU if it is true, and the CPU if it is false.
 

@@ -28,6 +28,7 @@ _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mt
 # The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
 _MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
+_GROUPS = ("torch.distributed.init_process_group", "torch.distributed.distributed_c10d.init_process_group")
 _CALLERS = 3  # how many functions to follow, each called by the next
 
 
@@ -81,13 +82,27 @@ class Refusals:
             return Verdict(
                 f"{MESSAGE}, or the import of this module; remove the check unless a caller needs it"
             )
-        if self._conditions(site) or self.facts.guards.conditions(test):
+        asked = not self._precedes_group(site)
+        if self.facts.guards.conditions(test) or (asked and self._conditions(site)):
             return Verdict(
                 f"{MESSAGE} on a condition; remove the check unless the user asks for a GPU", Safety.UNSAFE
             )
-        if not self._is_reached(site, error, _CALLERS):
+        if not self._is_reached(site, error, _CALLERS, asked=asked):
             return Verdict(f"{MESSAGE}; remove the check unless a caller catches its error", Safety.UNSAFE)
         return Verdict(f"{MESSAGE}; remove the check", Safety.SAFE)
+
+    def _precedes_group(self, site: ast.AST) -> bool:
+        """Return whether a statement is followed by one that makes a process group: what leads to both asks for that.
+
+        A GPU is not what is asked for then; the group is made with gloo on a CPU.
+        """
+        block = self.facts.tree.block(site) if isinstance(site, ast.stmt) else []
+        return any(
+            isinstance(later, (ast.Expr, ast.Assign))
+            and isinstance(later.value, ast.Call)
+            and self.facts.call(later.value, *_GROUPS)
+            for later in block[block.index(site) + 1 if site in block else len(block) :]
+        )
 
     def is_requested(self, site: ast.AST, *conditions: ast.expr) -> bool:
         """Return whether a refusal answers a request for a device: a condition in or around it names one.
@@ -158,9 +173,18 @@ class Refusals:
             and "__name__" not in self.context.source.code(condition)
         ]
 
-    def _is_reached(self, site: ast.AST, error: str | None, callers: int) -> bool:
-        """Return whether a node is always reached when the module runs, and nothing catches an error there."""
-        if self._conditions(site) or self.facts.guards.refusals.handlers(site, error):
+    def _is_reached(self, site: ast.AST, error: str | None, callers: int, *, asked: bool) -> bool:
+        """Return whether a node is always reached when the module runs, and nothing catches an error there.
+
+        Args:
+            site: the node.
+            error: the name of the class of the error, None if that is not known.
+            callers: how many functions to follow.
+            asked: whether any condition may ask for a GPU, and not only one that names a device.
+        """
+        if self.facts.guards.refusals.handlers(site, error):
+            return False
+        if self._conditions(site) if asked else self.is_requested(site):
             return False
         function = self.function(site)
         if self._is_tried(function):
@@ -170,7 +194,7 @@ class Refusals:
         if callers == 0 or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         uses = [use for use in self._uses(function) if not self._is_inside(use, function)]
-        return bool(uses) and all(self._is_reached(use, error, callers - 1) for use in uses)
+        return bool(uses) and all(self._is_reached(use, error, callers - 1, asked=asked) for use in uses)
 
     def _is_tried(self, function: ast.AST) -> bool:
         """Return whether another file catches the errors of a function or, for the module, of its import."""
@@ -183,7 +207,10 @@ class Refusals:
         return any(self.context.project.is_tried(path, each) for each in names)
 
     def _uses(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
-        """Return where the module reads the name of a function, or of the class that it creates objects of."""
+        """Return where the module reads the name of a function, or of the class that it creates objects of.
+
+        An attribute of the name of a module's function is something else, as in `model.train()`.
+        """
         owner = self.facts.tree.parents.get(function)
         name = (
             owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
@@ -192,7 +219,7 @@ class Refusals:
             node
             for node in self.facts.tree.nodes_with(name)
             if (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-            or (isinstance(node, ast.Attribute) and node.attr == name)
+            or (isinstance(node, ast.Attribute) and node.attr == name and not isinstance(owner, ast.Module))
         ]
 
     def _is_inside(self, node: ast.AST, function: ast.AST) -> bool:
