@@ -141,11 +141,10 @@ RUN = {
                 from model import Model
                 from ops import stack
 
-                def main(rank):
-                    if rank == 0:
-                        print(Model(1, rank).run(torch.ones(2)).tolist(), stack([torch.ones(1)], rank).tolist())
-
-                main(torch.cuda.current_device())
+                rank = torch.cuda.current_device()
+                if rank == 0:
+                    x = Model(1, rank).run(torch.ones(2))
+                    print(x.tolist(), stack([torch.ones(1)], rank).tolist())
             """,
         },
         "[[1.0, 1.0]] [[1.0]]",

@@ -18,8 +18,8 @@ from devicefix.facts.values import last_name
 
 # What keeps its keyword arguments as attributes or keys.
 _KEEPS = {
-    "SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "HParams", "dict", "set_defaults", "update",
-    "replace", "_replace",
+    "SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "HParams", "dict", "set_defaults",
+    "update", "replace", "_replace",
 }  # fmt: skip
 _PUTS = {"append", "appendleft", "add", "insert", "setdefault"}  # the last argument
 

@@ -66,7 +66,7 @@ class Values(Files):
 
     @remembered
     def receives_number(self, path: str) -> bool:
-        """Return whether the file at `path` passes on as a device what calls show to be the number of a GPU."""
+        """Return whether the file at `path` passes on as a device what calls show to be a GPU's number."""
         if not self._passed_numbers:  # that is soon known of most projects
             return False
         summary = self.files.get(os.path.normpath(path))
