@@ -240,6 +240,35 @@ class CudaCall(Rule):
             """,
         ),
         Example(
+            "a module that may have its own cuda method, in front of a semicolon",
+            before="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                def move(net):
+                    net = net.cuda();
+                    return net
+            """,
+            after="""
+                import torch
+
+
+                class Own:
+                    def cuda(self):
+                        pass
+
+
+                def move(net):
+                    net = net.cuda() if torch.cuda.is_available() else net;
+                    return net
+            """,
+        ),
+        Example(
             "a module that may have its own cuda method",
             before="""
                 import torch
@@ -709,7 +738,8 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
     receiver = node.func.value
     parent = context.facts.tree.parents.get(node)
     if isinstance(parent, ast.stmt) and _only_moves(parent, receiver):
-        return context.put_under_guard(parent)
+        if isinstance(parent, ast.Expr) or alone(context.source, parent):
+            return context.put_under_guard(parent)
     if _super(receiver):
         return context.when_cuda(node, "self")
     if isinstance(parent, ast.Assign) and (below := _moved_below(context, node, parent)) is not None:
