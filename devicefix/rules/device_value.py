@@ -18,7 +18,7 @@ from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
-_CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults of parameters
+_CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 _AROUND = 6  # how many expressions may put a string together around its first piece
 # They search a text or a container for what they get, or look up an attribute of that name.
 _OF_NAMES = {
@@ -157,12 +157,14 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
                 def make(n, where=None):
                     return torch.ones(n, device=where)
 
 
-                make(1, "cuda" if torch.cuda.is_available() else "cpu")
-                make(1, where="cuda" if torch.cuda.is_available() else "cpu")
+                make(1, DEFAULT_DEVICE)
+                make(1, where=DEFAULT_DEVICE)
             """,
         ),
         Example(
@@ -257,7 +259,9 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
-                @click.option("--where", default="cuda" if torch.cuda.is_available() else "cpu")
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+                @click.option("--where", default=DEFAULT_DEVICE)
                 def main(where):
                     net.to(where)
 
@@ -265,7 +269,7 @@ class DeviceValue(Rule):
                 main.callback(where="cpu")
 
 
-                def run(where: str = typer.Option("cuda" if torch.cuda.is_available() else "cpu")):
+                def run(where: str = typer.Option(DEFAULT_DEVICE)):
                     net.to(where)
             """,
         ),
@@ -354,10 +358,12 @@ class DeviceValue(Rule):
 
                 import os
 
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
                 a = torch.ones(1, device=os.getenv("D") or ("cuda" if torch.cuda.is_available() else "cpu"))
-                b = torch.ones(1, device=os.environ.get("D", "cuda" if torch.cuda.is_available() else "cpu"))
-                c = torch.ones(1, device=getattr(args, "place", "cuda" if torch.cuda.is_available() else "cpu"))
-                d = torch.ones(1, device=next(iter(places), "cuda" if torch.cuda.is_available() else "cpu"))
+                b = torch.ones(1, device=os.environ.get("D", DEFAULT_DEVICE))
+                c = torch.ones(1, device=getattr(args, "place", DEFAULT_DEVICE))
+                d = torch.ones(1, device=next(iter(places), DEFAULT_DEVICE))
             """,
         ),
         Example(
@@ -377,13 +383,15 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
                 def f(**kwargs):
-                    kwargs.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
+                    kwargs.setdefault("device", DEFAULT_DEVICE)
                     return torch.ones(1, device=kwargs["device"])
 
 
                 def g(**kwargs):
-                    place = kwargs.pop("place", "cuda" if torch.cuda.is_available() else "cpu")
+                    place = kwargs.pop("place", DEFAULT_DEVICE)
                     return torch.ones(1, device=place)
             """,
         ),
@@ -480,15 +488,17 @@ class DeviceValue(Rule):
 
                 from dataclasses import dataclass, field
 
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
 
                 @dataclass
                 class Options:
                     compute: str = "cuda" if torch.cuda.is_available() else "cpu"
-                    storage: str = field(default="cuda" if torch.cuda.is_available() else "cpu")
+                    storage: str = field(default=DEFAULT_DEVICE)
                     others: list = field(default_factory=lambda: ["cuda" if torch.cuda.is_available() else "cpu"])
 
 
-                options = Options("cuda" if torch.cuda.is_available() else "cpu")
+                options = Options(DEFAULT_DEVICE)
                 a.to(options.compute)
                 b.to(options.storage)
                 c.to(options.others[0])
@@ -512,9 +522,11 @@ class DeviceValue(Rule):
                 from functools import partial
                 from operator import methodcaller
 
-                make = partial(torch.device, "cuda" if torch.cuda.is_available() else "cpu")
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+                make = partial(torch.device, DEFAULT_DEVICE)
                 x = torch.ones(1, device=make())
-                y = methodcaller("to", "cuda" if torch.cuda.is_available() else "cpu")(x)
+                y = methodcaller("to", DEFAULT_DEVICE)(x)
             """,
         ),
         Example(
@@ -550,9 +562,11 @@ class DeviceValue(Rule):
 
                 from safetensors.torch import load_file
 
-                a = load_file(path, "cuda" if torch.cuda.is_available() else "cpu")
-                b = Net.load_from_checkpoint(path, "cuda" if torch.cuda.is_available() else "cpu")
-                c = load_state_dict(path, location="cuda" if torch.cuda.is_available() else "cpu")
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+                a = load_file(path, DEFAULT_DEVICE)
+                b = Net.load_from_checkpoint(path, DEFAULT_DEVICE)
+                c = load_state_dict(path, location=DEFAULT_DEVICE)
             """,
         ),
         Example(
@@ -789,6 +803,52 @@ class DeviceValue(Rule):
                 same = lambda q7: q7
                 x = x.to(same({True: "cuda" if torch.cuda.is_available() else "cpu", False: None}[flag]))
                 y = y.to((lambda q8: q8)([None, "cuda" if torch.cuda.is_available() else "cpu"][True]))
+            """,
+        ),
+        Example(
+            "a default, an option and an argument, which share a constant, and devices with a number",
+            before="""
+                import torch
+
+
+                def load(path, device="cuda:0"):
+                    return read(path).to(device)
+
+
+                def copy(x, device="cuda:1"):
+                    return x.to(device)
+
+
+                def move(x, device="cuda:1"):
+                    return x.to(device)
+
+
+                parser.add_argument("--device", default="cuda:0")
+                net.to(parser.parse_args().device)
+                load("a", "cuda:0")
+            """,
+            after="""
+                import torch
+
+                DEFAULT_DEVICE = "cuda:0" if torch.cuda.is_available() else "cpu"
+                DEFAULT_DEVICE1 = "cuda:1" if torch.cuda.is_available() else "cpu"
+
+
+                def load(path, device=DEFAULT_DEVICE):
+                    return read(path).to(device)
+
+
+                def copy(x, device=DEFAULT_DEVICE1):
+                    return x.to(device)
+
+
+                def move(x, device=DEFAULT_DEVICE1):
+                    return x.to(device)
+
+
+                parser.add_argument("--device", default=DEFAULT_DEVICE)
+                net.to(parser.parse_args().device)
+                load("a", DEFAULT_DEVICE)
             """,
         ),
         Example(
@@ -1059,24 +1119,35 @@ class DeviceValue(Rule):
         if (collapses := _collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
             advice += f", and mind that {collapses}"
-        fix = self._of_default(value, safety) or self.context.when_cuda(value, '"cpu"', safety)
+        fix = self._shared(value, safety) or self.context.when_cuda(value, '"cpu"', safety)
         finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
         return checked_for_uses(self.context, value, finding)
 
-    def _of_default(self, value: ast.expr, safety: Safety) -> Fix | None:
-        """Return the fix of a parameter's default that others of the module may share, or None."""
-        if not isinstance(self.facts.tree.parents.get(value), ast.arguments) or self.devices.accelerator:
+    def _shared(self, value: ast.expr, safety: Safety) -> Fix | None:
+        """Return the fix of a default or an argument that others of the module may share, or None."""
+        index = cuda_literal(value)
+        if self.devices.accelerator or safety is not Safety.SAFE or index == "no":
             return None
-        if safety is not Safety.SAFE or text_of(value) != "cuda":
+        if not self._is_passed(value):
             return None
-        known = self.devices.named(value)
+        known = self.devices.named(value) if index is None else None
         if known is not None:
             return self.context.replace(value, known)
+        name = "cuda" if index is None else f"cuda:{index}"
         question = self.devices.available(value)
-        choice = f'"cuda" if {question.text} else "cpu"'
+        choice = f'"{name}" if {question.text} else "cpu"'
         choice = self.context.source.quoted(choice, self.context.source.code(value))
-        code, use = self.devices.constant(value, _CONSTANTS, DeviceExpr(choice, question.needs))
+        names = [f"{each}{index or ''}" for each in _CONSTANTS]
+        code, use = self.devices.constant(value, names, DeviceExpr(choice, question.needs))
         return self.context.edit(value, lambda _: code(), use)
+
+    def _is_passed(self, value: ast.expr) -> bool:
+        """Return whether a value is an argument of a call, or the default of a parameter."""
+        parent = self.facts.tree.parents.get(value)
+        if isinstance(parent, ast.arguments):
+            return True
+        call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        return isinstance(call, ast.Call) and call.func is not value
 
     def _is_device(self, value: ast.expr) -> str:
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"

@@ -39,9 +39,10 @@ class CudaStream(Rule):
 
     ## Fix safety
     Safe: entering the stream None does nothing, and without a GPU there is no work to synchronize. A time measured
-    with events becomes `nan` on a CPU. All uses of a stream or event are fixed together, and so are two that are
-    used together. If one of the uses is not known (the stream is passed to a function, stored in a list, or shares
-    its name with something else), or `nan` would be converted to an int, it is reported without a fix.
+    with events becomes `nan` on a CPU; statements that only take such a time and print it run only with CUDA. All
+    uses of a stream or event are fixed together, and so are two that are used together. If one of the uses is not
+    known (the stream is passed to a function, stored in a list, or shares its name with something else), or `nan`
+    would be converted to an int, it is reported without a fix.
     """
 
     code = "DF404"
@@ -99,8 +100,8 @@ class CudaStream(Rule):
             after="""
                 import torch
 
-                start, end = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None, torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
                 if torch.cuda.is_available():
+                    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
                     start.record()
                 run()
                 if torch.cuda.is_available():
@@ -222,8 +223,9 @@ class CudaStream(Rule):
 
 
                 def measure():
-                    start = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
-                    end = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
+                    if torch.cuda.is_available():
+                        start = torch.cuda.Event(enable_timing=True)
+                        end = torch.cuda.Event(enable_timing=True)
                     start.record() if torch.cuda.is_available() else None, end.record() if torch.cuda.is_available() else None
                     return start.elapsed_time(end) if torch.cuda.is_available() else float("nan")
 
@@ -257,6 +259,123 @@ class CudaStream(Rule):
             """,
         ),
         Example(
+            "times that are only printed",
+            before="""
+                import torch
+
+
+                def run(f, times):
+                    start = torch.cuda.Event(enable_timing=True)
+                    middle, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                    start.record()
+                    f()
+                    middle.record()
+                    torch.cuda.synchronize()
+                    passed = start.elapsed_time(middle)
+                    print(f"{passed} ms")
+                    f()
+                    end.record()
+                    torch.cuda.synchronize()
+                    passed = middle.elapsed_time(end) / 1000
+                    # again
+                    print(round(passed, 2), "seconds", flush=True)
+                    print("{}".format(start.elapsed_time(end)), start.elapsed_time(end) / 1000)
+            """,
+            after="""
+                import torch
+
+
+                def run(f, times):
+                    if torch.cuda.is_available():
+                        start = torch.cuda.Event(enable_timing=True)
+                        middle, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                        start.record()
+                    f()
+                    if torch.cuda.is_available():
+                        middle.record()
+                        torch.cuda.synchronize()
+                        passed = start.elapsed_time(middle)
+                        print(f"{passed} ms")
+                    f()
+                    if torch.cuda.is_available():
+                        end.record()
+                        torch.cuda.synchronize()
+                        passed = middle.elapsed_time(end) / 1000
+                    # again
+                    if torch.cuda.is_available():
+                        print(round(passed, 2), "seconds", flush=True)
+                        print("{}".format(start.elapsed_time(end)), start.elapsed_time(end) / 1000)
+            """,
+        ),
+        Example(
+            "times that are kept, or printed with other values",
+            before="""
+                import torch
+
+
+                def run(f, n):
+                    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                    start.record()
+                    loss = f()
+                    end.record()
+                    torch.cuda.synchronize()
+                    print(loss, start.elapsed_time(end))
+                    passed = start.elapsed_time(end) / 1000
+                    print(passed)
+                    print(n / passed)
+                    return passed
+            """,
+            after="""
+                import torch
+
+
+                def run(f, n):
+                    if torch.cuda.is_available():
+                        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                        start.record()
+                    loss = f()
+                    if torch.cuda.is_available():
+                        end.record()
+                        torch.cuda.synchronize()
+                    print(loss, start.elapsed_time(end) if torch.cuda.is_available() else float("nan"))
+                    passed = start.elapsed_time(end) / 1000 if torch.cuda.is_available() else float("nan")
+                    print(passed)
+                    print(n / passed)
+                    return passed
+            """,
+        ),
+        Example(
+            "an event that something asks for, and one that is made again",
+            before="""
+                import torch
+
+
+                def run(f):
+                    start = torch.cuda.Event(enable_timing=True)
+                    end = torch.cuda.Event(enable_timing=True)
+                    end = torch.cuda.Event(enable_timing=True)
+                    start.record()
+                    f()
+                    if start is not None:
+                        end.record()
+            """,
+            after="""
+                import torch
+
+
+                def run(f):
+                    start = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
+                    end = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
+                    end = torch.cuda.Event(enable_timing=True) if torch.cuda.is_available() else None
+                    if torch.cuda.is_available():
+                        start.record()
+                    f()
+                    if start is not None:
+                        if torch.cuda.is_available():
+                            end.record()
+            """,
+        ),
+        Example(
             "an event of a stream, and its query",
             before="""
                 import torch
@@ -269,8 +388,9 @@ class CudaStream(Rule):
             after="""
                 import torch
 
-                stream = torch.cuda.Stream() if torch.cuda.is_available() else None
-                event = stream.record_event() if torch.cuda.is_available() else None
+                if torch.cuda.is_available():
+                    stream = torch.cuda.Stream()
+                    event = stream.record_event()
                 while not (event.query() if torch.cuda.is_available() else True):
                     wait()
             """,

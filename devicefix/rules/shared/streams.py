@@ -12,6 +12,7 @@ from devicefix.facts import Binding, dotted
 from devicefix.facts.uses import Followed
 from devicefix.facts.values import last_name
 from devicefix.model import Fix
+from devicefix.rules.shared.event_statements import EventStatements
 
 _MAKERS = {
     f"torch.cuda.{name}"
@@ -55,6 +56,7 @@ class Streams:
         self.facts = context.facts
         self.uses = context.uses
         self._guarded: set[ast.AST] = set()  # what a fix puts under a guard
+        self._statements = EventStatements(context, self._is_known, self._method_of)
 
     def is_maker(self, node: ast.expr) -> bool:
         """Return whether a node is a call that creates a stream or event, or gets the current one."""
@@ -74,7 +76,16 @@ class Streams:
         comparison = self.facts.tree.parents.get(node)
         if isinstance(comparison, ast.Compare) and self._compares_streams(comparison):
             return self._compared(comparison)
-        return self.context.when_cuda(node, "None")
+        return self._made(node)
+
+    def _made(self, node: ast.Call) -> Fix:
+        """Return the fix of a call that makes a stream or event, or returns None."""
+        making = self._statements.making(node)
+        return self._under_guard(making) if making is not None else self.context.when_cuda(node, "None")
+
+    def _is_known(self, node: ast.expr) -> bool:
+        """Return whether an expression holds a stream or event all of whose uses are fixed."""
+        return node in self._followed
 
     def _compares_streams(self, node: ast.Compare) -> bool:
         """Return whether a comparison asks whether two streams are the same, as two that are None would be."""
@@ -96,16 +107,29 @@ class Streams:
             return None
         method = last_name(node.func)
         if method in _ANSWERS:
+            timing = self._statements.timing(node)
+            if timing:
+                return self._under_guard(*timing)
             answer = _ANSWERS[method]
             if answer == _NAN and not self.context.has_builtin(node, "float"):
                 answer = f"{self.context.devices.torch(node).text}.nan"
-            return self.context.when_cuda(node, answer)
+            return self.context.when_cuda(self._scaled(node) if method == "elapsed_time" else node, answer)
         if self._is_statement(node):
             statement = self.facts.tree.statement(node)
             assert isinstance(statement, ast.Expr)
             # A call inside it that makes a stream is found itself, with the same fix.
             return None if any(map(self.is_maker, _operands(node))) else self._under_guard(statement)
-        return self.context.when_cuda(node, "None")
+        return self._made(node)
+
+    def _scaled(self, node: ast.expr) -> ast.expr:
+        """Return a time with the constants that it is multiplied or divided by."""
+        parent = self.facts.tree.parents.get(node)
+        match parent:
+            case ast.BinOp(left=left, op=ast.Div() | ast.Mult(), right=right) if left is node:
+                value = self.facts.value(right) or right
+                if isinstance(value, ast.Constant) and type(value.value) in (int, float):
+                    return self._scaled(parent)
+        return node
 
     def _is_statement(self, node: ast.expr) -> bool:
         return isinstance(self.facts.tree.parents.get(node), ast.Expr)
@@ -113,11 +137,13 @@ class Streams:
     def _needs_fix(self, node: ast.expr) -> bool:
         return node in self._followed and not self.is_maker(node) and not self._is_tested(node)
 
-    def _under_guard(self, statement: ast.Expr) -> Fix:
-        """Return the fix that puts a statement under a guard: one serves all streams in it."""
-        seen = statement in self._guarded
-        self._guarded.add(statement)
-        return Fix(()) if seen else self.context.put_under_guard(statement)
+    def _under_guard(self, *statements: ast.stmt) -> Fix:
+        """Return the fix that puts statements under a guard: one serves all streams in it."""
+        new = [statement for statement in statements if statement not in self._guarded]
+        self._guarded.update(new)
+        fixes = [self.context.put_under_guard(statement) for statement in new]
+        edits = tuple(edit for fix in fixes for edit in fix.edits)
+        return replace(fixes[0], edits=edits) if fixes else Fix(())
 
     def _ordering(self, node: ast.expr) -> ast.Expr | None:
         """Return the statement around a stream if it only orders the work of the GPU, or None."""
