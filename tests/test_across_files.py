@@ -13,7 +13,7 @@ from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
 from devicefix.facts.exports import summarize
 from devicefix.facts.project import Project
-from devicefix.model import Result
+from devicefix.model import Result, Safety
 
 RANK = """
     import os
@@ -402,6 +402,46 @@ REPORTED = {
     },
 }
 
+DETECTOR = """
+    import torch
+
+
+    class Detector:
+        def __init__(self, size, place="cpu"):
+            if place == "cpu":
+                self.model = None
+            else:
+                self.model = build(size).to(place)
+
+        def run(self, x):
+            if self.model is None:
+                raise NotImplementedError("there is no detection on the CPU")
+            return self.model(x)
+
+
+    class Processor:
+        def __init__(self, where):
+            self.detector = Detector(3, place=where)
+
+
+    def checked(x, where):
+        device = torch.device(where)
+        if device.type != "cuda":
+            raise ValueError(where)
+        return x.to(device)
+
+
+    def moved(x, where):
+        return x.to(where)
+"""
+REFUSED = {
+    "the keyword of a class whose method needs what the CPU has not": "Detector(3, place='cuda')",
+    "an argument that another class passes on": "Processor('cuda:1')",
+    "an argument of a function": "checked(x, 'cuda')",
+    "a variable": "print(where := 'cuda')\nchecked(x, where)",
+    "the default of a parameter": "def run(where='cuda'):\n    return Processor(where)",
+    "a device": "checked(x, torch.device('cuda'))",
+}
 MOVES = """
     import torch
 
@@ -562,3 +602,18 @@ def test_a_stream_of_a_class_of_the_same_attribute_in_another_file_is_fixed() ->
 def test_an_imported_value_that_is_moved_to_its_own_name() -> None:
     source = "import torch\nfrom models import model\n\nmodel = model.cuda()\n"
     assert [finding.code for finding in analyze(source).findings] == ["DF101"]
+
+
+@pytest.mark.parametrize("code", REFUSED.values(), ids=REFUSED.keys())
+def test_a_device_that_another_file_refuses_to_be_the_cpu_is_unsafe(code: str) -> None:
+    imports = "import torch\nfrom detector import Detector, Processor, checked, moved\n"
+    _, results = rewritten({"main.py": imports + code, "detector.py": DETECTOR})
+    [finding] = results["main.py"].findings
+    assert finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+    assert "does not allow the CPU" in finding.message
+
+
+def test_a_device_that_no_other_file_refuses_is_fixed() -> None:
+    main = "from detector import moved\nmoved(x, 'cuda')"
+    output, _ = rewritten({"main.py": main, "detector.py": DETECTOR})
+    assert "is_available()" in output["main.py"]

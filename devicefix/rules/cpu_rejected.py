@@ -4,10 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.refused_devices import missing_device
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks, asks_tensor
-from devicefix.rules.shared.refusals import MESSAGE, Refusals, missing_device
+from devicefix.rules.shared.refusals import MESSAGE, Refusals
 
 
 class CpuRejected(Rule):

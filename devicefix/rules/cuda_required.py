@@ -4,11 +4,12 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
+from devicefix.facts.refused_devices import missing_device
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks
-from devicefix.rules.shared.refusals import Refusals, Verdict, missing_device
+from devicefix.rules.shared.refusals import Refusals, Verdict
 
 
 class CudaRequired(Rule):

@@ -806,6 +806,64 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a device without which a method ends the program",
+            before="""
+                import torch
+
+
+                class Detector:
+                    def __init__(self, device="cuda"):
+                        if device == "cpu":
+                            self.model = None
+                        else:
+                            self.model = build().to(device)
+
+                    def run(self, x):
+                        if self.model is None:
+                            raise NotImplementedError("there is no detection on the CPU")
+                        return self.model(x)
+            """,
+            after="""
+                import torch
+
+
+                class Detector:
+                    def __init__(self, device="cuda" if torch.cuda.is_available() else "cpu"):
+                        if device == "cpu":
+                            self.model = None
+                        else:
+                            self.model = build().to(device)
+
+                    def run(self, x):
+                        if self.model is None:
+                            raise NotImplementedError("there is no detection on the CPU")
+                        return self.model(x)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a device that must not be the CPU",
+            before="""
+                import torch
+
+
+                def move(x, device="cuda"):
+                    if device == "cpu":
+                        raise ValueError(device)
+                    return x.to(device)
+            """,
+            after="""
+                import torch
+
+
+                def move(x, device="cuda" if torch.cuda.is_available() else "cpu"):
+                    if device == "cpu":
+                        raise ValueError(device)
+                    return x.to(device)
+            """,
+            unsafe=True,
+        ),
+        Example(
             "a default, an option and an argument, which share a constant, and devices with a number",
             before="""
                 import torch

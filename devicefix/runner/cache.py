@@ -270,6 +270,7 @@ _READERS: dict[str, Any] = {
     "scripted": frozenset,
     "device_places": frozenset,
     "receivers": _pairs,
+    "refusing": _pairs,
     "passed": _pairs,
     "passed_numbers": _pairs,
     "compared": _pairs,

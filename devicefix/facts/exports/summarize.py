@@ -31,6 +31,7 @@ from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds
 from devicefix.facts.precision import Precision
 from devicefix.facts.prefilter import may_matter
+from devicefix.facts.refused_devices import refused_parameters
 from devicefix.facts.sinks import device_names, device_values, receivers
 from devicefix.facts.torchscript import TorchScript
 from devicefix.files.text import DecodeError
@@ -99,6 +100,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         scripted=frozenset(TorchScript(facts).imported),
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),
+        refusing=frozenset(refused_parameters(facts)),
         passed=frozenset(passed_kinds(data)),
         passed_numbers=frozenset(passed_numbers(facts)),
         compared=frozenset(compared_parameters(facts)),

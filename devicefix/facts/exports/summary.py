@@ -38,6 +38,7 @@ class Summary:
         scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
+        refusing: functions, each with a parameter that must not be the CPU, and its position.
         passed: functions, each with an argument that the module passes, by keyword or position, and its kind.
         passed_numbers: functions, each with an argument that may be a number, and what is passed.
         compared: functions, each with the position and the name of a parameter that it compares with an int.
@@ -82,6 +83,7 @@ class Summary:
     scripted: frozenset[str] = frozenset()
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()
+    refusing: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     passed: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
     passed_numbers: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()
     compared: frozenset[tuple[str, tuple[int | str, str]]] = frozenset()

@@ -53,6 +53,13 @@ class Values(Files):
         return any(place in parameter for parameter in self._receivers.get(function, ()))
 
     @remembered
+    def refuses_cpu(self, path: str, name: str, place: int | str) -> bool:
+        """Return whether a function that a file imports ends the program where an argument is the CPU."""
+        module, _, function = name.rpartition(".")
+        refusing = self._refusing.get(function, ())
+        return any(place in parameter for parameter in refusing) and self.find(path, module) is not None
+
+    @remembered
     def takes_number(self, path: str, name: str) -> bool:
         """Return whether another file than that at `path` takes the number of a device of some name."""
         path = os.path.normpath(path)
@@ -197,6 +204,14 @@ class Values(Files):
         found: dict[str, list[tuple[str, int]]] = {}
         for summary in self.files.values():
             for function, parameter in summary.receivers:
+                found.setdefault(function, []).append(parameter)
+        return found
+
+    @cached_property
+    def _refusing(self) -> dict[str, list[tuple[str, int]]]:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for summary in self.files.values():
+            for function, parameter in summary.refusing:
                 found.setdefault(function, []).append(parameter)
         return found
 

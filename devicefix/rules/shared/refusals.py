@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from devicefix.devices.context import Context
-from devicefix.facts import Facts
-from devicefix.facts.kinds import Kind
+from devicefix.facts.refused_devices import is_refused
 from devicefix.facts.scopes import FUNCTIONS
-from devicefix.facts.values import backend_name, device_type, last_name
 from devicefix.model import Safety
 from devicefix.rules.shared.libraries import CudaLibraries
 
@@ -23,11 +21,6 @@ _REQUEST = re.compile(r"cuda|gpu|cpu|device|nccl|accelerat", re.I)
 _TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|conftest)\.py\Z")
 _TEST_FOLDERS = {"test", "tests"}
 _MEANT_TO_BE_CAUGHT = {"ImportError", "ModuleNotFoundError"}
-# The accelerators that a device may name: https://docs.pytorch.org/docs/stable/tensor_attributes.html
-_DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mtia", "gpu"}
-# The backends of process groups besides gloo: https://docs.pytorch.org/docs/stable/distributed.html
-_BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
-_MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
 _GROUPS = ("torch.distributed.init_process_group", "torch.distributed.distributed_c10d.init_process_group")
 _CALLERS = 3  # how many functions to follow, each called by the next
 
@@ -233,110 +226,29 @@ def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
         context: the context of the module.
         device: the expression whose value is the device or its name.
     """
-    found = [use for use in context.uses.of(device).uses if _is_refused(context.facts, use)]
+    found = [use for use in _uses(context, device) if is_refused(context.facts, use)]
     first = min(found, key=lambda use: (use.lineno, use.col_offset), default=None)
     return None if first is None else context.facts.tree.statement(first)
 
 
-def _is_refused(facts: Facts, use: ast.expr) -> bool:
-    """Return whether a use of a device is in a check that may need it to be another one than the CPU."""
-    compared = next((parent for _, parent in facts.tree.ancestors(use) if not _is_name_of(parent)), None)
-    if not isinstance(compared, ast.Compare):
-        return False
-    match facts.tree.statement(use):
-        case ast.Assert(test=test):
-            needed = [(test, True)]
-        case ast.If(test=test, body=body, orelse=orelse):
-            branches = ((body, False), (orelse, True))
-            needed = [(test, truth) for branch, truth in branches if facts.guards.refusals.refuses(branch)]
-        case _:
-            return False
-    return any(
-        missing_device(facts, test, truth) or _needs_another(facts, use, test, truth)
-        for test, truth in needed
-    )
+def refusing_function(context: Context, device: ast.expr) -> str | None:
+    """Return the name of a function of another file that gets a device and ends the program on the CPU, or None."""
+    for use in _uses(context, device):
+        parent = context.facts.tree.parents.get(use)
+        call = context.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if isinstance(call, ast.Call) and call.func is not use:
+            place = parent.arg if isinstance(parent, ast.keyword) else call.args.index(use)
+            name = context.facts.resolve(call.func)
+            if name is not None and place is not None:
+                if context.project.refuses_cpu(context.devices.path, name, place):
+                    return name.rpartition(".")[2]
+    return None
 
 
-def _needs_another(facts: Facts, use: ast.expr, test: ast.expr, truth: bool) -> bool:
-    """Return whether a test may need a device to be something else than the CPU to be true (or false)."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _needs_another(facts, use, operand, not truth)
-        case ast.BoolOp(op=op, values=values):
-            some = any if isinstance(op, ast.And) is truth else all
-            return some(_needs_another(facts, use, value, truth) for value in values)
-    sides = _compared(test, truth)
-    others = [side for side in sides if use not in ast.walk(side)]
-    is_device = use in sides and facts.call(facts.value(use) or use, "torch.device")
-    return len(others) < len(sides) and not any(
-        _may_be_cpu(facts, other) or _is_of_tensor(other, is_device) for other in others
-    )
-
-
-def _may_be_cpu(facts: Facts, node: ast.expr) -> bool:
-    """Return whether a value, or one in a display of several, is shown to be the CPU, or a device that may be it."""
-    match facts.value(node) or node:
-        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
-            return any(_may_be_cpu(facts, element) for element in elements)
-        case ast.Constant(value=str(text)):
-            return text.startswith("cpu")
-        case value:
-            return device_type(facts, value) == "cpu" or facts.kinds.of(value).shown(_MAY_BE_CPU)
-
-
-def _is_of_tensor(node: ast.expr, is_device: bool) -> bool:
-    """Return whether a value is `x.device.type`, or an `x.device` that equals a device, and so is no string.
-
-    Where it is not the device of a tensor, the device that the program makes has a finding of its own.
-    """
-    match node:
-        case ast.Attribute(attr="type", value=ast.Attribute(attr="device")):
-            return True
-        case ast.Attribute(attr="device"):
-            return is_device
-    return False
-
-
-def _is_name_of(node: ast.AST) -> bool:
-    """Return whether a node is a device of a name, or its type or name: `device.type`, `str(device)`."""
-    match node:
-        case ast.Attribute(attr="type"):
-            return True
-        case ast.Call(func=function):
-            return last_name(function) in ("device", "str")
-    return False
-
-
-def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
-    """Return what a test lacks to be true (or false) on a CPU: the CPU in `device in ["cuda", "npu"]`.
-
-    It is empty for a test of something else.
-
-    Args:
-        facts: the facts of the module.
-        test: the test.
-        truth: what the program needs it to be.
-    """
-    match _compared(test, truth):
-        case [left, *elements] if not isinstance(left, ast.Call) or last_name(left.func) == "str":
-            pass
-        case _:
-            return ""
-    names = {device_type(facts, element) or backend_name(facts, element) for element in elements}
-    if "cuda" in names and names <= _DEVICES:
-        return "the CPU as a device"
-    return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""
-
-
-def _compared(test: ast.expr, truth: bool) -> list[ast.expr]:
-    """Return a value and those of which it must be one for a test to be true (or false), empty for other tests."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _compared(operand, not truth)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
-            elements = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else [right]
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-            elements = [right]
-        case _:
-            return []
-    return [left, *elements] if isinstance(op, (ast.In, ast.Eq)) is truth else []
+def _uses(context: Context, device: ast.expr) -> Iterator[ast.expr]:
+    """Yield the uses of a device, and those of `torch.device(name)` of its name."""
+    for use in context.uses.of(device).uses:
+        yield use
+        call = context.facts.tree.parents.get(use)
+        if isinstance(call, ast.Call) and use in call.args and context.facts.call(call, "torch.device"):
+            yield from context.uses.of(call).uses

@@ -9,7 +9,7 @@ from devicefix.devices.context import Context
 from devicefix.facts.taken_numbers import number_taken
 from devicefix.facts.uses import Variable
 from devicefix.model import Finding, Safety
-from devicefix.rules.shared.refusals import refusing
+from devicefix.rules.shared.refusals import refusing, refusing_function
 
 
 def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Finding:
@@ -27,6 +27,8 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
         why = f"line {taken.lineno} needs its number"
     elif (check := refusing(context, device)) is not None:
         why = f"line {check.lineno} does not allow the CPU"
+    elif (function := refusing_function(context, device)) is not None:
+        why = f"`{function}` does not allow the CPU"
     elif any(_is_number_taken(context, variable) for variable in context.uses.of(device).variables):
         why = "another file needs its number"
     else:
