@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from weakref import proxy
@@ -199,9 +199,11 @@ class Devices:
         return f"{self.torch(site).text}.accelerator.current_accelerator().type"
 
     def constant(
-        self, site: ast.AST, names: Iterable[str], value: DeviceExpr
+        self, site: ast.AST, names: Sequence[str], value: DeviceExpr
     ) -> tuple[Callable[[], str], DeviceExpr]:
-        """Return the name of a new constant of the module, or its value where too few fixes need it.
+        """Return the name of a new constant, or its value where too few fixes need it.
+
+        It is one of the module, or of the function if no fix outside of the function needs it.
 
         Args:
             site: The node that the code is for.
@@ -211,19 +213,21 @@ class Devices:
         Returns:
             A function that returns the code once it is known which fixes are made, and what the code needs.
         """
-        new = self._constant(site, names, value.text)
-        if new is None:
-            return lambda: value.text, value
+        of_module = self._constant(site, names, value.text)
+        of_function = self._constant_of_function(site, names, value.text, of_module)
+        new = [each for each in (of_function, of_module) if each is not None]
         definitions = self._definitions
 
         def code() -> str:
-            return new.name if definitions.is_shared(new) else value.text
+            return next((each.name for each in new if definitions.is_shared(each)), value.text)
 
-        return code, DeviceExpr(value.text, value.needs | {new})
+        return code, DeviceExpr(value.text, value.needs | {*new})
 
     def _constant(self, site: ast.AST, names: Iterable[str], value: str) -> Definition | None:
         """Return the definition of a constant of the module, None where a site can't use one."""
         place = self._module_place
+        if place is None and self.facts.tree.scope(site).function is None:
+            place = next(filter(self._has_torch, self._places.of_import), None)
         if self._sends_functions or place is None or not self._places.precedes(place, site):
             return None
         if not all(self._is_same_at(place, name, site) for name in _names_in(value)):
@@ -233,6 +237,26 @@ class Devices:
         if name is None:
             return None
         new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
+        return new if new.value == value else None
+
+    def _constant_of_function(
+        self, site: ast.AST, names: Iterable[str], value: str, of_module: Definition | None
+    ) -> Definition | None:
+        """Return the definition of a constant of the function around a site, None where it can't have one."""
+        place = next(filter(self._has_torch, self._places.of_function(site)), None)
+        if place is None or place.function is None or self.facts.tree.scope(site).function is None:
+            return None
+        if _names_in(value) != {self._torch_at(place).text}:
+            return None
+        function = place.function
+        name = next(
+            (name.lower() for name in names if self._definitions.is_free_in(function, name.lower())), None
+        )
+        if name is None:
+            return None
+        value = self.facts.source.quoted(value.replace("'", '"'))
+        new = Definition(name, value, place.after, function, least=_SHARED, others=of_module)
+        new = self._definitions.add(new)
         return new if new.value == value else None
 
     def _is_same_at(self, place: InsertionPoint, name: str, site: ast.AST) -> bool:

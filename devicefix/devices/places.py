@@ -62,8 +62,18 @@ class Places:
 
         They are below the prologue or, where torch is imported later, below that.
         """
-        if self._only_in_functions and not (self._set_at_top and self._set_on_import):
-            return
+        if not self._only_in_functions or (self._set_at_top and self._set_on_import):
+            yield from self._of_top
+
+    @property
+    def of_import(self) -> Iterator[InsertionPoint]:
+        """The lines of the module at which to define a value for code that asks for CUDA on import itself."""
+        if not self.sets_devices_late and not self._torch_may_be_missing:
+            yield from self._of_top
+
+    @property
+    def _of_top(self) -> Iterator[InsertionPoint]:
+        """The lines of the module below the imports, and below that of torch."""
         first = self._end_of_prologue
         yield InsertionPoint(first)
         body = self._facts.tree.module.body

@@ -107,11 +107,38 @@ class CheckpointLoad(Rule):
             after="""
                 import torch
 
+
+                def load(path):
+                    map_location = None if torch.cuda.is_available() else "cpu"
+                    return torch.load(path, map_location=map_location), torch.load(path + ".ema", map_location)
+            """,
+        ),
+        Example(
+            "loads in two functions, which share a constant of the module",
+            before="""
+                import torch
+
+
+                def first(path):
+                    return torch.load(path)
+
+
+                def second(path):
+                    return torch.load(path), torch.load(path, pickle_module=dill)
+            """,
+            after="""
+                import torch
+
                 map_location = None if torch.cuda.is_available() else "cpu"
 
 
-                def load(path):
-                    return torch.load(path, map_location=map_location), torch.load(path + ".ema", map_location)
+                def first(path):
+                    return torch.load(path, map_location=map_location)
+
+
+                def second(path):
+                    return torch.load(path, map_location=map_location), torch.load(path, pickle_module=dill,
+                                                                                   map_location=map_location)
             """,
         ),
         Example(

@@ -864,6 +864,47 @@ class DeviceValue(Rule):
             unsafe=True,
         ),
         Example(
+            "defaults in a module that forks, which are asked for on import in any case, and an argument",
+            before="""
+                import multiprocessing
+
+                import torch
+
+
+                def move(x, device="cuda"):
+                    return x.to(device)
+
+
+                def copy(x, device="cuda"):
+                    return x.to(device)
+
+
+                def run():
+                    pool = multiprocessing.Pool(2)
+                    return move(1, device="cuda")
+            """,
+            after="""
+                import multiprocessing
+
+                import torch
+
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+                def move(x, device=DEFAULT_DEVICE):
+                    return x.to(device)
+
+
+                def copy(x, device=DEFAULT_DEVICE):
+                    return x.to(device)
+
+
+                def run():
+                    pool = multiprocessing.Pool(2)
+                    return move(1, device="cuda" if torch.cuda.is_available() else "cpu")
+            """,
+        ),
+        Example(
             "a default, an option and an argument, which share a constant, and devices with a number",
             before="""
                 import torch
