@@ -281,6 +281,13 @@ class Devices:
             return self._is_available(site, "cuda")
         return self._target_available(site)
 
+    def question(self, site: ast.AST, *, of_cuda: bool = False) -> DeviceExpr:
+        """Return the test for CUDA, or the variable of the program that holds the answer; see `available`."""
+        known = None
+        if self.accelerator is None and not self._sends_functions and not self._places.sets_devices_late:
+            known = self._known.answer(site)
+        return DeviceExpr(known) if known else self.available(site, of_cuda=of_cuda)
+
     def accelerated(self, node: ast.expr) -> tuple[DeviceExpr, Callable[[str], str]] | None:
         """Return the test for an accelerator, and a function that replaces a CUDA device in code by it.
 

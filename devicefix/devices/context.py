@@ -125,7 +125,7 @@ class Context:
             of_cuda: Whether the expression needs CUDA whatever the target, as a checkpoint's device does.
         """
         accelerated = None if of_cuda else self.devices.accelerated(node)
-        question = accelerated[0] if accelerated else self.devices.available(node, of_cuda=of_cuda)
+        question = accelerated[0] if accelerated else self.devices.question(node, of_cuda=of_cuda)
         if isinstance(otherwise, str):
             otherwise = self.source.quoted(otherwise, self.source.code(node))
         binds_weaker = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr))
@@ -150,7 +150,7 @@ class Context:
             test: The test.
             otherwise: The result without CUDA.
         """
-        question = self.devices.available(test)
+        question = self.devices.question(test)
         guard = f"not {question.text} or" if otherwise else f"{question.text} and"
         parent = self.facts.tree.parents.get(test)
         is_operand = isinstance(parent, ast.BoolOp) and isinstance(
@@ -204,7 +204,7 @@ class Context:
 
     def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
-        question = self.devices.available(statement)
+        question = self.devices.question(statement)
         return Fix((blocks.put_under_guard(self.facts, statement, question.text),), safety, question.needs)
 
     def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:

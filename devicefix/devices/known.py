@@ -10,10 +10,12 @@ from functools import cached_property
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.bound import Bound
 from devicefix.facts.certain import certain_device, means_cuda
+from devicefix.facts.guards.answers import AVAILABLE
 from devicefix.facts.names import unknown
 from devicefix.facts.values import cpu, cuda_string, current_device, device_name
 
 _WRITES = re.compile(r"globals\(\)\s*(?:\[[^]]*\]\s*=(?!=)|\.(?:update|setdefault|__setitem__)\b)")
+_ANSWER = re.compile(r"=\s*[\w.]*is_available\(\)")
 _STEPS = 4  # from name to name
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -46,6 +48,7 @@ class KnownDevices:
         self._named: dict[Scope, list[str]] = {}
         self._preferred: dict[Scope, list[str]] = {}
         self._of_one_value: dict[ast.expr, bool] = {}
+        self._of_answer: dict[Scope, list[str]] = {}
 
     @cached_property
     def star_names(self) -> Mapping[str, bool]:
@@ -80,6 +83,35 @@ class KnownDevices:
         root = self._facts.tree.root
         names = (name for name in self.certain(root) if self._is_text(root.bindings[name][0].value))
         return next((name for name in names if self._is_visible(name, root, site)), None)
+
+    def answer(self, site: ast.AST) -> str | None:
+        """Return a variable that a site can use which holds whether CUDA is available, and nothing else."""
+        if not self._holds_answers:
+            return None
+        found = (
+            name
+            for scope in self._facts.tree.scope(site).chain()
+            for name in self._answers(scope)
+            if self._is_visible(name, scope, site)
+        )
+        return next(found, None)
+
+    def _answers(self, scope: Scope) -> list[str]:
+        if scope not in self._of_answer:
+            self._of_answer[scope] = [
+                name
+                for name, bindings in scope.bindings.items()
+                if len(bindings) == 1
+                and bindings[0].value is not None
+                and self._facts.call(bindings[0].value, AVAILABLE)
+                and not self._is_looped(bindings[0])
+            ]
+        return self._of_answer[scope]
+
+    @cached_property
+    def _holds_answers(self) -> bool:
+        """Return whether the module may bind a variable to whether CUDA is available."""
+        return _ANSWER.search(self._facts.source.text) is not None
 
     def named(self, scope: Scope) -> list[str]:
         """Return the names of a scope all of whose bindings are the current device, or the CPU."""

@@ -327,6 +327,64 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "a variable that holds whether CUDA is available, one that a user sets, and one that comes later",
+            before="""
+                import torch
+
+                has_cuda = torch.cuda.is_available()
+                flag = torch.cuda.is_available()
+                if args.cpu:
+                    flag = False
+
+
+                def run():
+                    torch.cuda.synchronize()
+                    wanted = torch.cuda.is_available() and args.gpu
+                    torch.cuda.set_device(0)
+
+
+                def shadow(has_cuda):
+                    torch.cuda.synchronize()
+
+
+                def before():
+                    torch.cuda.synchronize()
+                    found = torch.cuda.is_available()
+                    torch.cuda.ipc_collect()
+                    has_cuda = 1
+            """,
+            after="""
+                import torch
+
+                has_cuda = torch.cuda.is_available()
+                flag = torch.cuda.is_available()
+                if args.cpu:
+                    flag = False
+
+
+                def run():
+                    if has_cuda:
+                        torch.cuda.synchronize()
+                    wanted = torch.cuda.is_available() and args.gpu
+                    if has_cuda:
+                        torch.cuda.set_device(0)
+
+
+                def shadow(has_cuda):
+                    if torch.cuda.is_available():
+                        torch.cuda.synchronize()
+
+
+                def before():
+                    if torch.cuda.is_available():
+                        torch.cuda.synchronize()
+                    found = torch.cuda.is_available()
+                    if found:
+                        torch.cuda.ipc_collect()
+                    has_cuda = 1
+            """,
+        ),
+        Example(
             "a random state that is kept",
             before="""
                 import torch
