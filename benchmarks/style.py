@@ -12,7 +12,8 @@ Each folder in a DIR is a repository, and is rewritten as one project, in memory
   variable and scope.
 
 The table has the inline conditions by kind: where a value moves, `map_location=`, the default of a parameter,
-the default of an option of the command line, and what only distributed programs have, such as the backend.
+the default of an option of the command line, and what only distributed programs have, such as the backend,
+also where it is the value of a variable.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def _kind(node: ast.IfExp, around: Around) -> str:
         return "map_location"
     if names[:1] == ["default"]:
         return "option"
-    if DISTRIBUTED.intersection(names):
+    if DISTRIBUTED.intersection(names) or ast.unparse(node.orelse) == "'gloo'":
         return "distributed"
     moves = re.search(r"\.(cuda|to)\(", ast.unparse(node)) or {"device", "to"}.intersection(names)
     return "move" if moves else "other"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -21,6 +21,7 @@ from devicefix.files.text import Source
 from devicefix.model import Edit, Fix, Safety
 from devicefix.rewrite import blocks
 from devicefix.rewrite.imports import without_import
+from devicefix.rewrite.lines import alone
 
 _WITHOUT_STATEMENTS = (ast.expr, ast.keyword, ast.arguments, ast.Assert)
 # The parents of an expression that accept `a if b else c` without parentheses.
@@ -63,6 +64,7 @@ class Context:
         self.accelerator = Accelerator(facts, options.torch_version) if any_will_do else None
         self.devices = Devices(facts, project, path, self.accelerator)
         self.handled: set[ast.AST] = set()
+        self._joined: set[ast.stmt] = set()  # what shares the guard of another statement
 
     @cached_property
     def uses(self) -> Uses:
@@ -205,7 +207,33 @@ class Context:
     def put_under_guard(self, statement: ast.stmt, safety: Safety = Safety.SAFE) -> Fix:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
         question = self.devices.question(statement)
-        return Fix((blocks.put_under_guard(self.facts, statement, question.text),), safety, question.needs)
+        statements = [statement, *(self._neighbours(statement) if safety is Safety.SAFE else ())]
+        edits = (blocks.put_under_guard(self.facts, each, question.text) for each in statements)
+        return Fix(tuple(edits), safety, question.needs)
+
+    def _neighbours(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        """Yield the statements right above and below one that do nothing without CUDA."""
+        if self.accelerator is not None or self.facts.is_guarded(statement):
+            return
+        block = self.facts.tree.block(statement)
+        at = block.index(statement)
+        for step in (-1, 1):
+            last = statement
+            for each in block[at + step :: step] if at + step >= 0 else ():
+                upper, lower = (each, last) if step < 0 else (last, each)
+                touch = upper.end_lineno is not None and lower.lineno == upper.end_lineno + 1
+                if not touch or not self._does_nothing(each) or each in self._joined:
+                    break
+                self._joined.add(each)
+                yield each
+                last = each
+
+    def _does_nothing(self, statement: ast.stmt) -> bool:
+        """Return whether a statement on lines of its own does nothing without CUDA, and raises no error."""
+        match statement:
+            case ast.Expr(value=ast.Call(args=[], keywords=[]) as call):
+                return self.facts.call(call, "torch.cuda.empty_cache") and alone(self.source, statement)
+        return False
 
     def without_import(self, name: str, *gone: ast.AST) -> tuple[Edit, ...]:
         """Return the edits that remove the import of a name that a fix leaves unused.

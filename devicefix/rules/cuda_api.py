@@ -190,8 +190,8 @@ class CudaApi(Rule):
             after="""
                 import torch
 
-                start = torch.Event(enable_timing=True) if torch.accelerator.is_available() else None
                 if torch.accelerator.is_available():
+                    start = torch.Event(enable_timing=True)
                     start.record()
             """,
         ),

@@ -385,6 +385,41 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "neighbours that do nothing without CUDA",
+            before="""
+                import torch
+
+
+                def warm_up():
+                    torch.cuda.empty_cache()
+                    torch.cuda.reset_peak_memory_stats()
+                    torch.cuda.empty_cache()
+                    torch.cuda.synchronize()
+                    torch.cuda.empty_cache()
+
+                    torch.cuda.empty_cache()
+                    torch.cuda.empty_cache(); run()
+                    torch.cuda.ipc_collect()
+            """,
+            after="""
+                import torch
+
+
+                def warm_up():
+                    if torch.cuda.is_available():
+                        torch.cuda.empty_cache()
+                        torch.cuda.reset_peak_memory_stats()
+                        torch.cuda.empty_cache()
+                        torch.cuda.synchronize()
+                        torch.cuda.empty_cache()
+
+                    torch.cuda.empty_cache()
+                    torch.cuda.empty_cache(); run()
+                    if torch.cuda.is_available():
+                        torch.cuda.ipc_collect()
+            """,
+        ),
+        Example(
             "a random state that is kept",
             before="""
                 import torch
