@@ -69,6 +69,19 @@ def test_own_to() -> None:
     assert not plain.has_own_cuda()  # no torch class is among the bases: there is no `cuda` to replace
 
 
+@pytest.mark.parametrize("word", ["", "# cuda"])
+def test_own_to_beside_a_class_of_the_standard_library(word: str) -> None:
+    def has_own(code: str) -> bool:
+        method = f"{word}\n    def to(self, form): ...\n"
+        return Project.of([summarize(f"{code}{method}".encode(), "/p/a.py")]).has_own_cuda()
+
+    assert not has_own("from typing import Any, NamedTuple\nclass A(NamedTuple):")
+    assert not has_own("import abc, enum\nclass A(abc.ABC, enum.Enum):")
+    assert has_own("from .typing import NamedTuple\nclass A(NamedTuple):")
+    assert has_own("from typing import NamedTuple\nfrom b import NamedTuple\nclass A(NamedTuple):")
+    assert has_own("import b as abc\nclass A(abc.ABC):")
+
+
 def test_the_comparisons_of_a_backend_in_its_own_file_come_first() -> None:
     files = project(
         a="assert backend == 'nccl'",

@@ -10,6 +10,9 @@ from devicefix.facts.exports import Summary
 from devicefix.facts.project.files import Files, closure
 from devicefix.facts.project.questions import remembered
 
+# No class of theirs has a `cuda`. torch imports them itself: no file of a project can take their names.
+_STANDARD = ("abc", "collections", "collections.abc", "enum", "typing")
+
 
 class Classes(Files):
     """The classes of a project, by their names.
@@ -23,7 +26,8 @@ class Classes(Files):
         self._bases: dict[str, set[str]] = {}
         for summary in self.files.values():
             for name, names in summary.classes.items():
-                self._bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in names)
+                bases = (base for base in names if not _is_standard(summary, base))
+                self._bases.setdefault(name, set()).update(base.rpartition(".")[2] for base in bases)
         own = {name for summary in self.files.values() for name in summary.cuda_classes}
         self.cuda_classes = self._with_subclasses(own)
         self.to_classes = {name for summary in self.files.values() for name in summary.to_classes}
@@ -91,3 +95,12 @@ class Classes(Files):
         """Return the names of the classes of a file and of those that inherit from them."""
         summary = self.files.get(path)
         return self._with_subclasses(set(summary.classes)) if summary is not None else frozenset()
+
+
+def _is_standard(summary: Summary, base: str) -> bool:
+    """Return whether a file imports a base class, such as `NamedTuple`, from one of these modules alone."""
+    module, _, name = base.rpartition(".")
+    if module:
+        return module in _STANDARD and module in summary.imports
+    found = {each.rpartition(".")[0] for each in summary.imports if each.rpartition(".")[2] == name}
+    return bool(found) and found.issubset(_STANDARD)
