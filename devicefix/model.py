@@ -122,6 +122,7 @@ class Definition:
         flag: The code of the flag that chooses between CUDA and the CPU, if one does.
         least: The number of fixes that must need it; fewer use the value in its place.
         others: The definition that all need together where fixes outside of the function need the value, too.
+        text: The code of the same device as a string; None if it is always the value.
     """
 
     name: str
@@ -131,11 +132,25 @@ class Definition:
     flag: str | None = None
     least: int = 1
     others: Definition | None = None
+    text: str | None = None
 
     @property
     def line(self) -> str:
         """The definition as a line of code, without indentation."""
         return f"{self.name} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a fix needs a defined device to be.
+
+    Attributes:
+        definition: The definition.
+        text: Whether it is rather a string; else it must be an object of `torch.device`.
+    """
+
+    definition: Definition
+    text: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +164,7 @@ class Refused:
     why: str
 
 
-Need = Import | Definition | Refused
+Need = Import | Definition | Form | Refused
 
 
 @dataclass(frozen=True, slots=True)

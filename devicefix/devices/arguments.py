@@ -50,7 +50,7 @@ def target_device(context: Context, node: ast.Call, target: ast.expr | None) -> 
         return devices.current(node)
     index = literal_index(target)
     if index is not None:
-        return devices.indexed(node, index)
+        return devices.indexed(node, index, may_be_text=True)
     if (device := device_of_tensor(context, target)) is not None:
         return device
     code = context.source.code(target)
@@ -116,6 +116,25 @@ def device_fix(context: Context, target: ast.expr) -> Fix | None:
         if device is not None:
             return context.unless_others(target, context.replace(target, device))
     return context.when_cuda(target, '"cpu"', safety) if safety else None
+
+
+def name_fix(context: Context, target: ast.expr) -> Fix | None:
+    """Return the fix of an argument such as `"cuda:1"` that gets the name of a device of the module.
+
+    Returns:
+        None for other expressions, and where there is no such device.
+    """
+    index = cuda_literal(target) if isinstance(target, ast.Constant) else None
+    if isinstance(index, int) and target.value == f"cuda:{index}":  # type: ignore[attr-defined]
+        new = context.devices.text(target, index)
+    elif isinstance(target, ast.Constant) and target.value == "cuda":
+        new = context.devices.text(target)
+    else:
+        return None
+    if new is None:
+        return None
+    code, use = new
+    return context.edit(target, lambda _: code(), use)
 
 
 def gpu_number(context: Context, target: ast.expr) -> Safety | None:
@@ -211,4 +230,6 @@ def _literal_device(context: Context, target: ast.expr) -> DeviceExpr | None:
             index = cuda_literal(target.args[0])
     if index is None:
         return context.devices.current(target)
-    return context.devices.indexed(target, index) if isinstance(index, int) else None
+    if not isinstance(index, int):
+        return None
+    return context.devices.indexed(target, index, may_be_text=cuda_string(target))

@@ -18,7 +18,7 @@ from devicefix.facts import ASKS, Binding, Facts, Scope, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.kinds import NUMBERS, Kind
 from devicefix.facts.project import Project
-from devicefix.model import Definition, Edit, Import, Need, Refused, Safety
+from devicefix.model import Definition, Edit, Form, Import, Need, Refused, Safety
 from devicefix.rewrite.placement import Layout
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -74,13 +74,21 @@ class Devices:
 
     # -- devices --------------------------------------------------------------------------------------
 
-    def current(self, site: ast.AST) -> DeviceExpr:
+    def current(self, site: ast.AST, *, with_type: bool = False) -> DeviceExpr:
         """Return the current CUDA device, or the CPU: what `.cuda()` moves to.
 
         This is the name of such a device if the module has one, such as `device`; else the name of a new
         one that the fix defines; else, where nothing can be defined, `"cuda" if … else "cpu"`.
+
+        Args:
+            site: The node that uses it.
+            with_type: Whether the site reads the `type` of a device that the fix defines.
         """
-        return self._of_module(site) or self._new(site)
+        known = self._of_module(site)
+        if known is not None:
+            return known
+        new = self._new(site)
+        return _as_object(new) if with_type else new
 
     def shared(self, site: ast.AST, *, define: bool = False, may_be_text: bool = False) -> DeviceExpr | None:
         """Return the name of the current CUDA device, or the CPU, if a site can share one with other code.
@@ -94,7 +102,37 @@ class Devices:
             None where there is no such name.
         """
         known = self._of_module(site, may_be_text=may_be_text)
-        return known or self._defined(site, self._definitions.add if define else self._definitions.added)
+        new = known or self._defined(site, self._definitions.add if define else self._definitions.added)
+        return new if new is None or may_be_text else _as_object(new)
+
+    def text(self, site: ast.AST, index: int | None = None) -> tuple[Callable[[], str], DeviceExpr] | None:
+        """Return the current CUDA device, or one by its number, or the CPU, by its name: as a string.
+
+        Args:
+            site: The node that uses it.
+            index: The number.
+
+        Returns:
+            A function that returns the code once it is known which fixes are made, and what the code needs;
+            None where the module has no device and a fix can't define one.
+        """
+        if self.accelerator is not None:
+            return None
+        known = self._known.name_of_current(site) if index is None and not self._sends_functions else None
+        if known is not None:
+            return lambda: known, DeviceExpr(known)
+        new = self._defined(site, self._definitions.add, index)
+        if new is None:
+            return None
+        definition = next(need for need in new.needs if isinstance(need, Definition))
+        definitions = self._definitions
+
+        def code() -> str:
+            if definitions.is_text(definition):
+                return new.text
+            return f"{new.text}.type" if index is None else f"str({new.text})"
+
+        return code, DeviceExpr(new.text, new.needs | {Form(definition, text=True)})
 
     def named(self, site: ast.AST) -> DeviceExpr | None:
         """Return the variable of the module that is the name of the current device, or None."""
@@ -106,9 +144,16 @@ class Devices:
         known = None if self._sends_functions else self._known.current(site, may_be_text=may_be_text)
         return DeviceExpr(known) if known else None
 
-    def indexed(self, site: ast.AST, index: int) -> DeviceExpr:
-        """Return the CUDA device of a literal index, or the CPU: `device1`, which the fix defines."""
-        return self._new(site, index)
+    def indexed(self, site: ast.AST, index: int, *, may_be_text: bool = False) -> DeviceExpr:
+        """Return the CUDA device of a literal index, or the CPU: `device1`, which the fix defines.
+
+        Args:
+            site: The node that uses it.
+            index: The index.
+            may_be_text: Whether the site also takes the name of a device, such as `"cuda:1"`.
+        """
+        new = self._new(site, index)
+        return new if may_be_text else _as_object(new)
 
     def computed(self, site: ast.AST, index: str) -> DeviceExpr:
         """Return the CUDA device of an index that is known at run time, or the CPU.
@@ -410,7 +455,8 @@ class Devices:
             return None
         torch = self._torch_at(place)
         value = self._value(torch.text, index)
-        new = add(Definition(name, value, place.after, place.function))
+        text = self._text(torch.text, index) if self.accelerator is None else None
+        new = add(Definition(name, value, place.after, place.function, text=text))
         return DeviceExpr(name, torch.needs | {new}) if new is not None else None
 
     @cached_property
@@ -456,12 +502,16 @@ class Devices:
         """Return a new device as the value of a definition, by the name that torch has there."""
         question = f"{torch}.{self._target}.is_available()"
         if self.accelerator is None:
-            name = "cuda" if index is None else f"cuda:{index}"
-            return self.facts.source.quoted(f'{torch}.device("{name}" if {question} else "cpu")')
+            return f"{torch}.device({self._text(torch, index)})"
         device = f"{torch}.accelerator.current_accelerator()"
         if index is not None:
             device = f"{torch}.device({device}.type, {index})"
         return self.facts.source.quoted(f'{device} if {question} else {torch}.device("cpu")')
+
+    def _text(self, torch: str, index: int | None) -> str:
+        """Return a new device as a string, by the name that torch has there."""
+        name = "cuda" if index is None else f"cuda:{index}"
+        return self.facts.source.quoted(f'"{name}" if {torch}.cuda.is_available() else "cpu"')
 
     def _new_of_flag(self, site: ast.AST, flag: ast.expr, code: str) -> DeviceExpr | None:
         """Return the name of a device that a flag chooses, defined below the flag; None where it can't be."""
@@ -501,6 +551,12 @@ class Devices:
         """Return whether a flag is `torch.cuda.is_available()` and nothing else."""
         value = self.facts.value(flag)
         return value is not None and self.facts.call(value, *ASKS)
+
+
+def _as_object(new: DeviceExpr) -> DeviceExpr:
+    """Return a device of which a definition must be an object of `torch.device`."""
+    forms = {Form(need, text=False) for need in new.needs if isinstance(need, Definition)}
+    return DeviceExpr(new.text, new.needs | forms)
 
 
 def _names_in(code: str) -> set[str]:

@@ -11,7 +11,7 @@ from devicefix.devices.known import KnownDevices
 from devicefix.devices.places import Function
 from devicefix.facts import Facts, Scope
 from devicefix.facts.project import Project
-from devicefix.model import Definition, Edit, Effect, Import, Need
+from devicefix.model import Definition, Edit, Effect, Form, Import, Need
 from devicefix.rewrite.placement import Layout, imports_something
 
 _NAMES = ("device", "default_device", "_device", "torch_device", "_default_device")
@@ -38,6 +38,7 @@ class Definitions:
         self._known = known
         self._definitions: dict[Definition, None] = {}  # in the order in which fixes first needed them
         self._shared: set[Definition] = set()
+        self._texts: set[Definition] = set()
         self._used_names: dict[Function, set[str]] = {}
         self._free_names: dict[str, bool] = {}
 
@@ -149,6 +150,10 @@ class Definitions:
         """Return whether enough of the fixes that are made need a definition: then it is inserted."""
         return definition in self._shared
 
+    def is_text(self, definition: Definition) -> bool:
+        """Return whether a device is defined as a string: a fix asks for one, and none for an object."""
+        return definition in self._texts
+
     def insertions(self, *needs: frozenset[Need]) -> list[Edit]:
         """Return the edits that insert what fixes need: imports, then definitions.
 
@@ -166,6 +171,9 @@ class Definitions:
         definitions = self._needed(counts)
         self._shared = set(definitions)
         first = next((each for each in definitions if each.function is None), None)
+        named = {need.definition for need in counts if isinstance(need, Form) and need.text}
+        objects = {need.definition for need in counts if isinstance(need, Form) and not need.text}
+        self._texts = named - objects
         for definition in definitions:
             at, text = self._placed(definition, first=definition is first)
             texts[at] = texts.get(at, "") + text
@@ -184,7 +192,8 @@ class Definitions:
     def _placed(self, definition: Definition, *, first: bool) -> tuple[int, str]:
         """Return the offset at which a definition is inserted, and the text with its line ends."""
         after = definition.after
+        line = f"{definition.name} = {definition.text}" if self.is_text(definition) else definition.line
         if definition.function is not None:
-            return self._layout.line_in(definition.function, after, definition.line)
+            return self._layout.line_in(definition.function, after, line)
         follows_imports = after is None or imports_something(after)
-        return self._layout.line_after(after, definition.line, group=follows_imports and first)
+        return self._layout.line_after(after, line, group=follows_imports and first)

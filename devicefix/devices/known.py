@@ -112,6 +112,17 @@ class KnownDevices:
     def _holds_answers(self) -> bool:
         """Return whether the module may bind a variable to whether CUDA is available."""
         return _ANSWER.search(self._facts.source.text) is not None
+    def name_of_current(self, site: ast.AST) -> str | None:
+        """Return the code of the name of such a device that a site can use, a string: `device.type`."""
+        for outer in self._facts.tree.scope(site).chain():
+            for name in self._by_preference(outer):
+                values = [binding.value for binding in outer.bindings[name]]
+                is_text = all(value and (cuda_string(value) or self._is_text(value)) for value in values)
+                if not is_text and not all(map(self._is_object, values)):
+                    continue
+                if self._is_visible(name, outer, site) and name in self.certain(outer):
+                    return name if is_text else f"{name}.type"
+        return None
 
     def named(self, scope: Scope) -> list[str]:
         """Return the names of a scope all of whose bindings are the current device, or the CPU."""

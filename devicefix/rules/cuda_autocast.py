@@ -665,7 +665,7 @@ class CudaAutocast(Rule):
 
     def _device_type(self, site: ast.Call) -> tuple[str, frozenset[Need]]:
         """Return the code of the type of the current device, `device.type`, and what it needs."""
-        use = self.devices.current(site)
+        use = self.devices.current(site, with_type=True)
         if not use.text.isidentifier():
             return use.text, use.needs
         found = self.facts.tree.scope(site).lookup(use.text)

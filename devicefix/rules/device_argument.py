@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import device_fix, gpu_number
+from devicefix.devices.arguments import device_fix, gpu_number, name_fix
 from devicefix.facts.destinations import Use
 from devicefix.facts.scopes import dotted
 from devicefix.facts.texts import text_of
@@ -93,6 +93,64 @@ class DeviceArgument(Rule):
             """,
         ),
         Example(
+            "a text beside moves, which take one as well",
+            before="""
+                import torch
+
+                encoder = Encoder(device="cuda")
+                net = Net().cuda()
+            """,
+            after="""
+                import torch
+
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
+                encoder = Encoder(device=device)
+                net = Net().to(device)
+            """,
+        ),
+        Example(
+            "texts beside what must be an object",
+            before="""
+                import torch
+
+                encoder = Encoder(device="cuda")
+                decoder = Decoder(device=torch.device("cuda"))
+                first = Encoder(device="cuda:0")
+                other = Decoder(device=torch.device("cuda:0"))
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                device0 = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+
+                encoder = Encoder(device=device.type)
+                decoder = Decoder(device=device)
+                first = Encoder(device=str(device0))
+                other = Decoder(device=device0)
+            """,
+        ),
+        Example(
+            "a text where the function has a device",
+            before="""
+                import torch
+
+
+                def build():
+                    device = torch.device("cuda")
+                    return Encoder(device="cuda"), Net().to(device)
+            """,
+            after="""
+                import torch
+
+
+                def build():
+                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                    return Encoder(device=device.type), Net().to(device)
+            """,
+        ),
+        Example(
             "the constructor of an unknown class",
             before="""
                 import torch
@@ -102,7 +160,9 @@ class DeviceArgument(Rule):
             after="""
                 import torch
 
-                encoder = Encoder(device='cuda:0' if torch.cuda.is_available() else 'cpu', depth=2)
+                device0 = 'cuda:0' if torch.cuda.is_available() else 'cpu'
+
+                encoder = Encoder(device=device0, depth=2)
             """,
         ),
         Example(
@@ -286,10 +346,12 @@ class DeviceArgument(Rule):
             after="""
                 import torch
 
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
                 def build(device, index):
                     return torch.device(device, index)
 
-                where = build(device="cuda" if torch.cuda.is_available() else "cpu", index=1)
+                where = build(device=device, index=1)
             """,
             unsafe=True,
         ),
@@ -405,7 +467,9 @@ class DeviceArgument(Rule):
             elif of_torch or device:
                 fix = device_fix(self.context, value)
             else:
-                fix = self.context.when_cuda(value, '"cpu"', Safety.SAFE if literal else Safety.UNSAFE)
+                fix = name_fix(self.context, value) or self.context.when_cuda(
+                    value, '"cpu"', Safety.SAFE if literal else Safety.UNSAFE
+                )
             if fix is None:
                 continue  # the rule for torch.device checks it, or the parts of which it is composed
             self.context.mark_handled(value)

@@ -4,8 +4,9 @@ import ast
 import sys
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 
+from devicefix.devices.arguments import name_fix
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Use
@@ -18,6 +19,8 @@ from devicefix.rules.shared.taken_numbers import checked_for_uses
 
 _OF_OTHER_RULES = ("torch.load", "torch.jit.load", "torch.Generator", "torch.set_default_device")
 _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
+# Options of the command line, fields of classes, variables of the environment.
+_OPTIONS = ("add_argument", "argument", "Argument", "option", "Option", "field", "Field", "getenv", "next")
 _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
 _AROUND = 6  # how many expressions may put a string together around its first piece
 # They search a text or a container for what they get, or look up an attribute of that name.
@@ -157,14 +160,14 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
-                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
                 def make(n, where=None):
                     return torch.ones(n, device=where)
 
 
-                make(1, DEFAULT_DEVICE)
-                make(1, where=DEFAULT_DEVICE)
+                make(1, device)
+                make(1, where=device)
             """,
         ),
         Example(
@@ -184,13 +187,16 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+                device1 = "cuda:1" if torch.cuda.is_available() else "cpu"
+
                 def make(n, where=None):
                     return torch.ones(n, device=where)
 
 
                 build = make
-                build(1, "cuda" if torch.cuda.is_available() else "cpu")
-                place = (lambda each: each)("cuda:1" if torch.cuda.is_available() else "cpu")
+                build(1, device)
+                place = (lambda each: each)(device1)
                 net.to(place)
             """,
         ),
@@ -212,6 +218,8 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
                 def outer(where):
                     return inner(where)
 
@@ -220,7 +228,7 @@ class DeviceValue(Rule):
                     return torch.ones(1).to(place)
 
 
-                outer("cuda" if torch.cuda.is_available() else "cpu")
+                outer(device)
             """,
         ),
         Example(
@@ -488,7 +496,7 @@ class DeviceValue(Rule):
 
                 from dataclasses import dataclass, field
 
-                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
                 @dataclass
@@ -498,7 +506,7 @@ class DeviceValue(Rule):
                     others: list = field(default_factory=lambda: ["cuda" if torch.cuda.is_available() else "cpu"])
 
 
-                options = Options(DEFAULT_DEVICE)
+                options = Options(device)
                 a.to(options.compute)
                 b.to(options.storage)
                 c.to(options.others[0])
@@ -522,11 +530,11 @@ class DeviceValue(Rule):
                 from functools import partial
                 from operator import methodcaller
 
-                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
-                make = partial(torch.device, DEFAULT_DEVICE)
+                make = partial(torch.device, device)
                 x = torch.ones(1, device=make())
-                y = methodcaller("to", DEFAULT_DEVICE)(x)
+                y = methodcaller("to", device)(x)
             """,
         ),
         Example(
@@ -541,7 +549,9 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
-                torch.Tensor.to(x, "cuda" if torch.cuda.is_available() else "cpu")
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
+                torch.Tensor.to(x, device)
                 x.to(*["cuda" if torch.cuda.is_available() else "cpu"])
                 x.to(**{"device": "cuda" if torch.cuda.is_available() else "cpu"})
             """,
@@ -562,11 +572,11 @@ class DeviceValue(Rule):
 
                 from safetensors.torch import load_file
 
-                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+                device = "cuda" if torch.cuda.is_available() else "cpu"
 
-                a = load_file(path, DEFAULT_DEVICE)
-                b = Net.load_from_checkpoint(path, DEFAULT_DEVICE)
-                c = load_state_dict(path, location=DEFAULT_DEVICE)
+                a = load_file(path, device)
+                b = Net.load_from_checkpoint(path, device)
+                c = load_state_dict(path, location=device)
             """,
         ),
         Example(
@@ -1218,9 +1228,30 @@ class DeviceValue(Rule):
         if (collapses := _collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
             advice += f", and mind that {collapses}"
-        fix = self._shared(value, safety) or self.context.when_cuda(value, '"cpu"', safety)
+        fix = (
+            self._of_argument(value, safety)
+            or self._shared(value, safety)
+            or self.context.when_cuda(value, '"cpu"', safety)
+        )
         finding = self.finding(value, f"{self._is_device(value)}; {advice}", fix)
         return checked_for_uses(self.context, value, finding)
+
+    def _of_argument(self, value: ast.expr, safety: Safety) -> Fix | None:
+        """Return the fix of an argument of a call that gets a device of the module by its name, or None.
+
+        Defaults stay where they are read, those of options and of fields as well.
+        """
+        parent = self.facts.tree.parents.get(value)
+        if isinstance(parent, ast.keyword) and parent.arg not in (None, "default", "value"):
+            parent = self.facts.tree.parents.get(parent)
+        if not isinstance(parent, ast.Call) or last_name(parent.func) in (*_WITH_DEFAULT, *_OPTIONS):
+            return None
+        if safety is not Safety.SAFE or isinstance(self.facts.tree.scope(value).node, ast.ClassDef):
+            return None
+        around = (each for _, each in self.facts.tree.ancestors(value))
+        if any(isinstance(each, ast.arguments) for each in takewhile(_is_in_statement, around)):
+            return None
+        return name_fix(self.context, value)
 
     def _shared(self, value: ast.expr, safety: Safety) -> Fix | None:
         """Return the fix of a default or an argument that others of the module may share, or None."""
@@ -1272,6 +1303,10 @@ class DeviceValue(Rule):
             function = call.args[0] if name == "partial" and call.args else call.func
             return name not in _OF_NAMES and not turns_off(self.facts, function)
         return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
+
+
+def _is_in_statement(node: ast.AST) -> bool:
+    return not isinstance(node, ast.stmt)
 
 
 def composed(facts: Facts, node: ast.expr) -> ast.expr | None:
