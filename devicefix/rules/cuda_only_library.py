@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
-from devicefix.model import Finding
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.libraries import CudaLibraries, full_names
 from devicefix.rules.shared.library_facts import LIBRARIES
@@ -41,7 +42,8 @@ class CudaOnlyLibrary(Rule):
     Triton, DCNv2 and others), imports of a program's compiled CUDA extensions, and code that builds such extensions.
     An import under a guard, in a function that is only called under one, or in a `try` whose `except ImportError`
     continues without the library, is left alone; a use of it that does not depend on whether the import succeeded is
-    reported, and so is a refusal to go on without it. There is one finding for each library and file. The compiled
+    reported, and so is a refusal to go on without it. xformers can be installed without CUDA, where its attention fails:
+    a call of it that only asks whether the import succeeded is reported as well. There is one finding for each library and file. The compiled
     extensions of a project are those that its `setup.py` builds as `CUDAExtension`, with no choice of
     `CppExtension`. Calls of the program `nvidia-smi` are reported where its absence raises an error, or its output
     is used.
@@ -61,7 +63,9 @@ class CudaOnlyLibrary(Rule):
     import the library under `if torch.cuda.is_available():` or in a `try`, and add a CPU path.
 
     ## Fix safety
-    There is no fix: the replacement depends on the program.
+    There is no fix for a library that is missing: the replacement depends on the program. Where a flag says that
+    xformers is installed, the fix sets it only if CUDA is available. It is unsafe, since the path without the library may
+    compute something else.
     """
 
     code = "DF902"
@@ -70,6 +74,117 @@ class CudaOnlyLibrary(Rule):
     words = (b"CUDAExtension", b"nvidia-smi", b"pykeops", *_words())
     common_words = (b"cuda", b"load", b"backend")
     INVALID = (
+        Example(
+            "a flag that says that a library is installed, which it can be without CUDA",
+            before="""
+                import torch
+
+                try:
+                    from xformers.ops import memory_efficient_attention, unbind
+                    FAST = True
+                except ImportError:
+                    FAST = False
+
+
+                def attend(q, k, v):
+                    if not FAST:
+                        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                    return memory_efficient_attention(q, k, v)
+            """,
+            after="""
+                import torch
+
+                try:
+                    from xformers.ops import memory_efficient_attention, unbind
+                    FAST = torch.cuda.is_available()
+                except ImportError:
+                    FAST = False
+
+
+                def attend(q, k, v):
+                    if not FAST:
+                        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                    return memory_efficient_attention(q, k, v)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "another function in place of one that fails without CUDA, where the library is installed",
+            before="""
+                import torch
+
+                try:
+                    import xformers.ops as xops
+                except ImportError:
+                    xops = None
+
+
+                class Attention:
+                    def __init__(self, use_xformers=True):
+                        self.fast = use_xformers and xops is not None
+
+                    def forward(self, q, k, v):
+                        if self.fast:
+                            return xops.memory_efficient_attention(q, k, v)
+                        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+            """,
+        ),
+        Example(
+            "a library that is the default of a parameter",
+            before="""
+                import torch
+
+                try:
+                    from flash_attn import flash_attn_func
+                except ImportError:
+                    flash_attn_func = None
+
+
+                def attend(q, k, v, mode="flash"):
+                    if mode == "torch":
+                        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                    elif mode == "flash":
+                        return flash_attn_func(q, k, v)
+            """,
+        ),
+        Example(
+            "a fallback that is an error itself",
+            before="""
+                import torch
+
+                try:
+                    from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
+                except ImportError:
+                    causal_conv1d_fn, causal_conv1d_update = None
+            """,
+        ),
+        Example(
+            "a fallback of several names",
+            before="""
+                import torch
+
+                try:
+                    from mamba_ssm.ops.triton.layernorm import RMSNorm, layer_norm_fn
+                except ImportError:
+                    RMSNorm, layer_norm_fn = None, None
+
+
+                def norm(x):
+                    return layer_norm_fn(x)
+            """,
+        ),
+        Example(
+            "a CUDA extension that an environment variable switches off",
+            before="""
+                import os
+
+                from torch.utils.cpp_extension import CUDAExtension
+
+                SKIP_CUDA_BUILD = os.getenv("SKIP_CUDA_BUILD", "FALSE").upper() == "TRUE"
+                if not SKIP_CUDA_BUILD:
+                    CUDAExtension("scan_cuda", ["scan.cu"])
+            """,
+        ),
         Example(
             "a backend that is the default",
             before="""
@@ -309,6 +424,57 @@ class CudaOnlyLibrary(Rule):
     )
     VALID = (
         Example(
+            "a library that is installed, and used only if CUDA is available or somebody asks for it",
+            """
+                import torch
+
+                try:
+                    from xformers.ops import SwiGLU, memory_efficient_attention, unbind
+                    FAST = True
+                except ImportError:
+                    FAST = False
+
+
+                def attend(q, k, v, use_xformers=False):
+                    if FAST and q.is_cuda:
+                        return memory_efficient_attention(q, k, v)
+                    if FAST and use_xformers:
+                        return memory_efficient_attention(q, k, v)
+                    return SwiGLU(2, 2)(unbind(q, 2)[0]) if FAST else q
+            """,
+        ),
+        Example(
+            "a library that is the default of a parameter which every call passes",
+            """
+                import torch
+
+                try:
+                    from flash_attn import flash_attn_func
+                except ImportError:
+                    flash_attn_func = None
+
+
+                def attend(q, k, v, mode="flash"):
+                    if mode == "flash":
+                        return flash_attn_func(q, k, v)
+                    return q
+
+
+                y = attend(q, k, v, mode=mode)
+            """,
+        ),
+        Example(
+            "a CUDA extension that an environment variable switches on",
+            """
+                import os
+
+                from torch.utils.cpp_extension import CUDAExtension
+
+                if os.environ.get("BUILD_CUDA", "0") == "1":
+                    CUDAExtension("scan_cuda", ["scan.cu"])
+            """,
+        ),
+        Example(
             "a backend that is not the default",
             """
                 BACKEND = "sdpa"
@@ -405,11 +571,11 @@ class CudaOnlyLibrary(Rule):
                 import torch
 
                 try:
-                    from xformers.ops import memory_efficient_attention
+                    from flash_attn import flash_attn_func
                 except ImportError:
-                    from .plain import memory_efficient_attention
+                    from .plain import flash_attn_func
 
-                y = memory_efficient_attention(q, k, v)
+                y = flash_attn_func(q, k, v)
 
 
                 def version():
@@ -548,15 +714,35 @@ class CudaOnlyLibrary(Rule):
                     yield self._missing(statement, library, "", advice)
         for statement, library, advice in optional:
             package = library.partition(".")[0]
-            if package in reported:
-                continue
-            if (use := self._libraries.unasked(statement, library)) is not None:
+            finding = None if package in reported else self._unasked(statement, library, advice)
+            if finding is not None:
                 reported.add(package)
-                missing = f", may be missing (line {statement.lineno}), and is used here without a check"
-                yield self._missing(use, library, missing, advice)
-            elif (test := self._libraries.refusal(statement, library)) is not None:
-                reported.add(package)
-                yield self._missing(test, library, "", advice)
+                yield finding
+
+    def _unasked(self, statement: ast.Import | ast.ImportFrom, library: str, advice: str) -> Finding | None:
+        """Return the finding for an import that may fail, and whose use needs the library or CUDA, None if it copes."""
+        if (use := self._libraries.unasked(statement, library)) is not None:
+            missing = f", may be missing (line {statement.lineno}), and is used here without a check"
+            return self._missing(use, library, missing, advice)
+        if (test := self._libraries.refusal(statement, library)) is not None:
+            return self._missing(test, library, "", advice)
+        call = self._libraries.without_cuda(statement, library)
+        return None if call is None else self._installed(call, statement, library)
+
+    def _installed(self, call: ast.expr, statement: ast.Import | ast.ImportFrom, library: str) -> Finding:
+        """Return the finding for a call that only asks whether a library is installed."""
+        package = library.partition(".")[0]
+        message = (
+            f"`{last_name(call)}` fails on a CPU, where `{package}` can be installed, too (line {statement.lineno});"
+            " call it only if CUDA is available"
+        )
+        flag = self._libraries.flag(statement)
+        if flag is None:
+            return self.finding(call, message)
+        fix = self.context.replace(flag, self.devices.available(flag, of_cuda=True), Safety.UNSAFE)
+        return self.finding(
+            call, message, replace(fix, why="the path without the library may compute something else")
+        )
 
     def _missing(self, node: ast.expr | ast.stmt, library: str, how: str, advice: str) -> Finding:
         """Return the finding for a library, with what the module itself may have for a CPU."""

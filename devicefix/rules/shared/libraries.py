@@ -8,11 +8,12 @@ from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
+from devicefix.facts.defaults import value_by_default
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
 from devicefix.rules.shared.library_facts import LIBRARIES
-from devicefix.rules.shared.optional_imports import Asking, OptionalImports, for_types
+from devicefix.rules.shared.optional_imports import Asking, OptionalImports, fails_to_unpack, for_types
 
 _TRITON = {
     "language",
@@ -169,6 +170,14 @@ class CudaLibraries:
         """Return a use of what an import binds that fails without the library, None if all ask for it."""
         return next(self._optional.unasked(statement, library), None)
 
+    def without_cuda(self, statement: ast.Import | ast.ImportFrom, library: str) -> ast.expr | None:
+        """Return a call that fails without CUDA where the library is installed, None if there is none."""
+        return next(self._optional.without_cuda(statement, library), None)
+
+    def flag(self, statement: ast.stmt) -> ast.expr | None:
+        """Return the `True` to which a flag is set where an import succeeds, None if there is no flag."""
+        return self._optional.flag(statement)
+
     @cached_property
     def _optional(self) -> OptionalImports:
         return OptionalImports(self.facts, [statement for statement, _ in self._imports])
@@ -222,25 +231,33 @@ class CudaLibraries:
         asking = Asking(self.facts, library)
         for child, parent in self.facts.tree.ancestors(node):
             if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-                switched_on = (
-                    isinstance(value := self.facts.value(parent.test), ast.Constant) and value.value is True
-                )
-                if (asking.asks(parent.test) or for_types(parent.test)) and not switched_on:
+                asks = asking.asks(parent.test) or for_types(parent.test)
+                if asks and not self._runs_by_default(child, parent):
                     if not (
                         isinstance(parent, ast.If) and child in parent.body and self._is_default(parent.test)
                     ):
                         return True
             if isinstance(parent, ast.Try) and child in parent.body:
-                if any(
-                    _catches(handler) and not self.facts.guards.refusals.refuses(handler.body)
-                    for handler in parent.handlers
-                ):
+                if any(map(self._goes_on, parent.handlers)):
                     return True
             if isinstance(parent, ast.With) and "suppress" in self.context.source.code(
                 parent.items[0].context_expr
             ):
                 return True
         return False
+
+    def _runs_by_default(self, child: ast.AST, parent: ast.If | ast.IfExp) -> bool:
+        """Return whether a branch runs where no environment variable is set: nobody asked for the library."""
+        taken = value_by_default(self.facts, parent.test)
+        if isinstance(parent, ast.If):
+            return taken is (child in parent.body)
+        return taken is (child is parent.body)
+
+    def _goes_on(self, handler: ast.ExceptHandler) -> bool:
+        """Return whether a handler catches the error of a failed import, and the program continues."""
+        if not _catches(handler) or fails_to_unpack(handler):
+            return False
+        return not self.facts.guards.refusals.refuses(handler.body)
 
     def _is_default(self, test: ast.expr) -> bool:
         """Return whether a test asks a variable for the library that it is bound to, here or in another file."""

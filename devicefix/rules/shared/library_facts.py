@@ -149,6 +149,15 @@ LIBRARIES = {
     "unsloth": Library(IMPORT, "it needs a GPU when it is imported; use transformers and peft without CUDA", "2026.10.9"),
     "adam_atan2": Library(BUILD, "its step is compiled for CUDA; use an implementation in plain torch"),
 }  # fmt: skip
+# Functions that fail on a CPU, of libraries that can be installed without CUDA: whether such a library can be imported
+# says nothing about CUDA.
+FAILING = {
+    "xformers": (
+        "memory_efficient_attention", "memory_efficient_attention_forward", "memory_efficient_attention_partial",
+        "memory_efficient_attention_forward_requires_grad", "memory_efficient_attention_backward",
+        "index_select_cat", "scaled_index_add",
+    ),
+}  # fmt: skip
 # No finding: these run on a CPU, or have a build that does.
 RUNNING = {
     "bitsandbytes": "0.50.2",

@@ -11,6 +11,7 @@ from devicefix.facts import Binding, Facts, returns
 from devicefix.facts.refusals import TRIES
 from devicefix.facts.tree import walk
 from devicefix.facts.values import last_name
+from devicefix.rules.shared.library_facts import FAILING
 
 _CALLS = 3  # how many functions to follow to their callers
 _BINDINGS = 4  # how many flags to follow to what they are made of
@@ -62,10 +63,47 @@ class OptionalImports:
                 if self._fails(use, bound=bound) and not asking.before(use):
                     yield use
 
+    def without_cuda(self, statement: ast.Import | ast.ImportFrom, library: str) -> Iterator[ast.expr]:
+        """Yield the calls of a library's functions that fail on a CPU, and that only ask whether it is installed.
+
+        Args:
+            statement: the import, in a `try`.
+            library: the library.
+        """
+        place = self._place(statement)
+        failing = FAILING.get(library.partition(".")[0], ())
+        if not isinstance(place, TRIES) or not failing:
+            return
+        asking = Installed(self.facts, library, _bound_in(place))
+        scope = self.tree.scope(statement)
+        for alias in statement.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            for use in self.tree.reads(name):
+                function = use
+                while isinstance(parent := self.tree.parents.get(function), ast.Attribute):
+                    function = parent
+                called = alias.name if function is use else last_name(function)
+                is_call = isinstance(parent, ast.Call) and parent.func is function
+                found = self.tree.scope(use).lookup(name)
+                if is_call and called in failing and found is not None and found[0] is scope:
+                    if not asking.before(use):
+                        yield function
+
+    def flag(self, statement: ast.stmt) -> ast.expr | None:
+        """Return the `True` to which a flag is set where an import succeeds, None if there is no flag."""
+        place = self._place(statement)
+        for each in place.body if isinstance(place, TRIES) else ():
+            match each:
+                case ast.Assign(targets=[ast.Name()], value=ast.Constant(value=True) as value):
+                    return value
+        return None
+
     def _replaces(self, binding: Binding) -> bool:
         """Return whether a binding is a replacement of the library: something other than None."""
-        is_none = isinstance(binding.value, ast.Constant) and binding.value.value is None
-        return not is_none and binding.node not in self.imports
+        value = binding.value
+        if value is None and isinstance(binding.node, ast.Assign):
+            value = binding.node.value  # `a, b = None` and `a, b = None, None, None` are errors
+        return not _is_none(value) and binding.node not in self.imports
 
     def _place(self, statement: ast.stmt) -> ast.stmt | None:
         """Return the statement that makes an import optional."""
@@ -82,7 +120,9 @@ class OptionalImports:
         return None
 
     def _goes_on(self, handler: ast.ExceptHandler) -> bool:
-        return not (returns(handler.body) or self.facts.guards.refusals.refuses(handler.body))
+        if returns(handler.body) or self.facts.guards.refusals.refuses(handler.body):
+            return False
+        return not fails_to_unpack(handler)
 
     def _fails(self, use: ast.expr, *, bound: bool) -> bool:
         """Return whether a use is an error where the library is missing: its name is None, or not bound."""
@@ -199,8 +239,11 @@ class Asking:
         return self.known[definition]
 
     def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
-        """Return whether a test depends on a flag, or on a value that names the library."""
+        """Return whether a test depends on a flag, or on a value that names the library and is not the default."""
+        defaults = self._defaults(test)
         for node in walk(test):
+            if node in defaults:
+                continue
             match node:
                 case ast.Name(id=name) | ast.Attribute(attr=name):
                     if name in self.flags or (depth and self._is_set_by_question(node, depth - 1)):
@@ -213,6 +256,39 @@ class Asking:
             if self.library.search(name):
                 return True
         return False
+
+    def _defaults(self, test: ast.expr) -> set[ast.AST]:
+        """Return the texts of a test with which a parameter is compared, and that are its default."""
+        found: set[ast.AST] = set()
+        for node in walk(test):
+            match node:
+                case ast.Compare(
+                    left=ast.Name() as left,
+                    ops=[ast.Eq()],
+                    comparators=[ast.Constant(value=str(text)) as compared],
+                ) if self._is_default(left, text):
+                    found.add(compared)
+        return found
+
+    def _is_default(self, name: ast.Name, text: str) -> bool:
+        """Return whether a text is the default of a parameter, which some calls may not pass."""
+        found = self.tree.scope(name).lookup(name.id)
+        match found and found[1]:
+            case [Binding(parameter=True, node=ast.arg() as arg, default=ast.Constant(value=value))]:
+                return value == text and not self._is_always_passed(arg)
+        return False
+
+    def _is_always_passed(self, parameter: ast.arg) -> bool:
+        """Return whether the module calls a function, and always passes a parameter."""
+        function = self.tree.parents[self.tree.parents[parameter]]
+        owner = self.tree.parents.get(function)
+        name = getattr(function, "name", "")
+        if isinstance(owner, ast.ClassDef):
+            name = owner.name if name == "__init__" else name
+        calls = [node for node in self.tree.nodes_with(f"{name}(") if isinstance(node, ast.Call)]
+        calls = [call for call in calls if last_name(call.func) == name]
+        bound = isinstance(owner, ast.ClassDef)  # `self` is no argument
+        return bool(calls) and all(_may_pass(call, parameter, function, bound) for call in calls)
 
     def _chooses(self, text: str) -> bool:
         """Return whether a text is the name of an import, as `fused_adam` of `FusedAdam`, and not the default."""
@@ -238,6 +314,57 @@ class Asking:
         return False
 
 
+class Installed(Asking):
+    """The code of one module that runs only after another question than whether a library is installed."""
+
+    def asks(self, test: ast.expr, depth: int = _BINDINGS) -> bool:
+        """Return whether a test depends on a value that names the library, and is not always on."""
+        return any(self._asks_by(node, depth) for node in walk(test) if node not in self._defaults(test))
+
+    def _asks_by(self, node: ast.AST, depth: int) -> bool:
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                if name in self.flags or self._is_on(node):
+                    return False
+                if depth and self._is_set_by_question(node, depth - 1):
+                    return True
+                return name != "torch" and self.library.search(name) is not None
+            case ast.Constant(value=str(text)):
+                return self.library.search(text) is not None
+        return False
+
+    def _is_on(self, node: ast.Name | ast.Attribute) -> bool:
+        """Return whether a flag is true unless a caller says otherwise."""
+        found = self.tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        bindings = self.facts.bindings(node) if found is None else found[1]
+        return bool(bindings) and all(
+            _is_true(binding.default if binding.parameter else binding.value) for binding in bindings
+        )
+
+
+def _is_true(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is True
+
+
+def _may_pass(call: ast.Call, parameter: ast.arg, function: ast.AST, bound: bool) -> bool:
+    """Return whether a call passes a parameter of a function, or may do so by `*` or `**`."""
+    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
+    plain = [*arguments.posonlyargs, *arguments.args][bound:]
+    position = plain.index(parameter) if parameter in plain else len(call.args)
+    return (
+        any(keyword.arg in (None, parameter.arg) for keyword in call.keywords)
+        or any(isinstance(each, ast.Starred) for each in call.args)
+        or position < len(call.args)
+    )
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    """Return whether a value is None, or a tuple of nothing else."""
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return bool(value.elts) and all(map(_is_none, value.elts))
+    return isinstance(value, ast.Constant) and value.value is None
+
+
 def _is_text(node: ast.AST, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
@@ -245,6 +372,18 @@ def _is_text(node: ast.AST, text: str) -> bool:
 def for_types(test: ast.expr) -> bool:
     """Return whether a test is only true for a type checker: `typing.TYPE_CHECKING`."""
     return last_name(test) == "TYPE_CHECKING"
+
+
+def fails_to_unpack(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler binds several names to None, or to a tuple of another length, which is an error."""
+    for statement in handler.body:
+        match statement:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Constant(value=None)):
+                return bool(targets)
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                if not any(isinstance(each, ast.Starred) for each in (*targets, *values)):
+                    return len(targets) != len(values)
+    return False
 
 
 def _is_of_missing_name(handler: ast.ExceptHandler) -> bool:
