@@ -286,4 +286,5 @@ _READERS: dict[str, Any] = {
     "configurations": frozenset,
     "configured": lambda value: tuple(map(tuple, value)),
     "choices": _pairs,
+    "namespaces": frozenset,
 }

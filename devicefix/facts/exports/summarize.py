@@ -28,6 +28,7 @@ from devicefix.facts.exports.scan import (
 from devicefix.facts.exports.summary import Summary
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
+from devicefix.facts.namespaces import namespace_functions
 from devicefix.facts.passed import passed_kinds
 from devicefix.facts.precision import Precision
 from devicefix.facts.prefilter import may_matter
@@ -115,6 +116,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         cuda_extensions=frozenset(_cuda_extensions(facts)),
         configurations=named_configurations(data),
         choices=library_choices(data),
+        namespaces=frozenset(namespace_functions(facts)),
     )
 
 

@@ -53,6 +53,7 @@ class Summary:
         cuda_extensions: the compiled modules that it builds with CUDA, and in no other way.
         configurations: the paths of configuration files that it names.
         configured: for a configuration file, the keys of CUDA devices, each with its line and value.
+        namespaces: functions that return `torch.cuda` or the like by the type of a device.
         choices: variables of the module that it binds to the name of a library for CUDA, each with the name.
     """
 
@@ -99,3 +100,4 @@ class Summary:
     configurations: frozenset[str] = frozenset()
     configured: tuple[tuple[str, int, str], ...] = ()
     choices: frozenset[tuple[str, str]] = frozenset()
+    namespaces: frozenset[str] = frozenset()

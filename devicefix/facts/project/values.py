@@ -135,6 +135,11 @@ class Values(Files):
         return target is not None and (last, library) in target.choices
 
     @remembered
+    def returns_namespace(self, function: str) -> bool:
+        """Return whether a function of this name returns `torch.cuda` or the like by the type of a device."""
+        return any(function in summary.namespaces for summary in self.files.values())
+
+    @remembered
     def is_backend(self, name: str) -> bool:
         """Return whether a file makes a process group with the value of an attribute or key of this name."""
         return any(
