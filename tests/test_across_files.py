@@ -276,6 +276,59 @@ CONVERT = """
             return x.to(q7)
 """
 REPORTED = {
+    "a rank that a module gets as a device": {
+        "step.py": """
+            import os
+            import torch
+
+            def step(model, batch):
+                place = int(os.environ.get("LOCAL_RANK", 0))
+                return model(batch, place)
+        """,
+        "net.py": """
+            import torch
+
+            class Net(torch.nn.Module):
+                def forward(self, batch, place):
+                    return batch.to(place)
+        """,
+    },
+    "a rank that a function of another file gets as a device": {
+        "run.py": """
+            import os
+            import torch
+            from step import step
+
+            def run(model, batch):
+                place = int(os.environ["LOCAL_RANK"])
+                return step(model, batch, where=place)
+        """,
+        "step.py": """
+            import torch
+
+            def step(model, batch, where):
+                return model(batch.to(where))
+        """,
+    },
+    "a part of torch that a function of another file returns": {
+        "clean.py": """
+            import torch
+            import kinds
+
+            def clean():
+                kinds.part().empty_cache()
+        """,
+        "kinds.py": """
+            import torch
+
+            def part():
+                name = "cuda" if torch.cuda.is_available() else "cpu"
+                try:
+                    return getattr(torch, name)
+                except AttributeError:
+                    return torch.cuda
+        """,
+    },
     "a rank, beside what another file passes": {
         "put.py": """
             import torch

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.context import Context
-from devicefix.model import Finding
+from devicefix.model import Finding, Safety
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.device_numbers import defined_as_device
+from devicefix.rules.shared.device_numbers import defined_as_device, passed_as_device
+
+_BY_NAME = "only the name of the function says where it goes"
 
 
 class NumberAsDevice(Rule):
@@ -34,7 +37,8 @@ class NumberAsDevice(Rule):
 
     ## Fix safety
     Safe: with CUDA the variable holds the same number. There is a fix only if every use takes a device, prints it,
-    or is a call of `torch.cuda`. Else the uses that take a device are fixed one by one (`DF102`, `DF202`).
+    or is a call of `torch.cuda`. Unsafe if a function of another file gets it, or a module that is called: only the name
+    says which one passes it on as a device. Else the uses that take a device are fixed one by one (`DF102`, `DF202`).
     """
 
     code = "DF205"
@@ -181,6 +185,7 @@ class NumberAsDevice(Rule):
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         yield from self._check(node.targets[0])
+        yield from self._check_passed(node.targets[0])
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         # The line of the assignment may hold no word that it is visited for.
@@ -196,3 +201,15 @@ class NumberAsDevice(Rule):
         code = self.context.source.code(name)
         message = f"`{code}` is the number of a GPU and is used as a device; use the CPU without CUDA"
         yield self.finding(value, message, self.context.when_cuda(value, '"cpu"'))
+
+    def _check_passed(self, name: ast.expr) -> Iterator[Finding]:
+        """Check a variable that functions of other files seem to get as a device."""
+        value = passed_as_device(self.context, name)
+        if value is None or value in self._found:
+            return
+        self._found.add(value)
+        self.context.mark_handled(value)
+        code = self.context.source.code(name)
+        message = f"`{code}` is the number of a GPU and is passed on as a device; use the CPU without CUDA"
+        fix = self.context.when_cuda(value, '"cpu"', Safety.UNSAFE)
+        yield self.finding(value, message, replace(fix, why=_BY_NAME))

@@ -274,6 +274,8 @@ CALLS = {
     ("torchao", "Float8DynamicActivationFloat8WeightConfig"): Call(CALL, "0.18.0"),
     ("torchao", "Int4WeightOnlyConfig"): Call(CALL, "0.18.0", "int4_packing_format"),
     ("torchao", "CPUOffloadOptimizer"): Call(CALL, "0.18.0"),
+    ("torchdata", "PinMemory"): Call(CALL, "0.11.0"),  # a `DataLoader` that pins memory runs
+    ("vllm", "PyNcclCommunicator"): Call(CALL),
 }
 # Functions that run on a CPU although an argument asks for a GPU: they print a warning.
 COPING = {
