@@ -282,8 +282,8 @@ REPORTED = {
             import torch
 
             def step(model, batch):
-                place = int(os.environ.get("LOCAL_RANK", 0))
-                return model(batch, place)
+                device = int(os.environ.get("LOCAL_RANK", 0))
+                return model(batch, device)
         """,
         "net.py": """
             import torch
@@ -300,8 +300,8 @@ REPORTED = {
             from step import step
 
             def run(model, batch):
-                place = int(os.environ["LOCAL_RANK"])
-                return step(model, batch, where=place)
+                device = int(os.environ["LOCAL_RANK"])
+                return step(model, batch, where=device)
         """,
         "step.py": """
             import torch
