@@ -94,7 +94,11 @@ def _find(facts: Facts, path: str, settings: Settings, project: Project) -> tupl
     from devicefix.devices.context import Context
     from devicefix.rules.registry import ORDER, RULES, by_position
 
-    imported = partial(project.is_number, path), partial(project.is_pure, path)
+    imported = (
+        partial(project.is_number, path),
+        partial(project.is_pure, path),
+        partial(project.is_only_guarded, path),
+    )
     facts = facts.informed(project.is_integer_option, project.is_flag, project.passed, *imported)
     options = _rule_options(settings)
     context = Context(facts.source, facts, project, path, options)

@@ -56,13 +56,20 @@ class Facts(Names):
         is_option: Question,
         is_flag: Question,
         passed: Passed = nothing_passed,
-        is_number: Question = unknown,
-        is_pure: Question = unknown,
+        *others: Question,
     ) -> Facts:
-        """Return these facts with answers from the other files; the tree is shared."""
+        """Return these facts with answers from the other files; the tree is shared.
+
+        Args:
+            is_option: see `Names`.
+            is_flag: see `Names`.
+            passed: see `Names`.
+            others: `is_number`, `is_pure` and `is_only_guarded`, as far as they are known.
+        """
         more = copy(self)
         more._is_option, more.is_flag, more.passed = is_option, is_flag, passed
-        more.is_number, more.is_pure = is_number, is_pure
+        known = [*others, unknown, unknown, unknown]
+        more.is_number, more.is_pure, more.is_only_guarded = known[:3]
         more.guards = Guards(more)
         more._answers = {}
         more.built = Built(more)

@@ -43,6 +43,7 @@ class Names:
     Attributes:
         is_number: whether an import by its full name is an int; with `()`, whether it returns one.
         is_pure: whether an imported function returns an int, and does nothing else.
+        is_only_guarded: whether other files use a function or class of the module, and only with CUDA.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Names:
         self.passed = passed
         self.is_number: Question = unknown
         self.is_pure: Question = unknown
+        self.is_only_guarded: Question = unknown
         self.source = source
         self.tree = Tree(module, source.text)
         self._resolved: dict[ast.expr, str | None] = {}

@@ -287,4 +287,5 @@ _READERS: dict[str, Any] = {
     "configured": lambda value: tuple(map(tuple, value)),
     "choices": _pairs,
     "namespaces": frozenset,
+    "guarded": frozenset,
 }

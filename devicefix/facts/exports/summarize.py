@@ -12,7 +12,7 @@ from devicefix.facts.configurations import named_configurations
 from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
 from devicefix.facts.exports.environment import late_functions
-from devicefix.facts.exports.imports import imported_modules, tried_names
+from devicefix.facts.exports.imports import guarded_names, imported_modules, tried_names
 from devicefix.facts.exports.passed_numbers import compared_parameters, passed_numbers
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
@@ -117,6 +117,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         configurations=named_configurations(data),
         choices=library_choices(data),
         namespaces=frozenset(namespace_functions(facts)),
+        guarded=frozenset(guarded_names(facts)),
     )
 
 

@@ -54,6 +54,7 @@ class Summary:
         configurations: the paths of configuration files that it names.
         configured: for a configuration file, the keys of CUDA devices, each with its line and value.
         namespaces: functions that return `torch.cuda` or the like by the type of a device.
+        guarded: imported names that it uses, and only where CUDA is available.
         choices: variables of the module that it binds to the name of a library for CUDA, each with the name.
     """
 
@@ -101,3 +102,4 @@ class Summary:
     configured: tuple[tuple[str, int, str], ...] = ()
     choices: frozenset[tuple[str, str]] = frozenset()
     namespaces: frozenset[str] = frozenset()
+    guarded: frozenset[str] = frozenset()

@@ -124,7 +124,19 @@ class Guards(Decided):
             return True
         if isinstance(child, ast.FunctionDef) and (child.name in self._waiting or self._gets_skipped(child)):
             return True
+        if isinstance(parent, ast.Module) and self._is_called_with_cuda(child):
+            return True
         return self._left_before(child, parent)
+
+    def _is_called_with_cuda(self, child: ast.stmt) -> bool:
+        """Return whether all files that use a function or class do so only where CUDA is available."""
+        if not isinstance(child, (ast.FunctionDef, ast.ClassDef)) or not self.facts.is_only_guarded(
+            child.name
+        ):
+            return False
+        self.known[child] = False  # also for what uses itself
+        uses = (use for use in self.facts.tree.reads(child.name) if not _is_within(use, child))
+        return all(map(self.is_guarded, uses))
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
@@ -291,3 +303,7 @@ class Built(Guards):
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
+
+
+def _is_within(use: ast.expr, definition: ast.stmt) -> bool:
+    return definition.lineno <= use.lineno <= (definition.end_lineno or definition.lineno)

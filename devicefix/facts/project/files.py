@@ -52,6 +52,40 @@ class Files(Questions):
         return _endless(self._imported, self._importers) & _endless(self._importers, self._imported)
 
     @remembered
+    def is_only_guarded(self, path: str, name: str) -> bool:
+        """Return whether other files use a name of the file at `path`, and only where CUDA is available.
+
+        A package that imports the name passes it on to the files that import the package.
+        """
+        todo, seen, found = [os.path.normpath(path)], set[str](), False
+        while todo:
+            file = todo.pop()
+            if file in seen:
+                continue
+            seen.add(file)
+            for each in self._importers.get(file, ()):
+                importer = self.files[each]
+                if not any(module.rpartition(".")[2] == name for module in importer.imports):
+                    if self._has_module(importer, file) or (importer.star_imports and name in importer.read):
+                        return False
+                elif name in importer.guarded:
+                    found = True
+                elif os.path.basename(each) == "__init__.py":
+                    todo.append(each)
+                else:
+                    return False
+        return found
+
+    def _has_module(self, importer: Summary, file: str) -> bool:
+        """Return whether a file imports another as a whole, and may read any attribute of it."""
+        return any(
+            not any(other.startswith(f"{module}.") for other in importer.imports)
+            for module in importer.imports
+            if (found := self.find(importer.path, module)) is not None
+            and os.path.normpath(found.path) == file
+        )
+
+    @remembered
     def is_set_elsewhere(self, path: str, name: str) -> bool:
         """Return whether another file sets a name of the module at `path`, as in `config.device = "cpu"`."""
         path = os.path.normpath(path)
