@@ -7,11 +7,11 @@ from functools import cached_property, partial
 from itertools import zip_longest
 
 from devicefix.facts import Facts
-from devicefix.facts.exports import has_low_precision
+from devicefix.facts.exports import autocasts, has_low_precision, low_flags
 from devicefix.facts.precision import LOW, Precision
 from devicefix.facts.precision.conversions import class_around
 from devicefix.facts.scopes import dotted
-from devicefix.facts.values import cuda_string
+from devicefix.facts.values import cuda_string, last_name
 from devicefix.model import Edit, Finding, Fix, Need, Safety
 from devicefix.rules.base import Example, Rule
 
@@ -22,22 +22,28 @@ _OFF = (
 _KEPT = (
     f"{_OFF.rpartition(';')[0]}; use `functools.partial(torch.autocast, device.type, dtype=torch.float16)`"
 )
+_NO_FLOAT32 = (
+    "autocast on a CPU has no {dtype} and switches itself off, where operands in low precision and in float32 then"
+    " differ in dtype; convert them to {dtype}"
+)
 _STILL_ON = "this switches autocast off for CUDA only, while the code around it uses that of the device; name the same device"
 # https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
 _FLOAT16_SINCE = (2, 2)
 _ATTENTION_SINCE = (2, 2)  # measured by `benchmarks/half_on_cpu.py --autocast`
+_WIDE = {"torch.float32": "float32", "torch.float": "float32", "torch.float64": "float64", "torch.double": "float64"}
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 
 
 @dataclass(frozen=True, slots=True)
 class _Autocast:
-    """A call of autocast for CUDA.
+    """A call of autocast.
 
     Attributes:
         node: The call, of autocast or of `partial`.
         function: What refers to autocast.
         of_cuda: Whether this is `torch.cuda.amp.autocast`.
+        names_cuda: Whether this is for CUDA by that, or by the type of the device.
         given: The arguments by position.
         arguments: All arguments by name.
         is_plain: Whether there are no others.
@@ -47,6 +53,7 @@ class _Autocast:
     node: ast.Call
     function: ast.expr
     of_cuda: bool
+    names_cuda: bool
     given: tuple[ast.expr, ...]
     arguments: Mapping[str, ast.expr]
     is_plain: bool
@@ -92,7 +99,14 @@ class CudaAutocast(Rule):
     Otherwise the fix is unsafe: if everything under autocast is in float32, the CPU computes more exactly without. It
     is also unsafe if a part of the program switches autocast off for CUDA only, if the dtype is not known, and for
     float16 in a program that trains, whose scaler is off on a CPU. An autocast with `enabled=flag` is reported only if
-    the code under it is shown to fail without it.
+    the code under it is shown to fail without it, if the same flag converts something to low precision, or if the code
+    gets a tensor in low precision.
+
+    Autocast to float32 is reported without a fix, for any device: on CUDA it casts low precision to float32, on a CPU it
+    switches itself off with a warning (torch 2.13).
+
+    `torch.autocast("cuda", enabled=False)` does not stop autocast of a CPU. Where the program has one, the fix names the
+    device there as well. This is safe: it changes nothing on CUDA.
     """
 
     code = "DF407"
@@ -375,8 +389,158 @@ class CudaAutocast(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a flag that also converts the network",
+            before="""
+                import torch
+
+
+                def make(config):
+                    net = build(config)
+                    if config.fp16:
+                        if config.get("bf16", True):
+                            net = net.to(torch.bfloat16)
+                    return net
+
+
+                def step(net, x, config):
+                    with torch.cuda.amp.autocast(enabled=config.fp16, dtype=torch.bfloat16):
+                        return net(x)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def make(config):
+                    net = build(config)
+                    if config.fp16:
+                        if config.get("bf16", True):
+                            net = net.to(torch.bfloat16)
+                    return net
+
+
+                def step(net, x, config):
+                    with torch.autocast(device.type, enabled=config.fp16, dtype=torch.bfloat16):
+                        return net(x)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "a flag, with inputs in half precision whatever it is",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def step(net, batch, amp):
+                    if "sound" in batch:
+                        sound = batch["sound"]
+                        sound = sound.to(device, dtype=torch.float16)
+                    else:
+                        sound = None
+                    with torch.autocast("cuda", dtype=torch.float16, enabled=amp):
+                        return net(batch["image"], sound)
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def step(net, batch, amp):
+                    if "sound" in batch:
+                        sound = batch["sound"]
+                        sound = sound.to(device, dtype=torch.float16)
+                    else:
+                        sound = None
+                    with torch.autocast(device.type, dtype=torch.float16, enabled=amp):
+                        return net(batch["image"], sound)
+            """,
+            unsafe=True,
+        ),
+        Example(
+            "autocast to float32, which a CPU does not have",
+            before="""
+                import torch
+                from torch import amp, nn
+
+                wide = torch.float32
+                head = nn.Linear(4, 4).to(torch.bfloat16)
+                with amp.autocast(place(), dtype=torch.float32):  # cuda
+                    y = head(torch.ones(2, 4))
+                with torch.autocast("cuda", dtype=wide):
+                    y = head(torch.ones(2, 4))
+            """,
+        ),
+        Example(
+            "a part that is off for CUDA only, under autocast of the device",
+            before="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                with torch.autocast(device.type):
+                    y = net(x)
+                    with torch.autocast("cuda", enabled=False):
+                        y = head(y.float())
+            """,
+            after="""
+                import torch
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                with torch.autocast(device.type):
+                    y = net(x)
+                    with torch.autocast(device.type, enabled=False):
+                        y = head(y.float())
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "a dtype that only autocast gets",
+            """
+                import torch
+
+                dtype = torch.bfloat16 if options.bf16 else torch.float16
+                assert x.dtype not in (torch.float16, torch.bfloat16)
+                scope = torch.cuda.amp.autocast(dtype=dtype)
+                with scope:
+                    y = net(x)
+            """,
+        ),
+        Example(
+            "operations that autocast leaves alone",
+            """
+                import torch
+
+                net = net.half()
+                with torch.autocast("cuda", dtype=torch.float64):
+                    angles = angles.to(torch.float64)
+                    angles = angles / angles.norm(dim=-1, keepdim=True)
+                    y = torch.view_as_complex(angles)
+            """,
+        ),
+        Example(
+            "a property that is only true with CUDA",
+            """
+                import torch
+                from contextlib import nullcontext
+
+
+                class Policy(torch.nn.Module):
+                    @property
+                    def _is_mixed(self):
+                        return bool(self.config.amp) and self._device.type == "cuda"
+
+                    def scope(self):
+                        self.net.half()
+                        if self._is_mixed:
+                            return torch.autocast("cuda", dtype=torch.float16)
+                        return nullcontext()
+            """,
+        ),
         Example(
             "another name, of another device or in float32",
             """
@@ -455,22 +619,42 @@ class CudaAutocast(Rule):
     )
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        call = self._of_cuda(node)
+        call = self._autocast(node)
         if call is None or self.facts.is_guarded(node):
             return
-        enabled = call.arguments.get("enabled")
-        if isinstance(enabled, ast.Constant) and not enabled.value:
-            if self._is_within_fixed(node):
+        if call.is_off:
+            if call.names_cuda and self._is_within_another(node):
                 yield self.finding(node, _STILL_ON, self._fix(call, Safety.SAFE))
             return
-        if not self._is_anywhere:
+        wide = self._wide(call)
+        if not (call.names_cuda or wide) or not self._is_anywhere:
             return
         shown = node in self._shown
-        if shown or enabled is None or isinstance(enabled, ast.Constant):
-            fix = self._fix(call, Safety.SAFE)
-            why = self._why_unsafe(call, shown)
-            fix = replace(fix, safety=Safety.UNSAFE, why=why) if fix is not None and why else fix
-            yield self.finding(node, _OFF, fix)
+        if not (shown or self._may_fail(call)):
+            return
+        if wide:
+            yield self.finding(node, _NO_FLOAT32.format(dtype=wide))
+            return
+        fix = self._fix(call, Safety.SAFE)
+        why = self._why_unsafe(call, shown)
+        fix = replace(fix, safety=Safety.UNSAFE, why=why) if fix is not None and why else fix
+        yield self.finding(node, _OFF, fix)
+
+    def _may_fail(self, call: _Autocast) -> bool:
+        """Return whether the code under an autocast may get low precision that it would have cast."""
+        blocks = list(self._blocks(call.node))
+        if blocks and not any(map(self._precision.may_cast, blocks)):
+            return False
+        enabled = call.arguments.get("enabled")
+        if enabled is None or isinstance(enabled, ast.Constant):
+            return True
+        return not self._low_flags.isdisjoint(_flags(enabled)) or any(map(self._precision.takes_low, blocks))
+
+    @cached_property
+    def _low_flags(self) -> set[str]:
+        """The flags that the program converts to low precision for."""
+        here = low_flags(self.context.source.text.encode())
+        return {*here, *self.context.project.low_flags(self.devices.path)}
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         parent = self.facts.tree.parents[node]
@@ -514,21 +698,26 @@ class CudaAutocast(Rule):
             node
             for node in self.facts.tree.nodes_with("autocast")
             if isinstance(node, ast.Call)
-            if self._of_cuda(node) is not None and any(map(self._precision.meets, self._blocks(node)))
+            if self._autocast(node) is not None and any(map(self._precision.meets, self._blocks(node)))
         }
 
     @cached_property
     def _precision(self) -> Precision:
         return Precision(self.facts, partial(self.context.project.is_mixing, self.devices.path))
 
-    def _is_within_fixed(self, node: ast.Call) -> bool:
-        """Return whether code around an autocast that is off, or the callers of it, may get one that is on."""
-        return self._is_anywhere and any(each is not node for each in self._shown)
+    def _is_within_another(self, node: ast.Call) -> bool:
+        """Return whether code around an autocast that is off, or the callers of it, may have one on a CPU.
+
+        This is one for the type of the device, or one for CUDA that gets it.
+        """
+        on = {*autocasts(self.context.source.text.encode()), *self.context.project.autocasts(self.devices.path)}
+        gets = "cuda" in on or ("flag" in on and self._low_flags) or any(each is not node for each in self._shown)
+        return "device" in on or (self._is_anywhere and bool(gets))
 
     # -- the call ------------------------------------------------------------------------------------
 
-    def _of_cuda(self, node: ast.Call) -> _Autocast | None:
-        """Return a call of autocast for CUDA, or of `partial` with it; None for any other call."""
+    def _autocast(self, node: ast.Call) -> _Autocast | None:
+        """Return a call of autocast, or of `partial` with it; None for any other call."""
         function, given = node.func, node.args
         is_partial = self.facts.call(node, "functools.partial") and bool(given)
         if is_partial:
@@ -547,18 +736,20 @@ class CudaAutocast(Rule):
         plain = not any(isinstance(each, ast.Starred) for each in given) and all(
             each.arg for each in node.keywords
         )
-        call = _Autocast(
-            node, function, of_cuda, tuple(given), arguments, plain and len(given) <= len(names), is_partial
-        )
         kind = arguments.get("device_type")
-        return call if of_cuda or (kind is not None and self._names_cuda(kind)) else None
+        names_cuda = of_cuda or (kind is not None and self._names_cuda(kind))
+        plain = plain and len(given) <= len(names)
+        return _Autocast(node, function, of_cuda, names_cuda, tuple(given), arguments, plain, is_partial)
 
     def _names_cuda(self, kind: ast.expr) -> bool:
         value = self.facts.value(kind) if isinstance(kind, ast.Name) else None
         return cuda_string(kind if value is None else value)
 
-    def _is_float32(self, dtype: ast.expr) -> bool:
-        return self.facts.resolve(dtype) in ("torch.float32", "torch.float")
+    def _wide(self, call: _Autocast) -> str:
+        """Return the dtype of an autocast that a CPU does not have, empty for any other."""
+        dtype = call.arguments.get("dtype")
+        value = self.facts.value(dtype) if isinstance(dtype, ast.Name) else None
+        return _WIDE.get(self.facts.resolve(value or dtype) or "", "") if dtype is not None else ""
 
     # -- the code under it ---------------------------------------------------------------------------
 
@@ -614,13 +805,8 @@ class CudaAutocast(Rule):
             return None
         if call.is_partial and not self._is_called_by_keywords(call.node):
             return None
-        dtype = call.arguments.get("dtype")
-        if (
-            dtype is not None
-            and not call.is_off
-            and (isinstance(dtype, ast.Constant) or self._is_float32(dtype))
-        ):
-            return None  # autocast for the CPU has another default, and no float32
+        if isinstance(call.arguments.get("dtype"), ast.Constant) and not call.is_off:
+            return None  # autocast for the CPU has another default
         kind, needs = self._device_type(call.node)
         torch = self.devices.torch(call.node)
         low = f"dtype={torch.text}.float16"
@@ -677,6 +863,18 @@ class CudaAutocast(Rule):
         ):
             return f"{use.text}.type", use.needs
         return f"{self.devices.torch(site).text}.device({use.text}).type", use.needs
+
+
+def _flags(enabled: ast.expr) -> set[str]:
+    """Return the flags that must be true for an expression to be, by their last names."""
+    match enabled:
+        case ast.Name() | ast.Attribute():
+            return {last_name(enabled)}
+        case ast.BoolOp(op=ast.And(), values=values):
+            return {name for each in values for name in _flags(each)}
+        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=True)]):
+            return _flags(left)
+    return set()
 
 
 def _is_decorator(node: ast.AST, parent: ast.AST | None) -> bool:

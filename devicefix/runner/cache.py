@@ -267,6 +267,8 @@ _READERS: dict[str, Any] = {
     "low_precision": bool,
     "mixing": frozenset,
     "stops_autocast": bool,
+    "autocasts": frozenset,
+    "low_flags": frozenset,
     "scripted": frozenset,
     "device_places": frozenset,
     "receivers": _pairs,

@@ -7,11 +7,12 @@
 from devicefix.facts.exports.classes import own_method
 from devicefix.facts.exports.environment import late_calls, late_settings
 from devicefix.facts.exports.patches import patching
-from devicefix.facts.exports.scan import has_low_precision, passed_through, stops_autocast
+from devicefix.facts.exports.low_precision import autocasts, has_low_precision, low_flags
+from devicefix.facts.exports.scan import passed_through
 from devicefix.facts.exports.summarize import matters_to_others, summarize, summary_of
 from devicefix.facts.exports.summary import Summary
 
 __all__ = [
-    "Summary", "has_low_precision", "late_calls", "late_settings", "matters_to_others", "own_method",
-    "passed_through", "patching", "stops_autocast", "summarize", "summary_of",
+    "Summary", "autocasts", "has_low_precision", "late_calls", "late_settings", "low_flags", "matters_to_others", "own_method",
+    "passed_through", "patching", "summarize", "summary_of",
 ]  # fmt: skip

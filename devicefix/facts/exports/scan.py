@@ -5,6 +5,12 @@ from __future__ import annotations
 import re
 
 from devicefix.facts.configurations import named_configurations
+from devicefix.facts.exports.low_precision import (
+    autocasts,
+    has_low_precision,
+    low_flags,
+    stops_autocast,
+)
 from devicefix.facts.exports.summary import Summary
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds
@@ -56,15 +62,6 @@ _NUMBERED = tuple(
 )
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
-
-_STOPPED = re.compile(rb"autocast\((?:False|(?:[^()]|\([^()]*\))*?(?<!_)enabled[ \t]*=[ \t]*False)")
-_AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
-# One by one: each begins with a letter or a dot, which is found fast. Behind `(`, `=` or `= `, but not `==`.
-_LOW_PRECISION = (
-    re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b)"),
-    re.compile(rb"t(?:(?<=[(=]t)(?<!=[(=]t)|(?<== t)(?<!== t))(?:orch|h)\.(?:b?float16|half)\b"),
-)
-_LOW_WORDS = (b"loat16", b"alf")  # of `float16`, `BFloat16`, `half` and `Half`
 
 _FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
 _NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
@@ -132,7 +129,9 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         forks=forks_processes(data),
         low_precision=low_precision,
         mixing=_mixing(data) if low_precision else frozenset(),
+        low_flags=low_flags(data) if low_precision else frozenset(),
         stops_autocast=stops_autocast(data),
+        autocasts=autocasts(data),
         scripted=_scripted(data),
         device_places=places,
         receivers=taking,
@@ -196,14 +195,6 @@ def _scripted(data: bytes) -> frozenset[str]:
         return frozenset()
 
 
-def has_low_precision(data: bytes) -> bool:
-    """Return whether a module makes or converts values in half precision or bfloat16, outside of autocast."""
-    if not any(word in data for word in _LOW_WORDS):
-        return False
-    data = _AUTOCAST.sub(b"", data)
-    return any(each.search(data) for each in _LOW_PRECISION)
-
-
 def _mixing(data: bytes) -> frozenset[str]:
     """Return the classes in which low precision meets float32, for a module that is parsed for it."""
     if b"torch" not in data or b"class " not in data:
@@ -212,11 +203,6 @@ def _mixing(data: bytes) -> frozenset[str]:
         return frozenset(Precision(Facts.read(data)).mixing_classes())
     except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
-
-
-def stops_autocast(data: bytes) -> bool:
-    """Return whether a module switches autocast for CUDA off for a part of its code, or casts for it."""
-    return b"custom_fwd" in data or (b"autocast(" in data and _STOPPED.search(data) is not None)
 
 
 def forks_processes(data: bytes) -> bool:

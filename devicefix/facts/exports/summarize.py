@@ -13,17 +13,21 @@ from devicefix.facts.effects import only_returns
 from devicefix.facts.exports.classes import adds_cuda_method, bases_of, has_effect, own_method
 from devicefix.facts.exports.environment import late_functions
 from devicefix.facts.exports.imports import guarded_names, imported_modules, tried_names
+from devicefix.facts.exports.low_precision import (
+    autocasts,
+    has_low_precision,
+    low_flags,
+    stops_autocast,
+)
 from devicefix.facts.exports.passed_numbers import compared_parameters, passed_numbers
 from devicefix.facts.exports.patches import patched_names
 from devicefix.facts.exports.scan import (
     attributes_read,
     attributes_set,
     forks_processes,
-    has_low_precision,
     library_choices,
     numbered_names,
     passed_through,
-    stops_autocast,
 )
 from devicefix.facts.exports.summary import Summary
 from devicefix.facts.kinds import Kind
@@ -97,7 +101,9 @@ def summary_of(facts: Facts, path: str) -> Summary:
         flags=_flags(facts),
         low_precision=(low := has_low_precision(data)),
         mixing=frozenset(Precision(facts).mixing_classes()) if low else frozenset(),
+        low_flags=low_flags(data) if low else frozenset(),
         stops_autocast=stops_autocast(data),
+        autocasts=autocasts(data),
         scripted=frozenset(TorchScript(facts).imported),
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),

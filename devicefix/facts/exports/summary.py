@@ -34,7 +34,9 @@ class Summary:
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         mixing: the classes of modules in which low precision meets float32, whatever they are given.
         stops_autocast: whether it switches autocast for CUDA off, or casts for it, in a part of its code.
+        autocasts: what it switches autocast on for: `cuda`, `flag` for CUDA by a flag, or `device` for another.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
+        low_flags: the flags that it does so for, by their last names.
         scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
@@ -82,6 +84,8 @@ class Summary:
     low_precision: bool = False
     mixing: frozenset[str] = frozenset()
     stops_autocast: bool = False
+    autocasts: frozenset[str] = frozenset()
+    low_flags: frozenset[str] = frozenset()
     scripted: frozenset[str] = frozenset()
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()

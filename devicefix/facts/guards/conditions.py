@@ -15,13 +15,14 @@ from devicefix.facts.reaching import reaching
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import backend_name, device_named, device_type
+from devicefix.facts.values import backend_name, device_named, device_type, last_name
 
 DEPTH = 8  # how many bindings to follow from one flag to the next
 _BACKENDS_IN_USE = tuple(
     f"{module}.get_backend"
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
 )
+_PROPERTIES = ("property", "cached_property")
 _FLAGS = 8  # how many flags to follow that are set where others are true
 
 
@@ -98,7 +99,24 @@ class Conditions(ABC):
     def _own_function(self, function: ast.expr, depth: int) -> bool:
         """Return whether a function of the module never returns a true value without CUDA."""
         own = self.refusals.own_function(function)
-        if own is None or own.decorator_list or any(map(_has_yield, own.body)):
+        return own is not None and not own.decorator_list and self._never_true(own, depth)
+
+    def _own_property(self, node: ast.Attribute, depth: int) -> bool:
+        """Return whether a property of the class around a place is never true without CUDA."""
+        scope = self.facts.tree.scope(node)
+        owner = scope.parent if isinstance(scope.node, ast.FunctionDef) else None
+        found = owner.bindings.get(node.attr, ()) if owner is not None and owner.is_class else ()
+        own = found[0].node if len(found) == 1 else None
+        return (
+            isinstance(own, ast.FunctionDef)
+            and [last_name(each) in _PROPERTIES for each in own.decorator_list] == [True]
+            and depth > 0
+            and self._never_true(own, depth - 1)
+        )
+
+    def _never_true(self, own: ast.FunctionDef, depth: int) -> bool:
+        """Return whether a function never returns a true value without CUDA."""
+        if any(map(_has_yield, own.body)):
             return False
         for statement in own.body:
             if not self._returns_false(statement, depth):
@@ -252,7 +270,7 @@ class Conditions(ABC):
         """Return whether every value that a flag may have here is true only where CUDA is available."""
         bindings = self.facts.bindings(node)
         if not bindings and isinstance(node, ast.Attribute) and dotted(node) == f"self.{node.attr}":
-            return self.facts.is_flag(node.attr)
+            return self.facts.is_flag(node.attr) or self._own_property(node, depth)
         flag = id(bindings)
         if isinstance(node, ast.Name) and (near := self._near(node)):
             flag, bindings = id(node), near

@@ -8,8 +8,10 @@ from functools import partial
 
 from devicefix.facts.precision.calls import Calls
 from devicefix.facts.precision.expressions import STEPS
-from devicefix.facts.precision.tables import AUTOCASTS
-from devicefix.facts.precision.values import Given, Module, Value
+from devicefix.facts.precision.tables import AUTOCASTS, BUILTINS, LOW, PLAIN, TO
+from devicefix.facts.precision.values import Given, Module, Tensor, Value
+from devicefix.facts.reaching import blocks_around, position, reaching
+from devicefix.facts.scopes import Binding, dotted
 from devicefix.facts.tree import children
 
 
@@ -24,6 +26,67 @@ class Precision(Calls):
     def meets(self, statements: Sequence[ast.stmt]) -> bool:
         """Return whether some statements of a function, or of the module, show an operation on two types."""
         return self._asks(lambda: self._run(statements, self._of_self(statements[0])))
+
+    def takes_low(self, statements: Sequence[ast.stmt]) -> bool:
+        """Return whether some statements pass a tensor in low precision on that was made before them."""
+        return any(
+            self._is_low(argument)
+            for statement in statements
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Call)
+            for argument in (*node.args, *(each.value for each in node.keywords))
+            if isinstance(argument, ast.Name)
+        )
+
+    def _is_low(self, node: ast.Name) -> bool:
+        """Return whether a name is a tensor in low precision wherever it is a tensor."""
+        values = [each.value for each in self._bound_last(node)]
+        made = [each for each in values if not (isinstance(each, ast.Constant) and each.value is None)]
+        known = [self.value(each) if each is not None else None for each in made]
+        return bool(known) and all(isinstance(each, Tensor) and each.dtype in LOW.values() for each in known)
+
+    def _bound_last(self, node: ast.Name) -> list[Binding]:
+        """Return the bindings of a name that hold where it is read, without those that others replace."""
+        found = self._tree.scope(node).lookup(node.id)
+        if found is None:
+            return []
+        bindings = self._first_time(reaching(self._tree, node, found[1]), node)
+        blocks = {
+            id(each): {id(block) for block in blocks_around(self._tree, self._tree.statement(each.node))}
+            for each in bindings
+            if not each.parameter and len(bindings) > 1
+        }
+        return [
+            each
+            for each in bindings
+            if not any(
+                position(each.node) < position(other.node)
+                and id(self._tree.block(self._tree.statement(other.node))) in blocks.get(id(each), ())
+                for other in bindings
+                if id(other) in blocks and other.value is not None
+            )
+        ]
+
+    def may_cast(self, statements: Sequence[ast.stmt]) -> bool:
+        """Return whether autocast may cast operands in some statements: not where all operations are known."""
+        return any(map(self._may_cast, (node for each in statements for node in ast.walk(each))))
+
+    def _may_cast(self, node: ast.AST) -> bool:
+        if isinstance(node, (ast.BinOp, ast.AugAssign)):
+            return isinstance(node.op, ast.MatMult)
+        if not isinstance(node, ast.Call):
+            return False
+        name = self._facts.resolve(node.func)
+        if name is not None:
+            module, _, function = name.rpartition(".")
+            return module not in ("torch", "torch.nn.functional", "builtins", "") or function not in PLAIN
+        match node.func:
+            case ast.Name(id=function):
+                return function not in BUILTINS or self._tree.scope(node).lookup(function) is not None
+            case ast.Attribute(value=owner, attr=method) if method in PLAIN:
+                literal = all(isinstance(each, (ast.Constant, ast.UnaryOp)) for each in node.args)
+                return not (method in (*TO, "to", "type", "append") or (literal and dotted(owner) != "self"))
+        return True
 
     def value(self, node: ast.expr) -> Value | None:
         """Return the value of an expression where it is, as far as it is known."""

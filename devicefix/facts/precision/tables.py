@@ -52,3 +52,10 @@ SAME_METHODS = {
 }  # fmt: skip
 SAME_ATTRIBUTES = {"data", "T", "mT"}
 DECORATORS = ("torch.no_grad", "torch.inference_mode", "torch.compile", "torch.enable_grad")
+# Functions and methods of tensors that autocast never casts the operands of to low precision.
+PLAIN = {
+    *(SAME_FUNCTIONS | SAME_METHODS | FACTORIES | set(TO)) - {"softmax", "log_softmax", "layer_norm", "rms_norm"},
+    "to", "type", "type_as", "abs", "arange", "cos", "sin", "pow", "norm", "size", "dim", "numel", "item", "outer", "polar",
+    "cat", "stack", "concat", "where", "tensor", "full", "add", "mul", "div", "view_as_complex", "view_as_real", "append",
+}  # fmt: skip
+BUILTINS = {"len", "range", "enumerate", "zip", "print", "int", "float", "list", "tuple", "dict", "isinstance", "max", "min"}

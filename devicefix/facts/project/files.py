@@ -108,6 +108,18 @@ class Files(Questions):
         )
 
     @remembered
+    def autocasts(self, path: str) -> list[str]:
+        """Return for what the files that are used together with one switch autocast on."""
+        together = self._together({os.path.normpath(path)})
+        return sorted({each for name in together if name in self.files for each in self.files[name].autocasts})
+
+    @remembered
+    def low_flags(self, path: str) -> list[str]:
+        """Return the flags for which the files that are used together with one convert to low precision."""
+        together = self._together({os.path.normpath(path)})
+        return sorted({each for name in together if name in self.files for each in self.files[name].low_flags})
+
+    @remembered
     def is_mixing(self, path: str, name: str) -> bool:
         """Return whether low precision meets float32 in a class, by the name that `path` imports it by."""
         module, _, short = name.rpartition(".")
