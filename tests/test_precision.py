@@ -60,6 +60,10 @@ def test_what_is_reported_fails_on_a_cpu_and_what_is_not_runs() -> None:
         ("assert x.dtype == torch.half", False),
         ("with torch.autocast(device.type, dtype=(torch.bfloat16)): pass", False),
         ("half = n // 2", False),
+        ("assert x.dtype in (torch.float16, torch.bfloat16)", False),
+        ("for dtype in (torch.float16, torch.float32): net.to(dtype)", True),
+        ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)", False),
+        ("dtype = torch.bfloat16\nscope = torch.autocast(device.type, dtype=dtype)\nnet.to(dtype)", True),
     ],
 )
 def test_what_low_precision_is(line: str, is_low: bool) -> None:
@@ -358,6 +362,98 @@ def test_autocast_that_another_file_switches_off_for_cuda_makes_the_fix_unsafe()
     assert safety_of(RUN, model=stopped) == [Safety.UNSAFE]
     assert safety_of(RUN, model=stopped.replace("enabled", "cache_enabled")) == [Safety.SAFE]
     assert safety_of(RUN, model=f"{ENCODER}\n\n# custom_fwd\n") == [Safety.UNSAFE]
+
+
+OFF = """\
+import torch
+
+
+class Head(torch.nn.Module):
+    def forward(self, x):
+        with torch.autocast("cuda", enabled=False):
+            return self.last(x.float())
+"""
+AROUND = "import torch\nfrom train import Head\n\n\ndef run(net, x, device, amp):\n    with {}:\n        net(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("around", "is_found"),
+    [
+        ("torch.autocast(device_type=device, enabled=amp)", True),
+        ("torch.autocast(device.type, dtype=torch.bfloat16)", True),
+        ("torch.autocast('cpu', dtype=torch.bfloat16)", True),
+        ("torch.autocast(device.type, enabled=False)", False),
+        ("torch.autocast('cuda')", False),
+        ("torch.cuda.amp.autocast()", False),
+        ("torch.no_grad()", False),
+    ],
+)
+def test_autocast_that_is_off_names_the_device_of_that_in_another_file(around: str, is_found: bool) -> None:
+    main = AROUND.format(around)
+    assert safety_of(OFF, main=main) == ([Safety.SAFE] if is_found else [])
+    assert safety_of(OFF, main=main.replace("from train", "from other")) == []
+    assert ("autocast(device.type, enabled=False)" in rewritten(OFF, main=main)) is is_found
+
+
+def test_autocast_that_is_off_changes_with_one_for_cuda_in_another_file() -> None:
+    main = AROUND.format("torch.autocast('cuda')")
+    assert safety_of(OFF, main=f"{main}\n\nnet = net.half()\n") == [Safety.SAFE]
+    flagged = main.replace("'cuda')", "'cuda', enabled=amp)")
+    assert safety_of(OFF, main=f"{flagged}\n\nnet = net.half()\n") == []
+    assert safety_of(OFF, main=f"{flagged}\n\nif args.amp:\n    net = net.half()\n") == [Safety.SAFE]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cpu_keeps_its_autocast_where_that_for_cuda_is_off_and_has_none_to_float32() -> None:
+    torch = pytest.importorskip("torch")
+    net, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cuda", enabled=False):
+            assert net(x).dtype == torch.bfloat16
+        with torch.autocast("cpu", enabled=False):
+            assert net(x).dtype == torch.float32
+    with torch.autocast("cpu", dtype=torch.float32), pytest.raises(RuntimeError, match="dtype"):
+        net(x.bfloat16())
+
+
+MODEL = """\
+import torch
+
+
+def load(net, options):
+    if options.half is True and options.load:
+        net.eval()
+        net = net.to(device="cpu", dtype=torch.float16)
+    return net
+"""
+STEP = """\
+import torch
+from model import load
+
+net = load(build(), options)
+with torch.autocast("cuda", enabled=FLAG):
+    y = net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "flag", "is_found"),
+    [
+        (MODEL, "options.half", True),
+        (MODEL, "half", True),
+        (MODEL, "(half and x.ndim > 2)", True),
+        (MODEL, "not half", False),
+        (MODEL, "amp", False),
+        (MODEL.replace("if options.half is True and", "if not options.half and"), "half", False),
+        (MODEL.replace("if options.half is True and", "if"), "half", False),
+        ("dtype = torch.half if half == True else torch.float32\nnet = net.to(dtype)", "half", True),
+        ("dtype = torch.half if half else torch.bfloat16\nnet = net.to(dtype)", "half", False),
+        ("def load(x, half):\n    return x.half() if half else x", "self.half", True),
+    ],
+)
+def test_a_flag_that_converts_to_low_precision_in_another_file(model: str, flag: str, is_found: bool) -> None:
+    source = STEP.replace("FLAG", flag)
+    assert safety_of(source, model=model) == ([Safety.UNSAFE] if is_found else [])
 
 
 PRODUCT = "y = torch.ones(2, 2) @ torch.ones(2, 2).half()\n"

@@ -37,6 +37,7 @@ def _low_precision(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the places of low precision outside of autocast, each in the bytes without those."""
     if not any(word in data for word in _LOW_WORDS):
         return
+    calls = b"".join(_AUTOCAST.findall(data))
     data = _AUTOCAST.sub(b"", data)
     for found in _CONVERTED.finditer(data):
         yield data, found.start(), found.end()
@@ -44,22 +45,22 @@ def _low_precision(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     for found in _LOW_DTYPE.finditer(data):
         line = data[data.rfind(b"\n", 0, found.start()) + 1 : found.start()]
         if line not in used:
-            used[line] = _is_used(data, line)
+            used[line] = _is_used(data, line, calls)
         if used[line]:
             yield data, found.start(), found.end()
 
 
-def _is_used(data: bytes, line: bytes) -> bool:
+def _is_used(data: bytes, line: bytes, calls: bytes) -> bool:
     """Return whether a dtype is used, by the line before it: not in a comparison, nor for autocast alone."""
     bound = _BOUND.fullmatch(line)
     if bound is not None:
-        return _is_read(data, bound[1])
+        return not _is_read(calls, bound[1]) or _is_read(data, bound[1])
     return not line.endswith(b" in (") or b"for " in line
 
 
 def _is_read(data: bytes, name: bytes) -> bool:
     """Return whether a variable is read anywhere, and not only bound; the name of an argument is not read."""
-    return re.search(rb"(?<![\w.])%b\b(?![ \t]*=(?!=))" % re.escape(name), data) is not None
+    return re.search(rb"(?<![\w.])(?:self\.)?%b\b(?![ \t]*=(?!=))" % re.escape(name), data) is not None
 
 
 def low_flags(data: bytes) -> frozenset[str]:
