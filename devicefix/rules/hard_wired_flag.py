@@ -9,6 +9,7 @@ from functools import cached_property
 from devicefix.devices.context import Context
 from devicefix.facts import dotted, with_defaults
 from devicefix.facts.kinds import NUMBERS, Kind
+from devicefix.facts.origins import literals
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import integer, last_name, literal_index
 from devicefix.model import Finding, Fix
@@ -274,6 +275,23 @@ class HardWiredFlag(Rule):
             """,
         ),
         Example(
+            "half precision in CTranslate2, as the default of an option",
+            before="""
+                import argparse
+                from faster_whisper import WhisperModel  # with torch
+
+
+                def read(path, kind):
+                    return WhisperModel(path, device=place, compute_type=kind)
+
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("-p", "--precision", default="float16")
+                options = parser.parse_args()
+                read("small", kind=options.precision)
+            """,
+        ),
+        Example(
             "low precision in training",
             before="""
                 from transformers import TrainingArguments  # with torch
@@ -413,6 +431,35 @@ class HardWiredFlag(Rule):
         ),
     )
     VALID = (
+        Example(
+            "a precision that a CPU has, without CUDA",
+            """
+                import torch
+                from faster_whisper import WhisperModel
+
+                kind = "float16" if torch.cuda.is_available() else "int8"
+
+
+                def read(path, other="int8"):
+                    return WhisperModel(path, compute_type=kind), WhisperModel(path, compute_type=other)
+
+
+                def choose(path, other="float16"):
+                    if place == "cpu":
+                        other = "int8"
+                    return WhisperModel(path, device=place, compute_type=other)
+
+
+                read("small")
+                if torch.cuda.is_available():
+                    read("small", "float16")
+                parser.add_argument("--kind", default="float16")
+                options = parser.parse_args()
+                if options.place == "cpu":
+                    options.kind = "int8"
+                model = WhisperModel("small", options.place, compute_type=options.kind)
+            """,
+        ),
         Example(
             "an actor of ray without a GPU, and a number of GPUs of no actor",
             """
@@ -792,8 +839,13 @@ class HardWiredFlag(Rule):
         if option == "cuda_device" and integer(value) and self._foreign(call.func):
             return "needs CUDA; use -1 without it"
         for fact in _ARGUMENTS.get(option or "", ()):
-            if _is_of(name, (fact.libraries, fact.ends)) and _takes(fact, value) and not _is_off(fact, call):
+            if not _is_of(name, (fact.libraries, fact.ends)) or _is_off(fact, call):
+                continue
+            if _takes(fact, value):
                 return fact.message
+            taken = next((each for each in literals(self.facts, value) if _takes(fact, each)), None)
+            if taken is not None:
+                return f"may be {self.context.source.code(taken)}, which {fact.message}"
         return None
 
     def _counts(self, devices: ast.expr) -> bool:
