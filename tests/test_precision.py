@@ -645,3 +645,52 @@ def test_a_pinned_torch_decides_which_operations_are_missing() -> None:
         assert ("DF412" in {each.code for each in analyze(source, pinned_torch=version).findings}) is found
     set_too = analyze(source, pinned_torch=(2, 0), torch_version=(2, 6)).findings
     assert "DF412" not in {each.code for each in set_too}
+
+
+TRANSFORM = """\
+import torch
+from torch import Tensor
+
+
+def features(sound: Tensor, size, window=None):
+    first, rest = strided(sound, size)
+    spectrum = torch.fft.rfft(first).abs()
+    return spectrum
+
+
+def widened(sound):
+    sound = sound.float()
+    return torch.fft.rfft(sound)
+"""
+SPEAKER = """\
+import sys
+
+import torch
+
+sys.path.append("lib")
+import transform as T
+
+
+def embed(sounds, is_half):
+    if is_half:
+        sounds = sounds.half()
+    return [CALL for each in sounds]
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "is_found"),
+    [
+        ("T.features(each.unsqueeze(0), 80)", True),
+        ("T.features(size=80, sound=each[None])", True),
+        ("T.features(each.float(), 80)", False),
+        ("T.features(sound, each)", False),
+        ("T.widened(each)", False),
+        ("features(each, 80)", False),
+    ],
+)
+def test_half_precision_that_a_function_of_another_file_transforms(call: str, is_found: bool) -> None:
+    source = SPEAKER.replace("CALL", call)
+    result = analyze(source, path="train.py", others={"lib/transform.py": TRANSFORM})
+    assert ("DF412" in [finding.code for finding in result.findings]) is is_found
+    assert "DF412" not in codes(source)

@@ -14,6 +14,7 @@ from devicefix.rules.shared import half_facts
 
 _NEWEST = max(half_facts.VERSIONS)
 _FUNCTIONS = ("torch.nn.functional.", "torch.")
+_TRANSFORM = "fft.rfft"  # all transforms fail alike
 _PRODUCT = "matmul"  # what `@` computes
 _CLASS_NAME = re.compile(r"\b[A-Z]\w+")
 
@@ -39,7 +40,9 @@ class HalfOnCpu(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the type of the result would change, too, and what it is used for would have to agree.
+    There is no fix: the type of the result would change, too, and what it is used for would have to agree. A tensor that
+    is converted for a flag counts, unless the flag is only true with CUDA, and so does one that is passed to a function of
+    another file which transforms it.
 
     `torch-version` is the oldest torch that the program must run with; by default it is the one that the project
     pins, else the newest, where few operations are missing. Before torch 2.3 `layer_norm` and `interpolate` are missing
@@ -54,7 +57,7 @@ class HalfOnCpu(Rule):
     companions = (b"alf", b"loat16")  # of `half`, `Half`, `float16` and `BFloat16`
     words = (
         b".fft.", b"stft", b"avg_pool3d", b"AvgPool3d", b"local_response_norm", b"LocalResponseNorm", b"multi_margin_loss",
-        b"MultiMarginLoss", b"multilabel_margin_loss", b"MultiLabelMarginLoss",
+        b"MultiMarginLoss", b"multilabel_margin_loss", b"MultiLabelMarginLoss", b".half()",
     )  # fmt: skip
     INVALID = (
         Example(
@@ -99,8 +102,36 @@ class HalfOnCpu(Rule):
                 print(pool(x), x.flatten().stft(16, return_complex=True))
             """,
         ),
+        Example(
+            "a tensor that a flag converts",
+            before="""
+                import torch
+
+
+                def spectra(sounds, flag):
+                    if flag:
+                        sounds = sounds.half()
+                    return torch.stack([torch.fft.rfft(each.unsqueeze(0)) for each in sounds])
+            """,
+        ),
     )
     VALID = (
+        Example(
+            "half precision with CUDA only, and a name that is bound anew",
+            """
+                import torch
+
+                is_half = flag and torch.cuda.is_available()
+
+
+                def spectra(x, y):
+                    if is_half:
+                        x = x.half()
+                    y = y.half()
+                    y = net(y)
+                    return torch.fft.rfft(x), torch.fft.rfft(y)
+            """,
+        ),
         Example(
             "float32",
             """
@@ -150,7 +181,7 @@ class HalfOnCpu(Rule):
         if not missing.isdisjoint(chain.from_iterable(map(half_facts.operations_of, self._class_names()))):
             return self.facts.tree.nodes  # a layer is called by any name
         words = {name.rpartition(".")[2] for name in missing} | ({"@"} if _PRODUCT in missing else set())
-        return self.facts.tree.nodes_with(*words)
+        return self.facts.tree.nodes_with(*words, *self.context.project.transforming())
 
     def _class_names(self) -> set[str]:
         """Return the names in the text that may be those of layers."""
@@ -159,13 +190,17 @@ class HalfOnCpu(Rule):
     def _checked(self, node: ast.Call | ast.BinOp) -> Iterator[Finding]:
         """Check an operation."""
         for name, operand in self._operations(node):
-            value = self._precision.value(operand)
-            dtype = value.dtype if isinstance(value, Tensor) else ""
+            dtype = self._dtype(operand)
             if dtype and half_facts.fails(dtype, name, self._version) and not self._is_cast(node):
                 since = half_facts.since(dtype, name, self._version)
                 when = f" before torch {since[0]}.{since[1]}" if since is not None else ""
                 yield self.finding(node, f"`{name}` has no {dtype} on a CPU{when}; use float32 there")
                 return
+
+    def _dtype(self, operand: ast.expr) -> str:
+        """Return the type of a tensor, or the low precision that it may have; empty if neither is known."""
+        value = self._precision.value(operand)
+        return value.dtype if isinstance(value, Tensor) else self._precision.may_be_low(operand)
 
     def _operations(self, node: ast.Call | ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
         """Yield the operations that an expression may be, with the operand that has their type."""
@@ -179,9 +214,19 @@ class HalfOnCpu(Rule):
             yield name.removeprefix(prefix), node.args[0]
         elif not name and isinstance(node.func, ast.Attribute):
             yield node.func.attr, node.func.value
+        if prefix is None and name:
+            yield from self._transformed(node, name)
         if prefix is None and node.args:
             for each in _computed(self._precision.value(node.func)):
                 yield each, node.args[0]
+
+    def _transformed(self, call: ast.Call, name: str) -> Iterator[tuple[str, ast.expr]]:
+        """Yield the arguments that a function of another file transforms by Fourier."""
+        for parameter, position in self.context.project.transforms(self.devices.path, name):
+            given = [each.value for each in call.keywords if each.arg == parameter]
+            given += call.args[position : position + 1]
+            if given:
+                yield _TRANSFORM, given[0]
 
     @cached_property
     def _version(self) -> tuple[int, int]:

@@ -269,6 +269,7 @@ _READERS: dict[str, Any] = {
     "stops_autocast": bool,
     "autocasts": frozenset,
     "low_flags": frozenset,
+    "transforms": _pairs,
     "scripted": frozenset,
     "device_places": frozenset,
     "receivers": _pairs,

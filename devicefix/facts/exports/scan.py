@@ -12,6 +12,7 @@ from devicefix.facts.exports.low_precision import (
     stops_autocast,
 )
 from devicefix.facts.exports.summary import Summary
+from devicefix.facts.exports.transforms import transforming
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds
 from devicefix.facts.precision import Precision
@@ -60,6 +61,7 @@ _NUMBERED = tuple(
         (rb"\[5:\]", b""),
     )
 )
+_TRANSFORMS = re.compile(rb"torch\.fft\.\w+\(|from torch import fft|import torch\.fft|from torch\.fft import")
 _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
@@ -132,6 +134,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         low_flags=low_flags(data) if low_precision else frozenset(),
         stops_autocast=stops_autocast(data),
         autocasts=autocasts(data),
+        transforms=_transforms(data),
         scripted=_scripted(data),
         device_places=places,
         receivers=taking,
@@ -201,6 +204,16 @@ def _mixing(data: bytes) -> frozenset[str]:
         return frozenset()
     try:
         return frozenset(Precision(Facts.read(data)).mixing_classes())
+    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+
+
+def _transforms(data: bytes) -> frozenset[tuple[str, tuple[str, int]]]:
+    """Return the functions that transform a parameter, for a module that is parsed for it."""
+    if b"torch" not in data or b"fft" not in data or _TRANSFORMS.search(data) is None:
+        return frozenset()
+    try:
+        return frozenset(transforming(Facts.read(data)))
     except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
 

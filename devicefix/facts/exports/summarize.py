@@ -30,6 +30,7 @@ from devicefix.facts.exports.scan import (
     passed_through,
 )
 from devicefix.facts.exports.summary import Summary
+from devicefix.facts.exports.transforms import transforming
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
 from devicefix.facts.namespaces import namespace_functions
@@ -104,6 +105,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         low_flags=low_flags(data) if low else frozenset(),
         stops_autocast=stops_autocast(data),
         autocasts=autocasts(data),
+        transforms=frozenset(transforming(facts)),
         scripted=frozenset(TorchScript(facts).imported),
         device_places=device_names(facts, passed_on),
         receivers=frozenset(receivers(facts, passed_on)),

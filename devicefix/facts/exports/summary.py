@@ -37,6 +37,7 @@ class Summary:
         autocasts: what it switches autocast on for: `cuda`, `flag` for CUDA by a flag, or `device` for another.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
         low_flags: the flags that it does so for, by their last names.
+        transforms: functions, each with a parameter that it transforms by Fourier, and its position.
         scripted: what TorchScript compiles of other files; see `TorchScript.imported`.
         device_places: names, attributes and keys whose values are passed on as devices.
         receivers: functions, each with a parameter that it passes on as a device, and its position.
@@ -86,6 +87,7 @@ class Summary:
     stops_autocast: bool = False
     autocasts: frozenset[str] = frozenset()
     low_flags: frozenset[str] = frozenset()
+    transforms: frozenset[tuple[str, tuple[str, int]]] = frozenset()
     scripted: frozenset[str] = frozenset()
     device_places: frozenset[str] = frozenset()
     receivers: frozenset[tuple[str, tuple[str, int]]] = frozenset()

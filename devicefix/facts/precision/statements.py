@@ -8,7 +8,7 @@ from functools import partial
 
 from devicefix.facts.precision.calls import Calls
 from devicefix.facts.precision.expressions import STEPS
-from devicefix.facts.precision.tables import AUTOCASTS, BUILTINS, LOW, PLAIN, TO
+from devicefix.facts.precision.tables import AUTOCASTS, BUILTINS, LOW, PLAIN, SAME_METHODS, TO
 from devicefix.facts.precision.values import Given, Module, Tensor, Value
 from devicefix.facts.reaching import blocks_around, position, reaching
 from devicefix.facts.scopes import Binding, dotted
@@ -37,6 +37,24 @@ class Precision(Calls):
             for argument in (*node.args, *(each.value for each in node.keywords))
             if isinstance(argument, ast.Name)
         )
+
+    def may_be_low(self, node: ast.expr) -> str:
+        """Return the low precision that a tensor may have without CUDA where a name holds it, empty if none is shown."""
+        while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+            if isinstance(node, ast.Call):
+                if not (isinstance(node.func, ast.Attribute) and node.func.attr in SAME_METHODS):
+                    return ""
+                node = node.func
+            node = node.value
+        found = self._tree.scope(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        for binding in reaching(self._tree, node, found[1]) if found is not None else ():
+            if isinstance(binding.node, ast.comprehension):
+                return self.may_be_low(binding.node.iter)
+            value = self.value(binding.value) if binding.value is not None else None
+            if isinstance(value, Tensor) and value.dtype in LOW.values():
+                if not self._facts.is_guarded(binding.node):
+                    return value.dtype
+        return ""
 
     def _is_low(self, node: ast.Name) -> bool:
         """Return whether a name is a tensor in low precision wherever it is a tensor."""

@@ -127,6 +127,24 @@ class Files(Questions):
         return found is not None and short in found.mixing
 
     @remembered
+    def transforms(self, path: str, name: str) -> list[tuple[str, int]]:
+        """Return the parameters that a function transforms by Fourier, by the name that `path` imports it by.
+
+        Programs also import by folders that they add to `sys.path`: then a file of that name counts if it is the only one.
+        """
+        module, _, short = name.rpartition(".")
+        found = self.find(path, module)
+        if found is None and len(named := self._named.get(module, [])) == 1:
+            found = self.files[named[0]]
+        pairs = found.transforms if found is not None else ()
+        return sorted(parameter for function, parameter in pairs if function == short)
+
+    @remembered
+    def transforming(self) -> list[str]:
+        """Return the functions of the project that transform a parameter by Fourier."""
+        return sorted({name for summary in self.files.values() for name, _ in summary.transforms})
+
+    @remembered
     def has_module(self, path: str, module: str) -> bool:
         """Return whether an import in the file at `path` reads a file of the project."""
         return self.find(path, module) is not None
