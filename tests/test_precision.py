@@ -373,7 +373,9 @@ class Head(torch.nn.Module):
         with torch.autocast("cuda", enabled=False):
             return self.last(x.float())
 """
-AROUND = "import torch\nfrom train import Head\n\n\ndef run(net, x, device, amp):\n    with {}:\n        net(x)\n"
+AROUND = (
+    "import torch\nfrom train import Head\n\n\ndef run(net, x, device, amp):\n    with {}:\n        net(x)\n"
+)
 
 
 @pytest.mark.parametrize(

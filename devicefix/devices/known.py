@@ -112,6 +112,7 @@ class KnownDevices:
     def _holds_answers(self) -> bool:
         """Return whether the module may bind a variable to whether CUDA is available."""
         return _ANSWER.search(self._facts.source.text) is not None
+
     def name_of_current(self, site: ast.AST) -> str | None:
         """Return the code of the name of such a device that a site can use, a string: `device.type`."""
         for outer in self._facts.tree.scope(site).chain():

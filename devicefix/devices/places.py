@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, takewhile
 
-from devicefix.facts import Facts, Scope
+from devicefix.facts import Facts, Scope, dotted
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports import late_calls, late_settings
 from devicefix.facts.project import Project
+from devicefix.facts.tree import walk
+from devicefix.facts.values import last_name
 from devicefix.model import Safety
 from devicefix.rewrite.placement import Layout, docstring, imports_something
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MOVES = {"cuda", "to"}
+_FORKS = {"Process", "Pool", "ProcessPoolExecutor", "fork", "start"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Places:
         self._layout = layout
         self._last_settings: dict[Function, ast.stmt | None] = {}
         self._local_imports: dict[Function, list[ast.stmt]] = {}
+        self._forks: dict[Function, list[tuple[ast.stmt, ast.Call]]] = {}
 
     @property
     def of_module(self) -> Iterator[InsertionPoint]:
@@ -88,7 +92,8 @@ class Places:
     def of_function(self, site: ast.AST) -> Iterator[InsertionPoint]:
         """Return the lines of the function around a site, in front of the site, at which one can be defined.
 
-        They are at its start, below its own settings of such a variable, and below its imports of torch.
+        They are at its start, below its own settings of such a variable and the processes that it forks, and
+        below its imports of torch.
         """
         function = self._facts.tree.scope(site).function
         if function is None:
@@ -97,10 +102,11 @@ class Places:
         assert isinstance(owner, Function)
         if owner.body[0].lineno == owner.lineno:
             return
-        setting = self._last_setting(owner)
-        for after in (setting, *self._imports_of_torch(function, owner)):
+        barriers = filter(None, (self._last_setting(owner), self._last_fork(owner, site)))
+        barrier = max(barriers, key=lambda statement: statement.lineno, default=None)
+        for after in (barrier, *self._imports_of_torch(function, owner)):
             place = InsertionPoint(after, owner)
-            if setting is None or after is setting or (after is not None and after.lineno > setting.lineno):
+            if barrier is None or after is barrier or (after is not None and after.lineno > barrier.lineno):
                 if self.precedes(place, site):
                     yield place
 
@@ -213,6 +219,29 @@ class Places:
             found = [statement for statement in function.body if statement in self._around_settings]
             self._last_settings[function] = found[-1] if found else None
         return self._last_settings[function]
+
+    def _last_fork(self, function: Function, site: ast.AST) -> ast.stmt | None:
+        """Return the last statement of a function's body that may fork processes before a site is reached."""
+        if not self._project.is_forked(self._path):
+            return None
+        if function not in self._forks:
+            calls = [
+                (each, call) for each in function.body for call in walk(each) if isinstance(call, ast.Call)
+            ]
+            self._forks[function] = [(each, call) for each, call in calls if self._may_fork(call)]
+        line = getattr(site, "lineno", 0)
+        around = {parent for _, parent in self._facts.tree.ancestors(site)}  # called after their arguments
+        found = (each for each, call in self._forks[function] if each.lineno <= line and call not in around)
+        return max(found, key=lambda statement: statement.lineno, default=None)
+
+    def _may_fork(self, call: ast.Call) -> bool:
+        """Return whether a call may fork processes: by its name, or in the file of the function."""
+        if last_name(call.func) in _FORKS:
+            return True
+        own = (dotted(call.func) or "").startswith("self.")
+        own = own or self._facts.guards.refusals.own_function(call.func) is not None
+        name = None if own else self._facts.resolve(call.func)
+        return (own or name is not None) and self._project.starts_forks(self._path, name)
 
     @cached_property
     def _around_settings(self) -> set[ast.AST]:

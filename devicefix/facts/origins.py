@@ -44,7 +44,9 @@ def literals(facts: Facts, node: ast.expr | None, hops: int = _HOPS) -> Iterator
 def _passed(facts: Facts, function: ast.AST, binding: Binding, hops: int) -> Iterator[ast.Constant]:
     """Yield the literals that a parameter may have the value of: its default, and what the module passes."""
     yield from literals(facts, binding.default, hops)
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(binding.node, ast.arg):
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(
+        binding.node, ast.arg
+    ):
         return
     owner = facts.tree.parents.get(function)
     of_class = isinstance(owner, ast.ClassDef)

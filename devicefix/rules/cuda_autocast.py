@@ -30,7 +30,12 @@ _STILL_ON = "this switches autocast off for CUDA only, while the code around it 
 # https://github.com/pytorch/pytorch/pull/112484, of November 2023; it works with torch 2.2
 _FLOAT16_SINCE = (2, 2)
 _ATTENTION_SINCE = (2, 2)  # measured by `benchmarks/half_on_cpu.py --autocast`
-_WIDE = {"torch.float32": "float32", "torch.float": "float32", "torch.float64": "float64", "torch.double": "float64"}
+_WIDE = {
+    "torch.float32": "float32",
+    "torch.float": "float32",
+    "torch.float64": "float64",
+    "torch.double": "float64",
+}
 _OF_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 
@@ -710,8 +715,15 @@ class CudaAutocast(Rule):
 
         This is one for the type of the device, or one for CUDA that gets it.
         """
-        on = {*autocasts(self.context.source.text.encode()), *self.context.project.autocasts(self.devices.path)}
-        gets = "cuda" in on or ("flag" in on and self._low_flags) or any(each is not node for each in self._shown)
+        on = {
+            *autocasts(self.context.source.text.encode()),
+            *self.context.project.autocasts(self.devices.path),
+        }
+        gets = (
+            "cuda" in on
+            or ("flag" in on and self._low_flags)
+            or any(each is not node for each in self._shown)
+        )
         return "device" in on or (self._is_anywhere and bool(gets))
 
     # -- the call ------------------------------------------------------------------------------------

@@ -496,17 +496,17 @@ class DeviceValue(Rule):
 
                 from dataclasses import dataclass, field
 
-                device = "cuda" if torch.cuda.is_available() else "cpu"
+                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
                 @dataclass
                 class Options:
-                    compute: str = "cuda" if torch.cuda.is_available() else "cpu"
+                    compute: str = DEFAULT_DEVICE
                     storage: str = field(default=DEFAULT_DEVICE)
                     others: list = field(default_factory=lambda: ["cuda" if torch.cuda.is_available() else "cpu"])
 
 
-                options = Options(device)
+                options = Options(DEFAULT_DEVICE)
                 a.to(options.compute)
                 b.to(options.storage)
                 c.to(options.others[0])
@@ -874,7 +874,7 @@ class DeviceValue(Rule):
             unsafe=True,
         ),
         Example(
-            "defaults in a module that forks, which are asked for on import in any case, and an argument",
+            "defaults and an argument in a module that forks: CUDA can't be used in a fork once it was asked for",
             before="""
                 import multiprocessing
 
@@ -898,20 +898,19 @@ class DeviceValue(Rule):
 
                 import torch
 
-                DEFAULT_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
-
-                def move(x, device=DEFAULT_DEVICE):
+                def move(x, device="cuda"):
                     return x.to(device)
 
 
-                def copy(x, device=DEFAULT_DEVICE):
+                def copy(x, device="cuda"):
                     return x.to(device)
 
 
                 def run():
                     pool = multiprocessing.Pool(2)
-                    return move(1, device="cuda" if torch.cuda.is_available() else "cpu")
+                    device = "cuda" if torch.cuda.is_available() else "cpu"
+                    return move(1, device=device)
             """,
         ),
         Example(
@@ -1239,12 +1238,15 @@ class DeviceValue(Rule):
     def _of_argument(self, value: ast.expr, safety: Safety) -> Fix | None:
         """Return the fix of an argument of a call that gets a device of the module by its name, or None.
 
-        Defaults stay where they are read, those of options and of fields as well.
+        Defaults stay where they are read, those of options and of fields as well. An argument shares the
+        constant of such defaults.
         """
         parent = self.facts.tree.parents.get(value)
         if isinstance(parent, ast.keyword) and parent.arg not in (None, "default", "value"):
             parent = self.facts.tree.parents.get(parent)
         if not isinstance(parent, ast.Call) or last_name(parent.func) in (*_WITH_DEFAULT, *_OPTIONS):
+            return None
+        if cuda_literal(value) in self._defaults:
             return None
         if safety is not Safety.SAFE or isinstance(self.facts.tree.scope(value).node, ast.ClassDef):
             return None
@@ -1271,10 +1273,33 @@ class DeviceValue(Rule):
         code, use = self.devices.constant(value, names, DeviceExpr(choice, question.needs))
         return self.context.edit(value, lambda _: code(), use)
 
+    @cached_property
+    def _defaults(self) -> frozenset[int | str | None]:
+        """The indices of devices that are defaults of parameters or options, where asking for CUDA is safe."""
+        return frozenset(
+            cuda_literal(each)
+            for each in self.facts.tree.nodes_with("cuda")
+            if isinstance(each, ast.Constant) and cuda_string(each) and self._is_default(each)
+            if self.devices.safety(each) is Safety.SAFE
+        )
+
+    def _is_default(self, value: ast.Constant) -> bool:
+        parents = self.facts.tree.parents
+        parent = parents.get(value)
+        if isinstance(parent, ast.keyword) and parent.arg in ("default", "value"):
+            call = parents.get(parent)
+            return isinstance(call, ast.Call) and last_name(call.func) in _OPTIONS
+        return isinstance(parent, ast.arguments) or self._is_field(value)
+
+    def _is_field(self, value: ast.expr) -> bool:
+        """Return whether a value is that of an attribute in the body of a class."""
+        assigned = isinstance(self.facts.tree.parents.get(value), (ast.Assign, ast.AnnAssign))
+        return assigned and isinstance(self.facts.tree.scope(value).node, ast.ClassDef)
+
     def _is_passed(self, value: ast.expr) -> bool:
-        """Return whether a value is an argument of a call, or the default of a parameter."""
+        """Return whether a value is an argument of a call, or the default of a parameter or a field."""
         parent = self.facts.tree.parents.get(value)
-        if isinstance(parent, ast.arguments):
+        if isinstance(parent, ast.arguments) or self._is_field(value):
             return True
         call = self.facts.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
         return isinstance(call, ast.Call) and call.func is not value

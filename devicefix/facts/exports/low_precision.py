@@ -9,7 +9,9 @@ _AUTOCAST = re.compile(rb"autocast\((?:[^()]|\([^()]*\))*\)")
 _STOPPED = re.compile(rb"autocast\((?:False|(?:[^()]|\([^()]*\))*?(?<!_)enabled[ \t]*=[ \t]*False)")
 # An autocast that is on, or may be: with the module that it is an attribute of, and its first argument.
 _ON = re.compile(rb"([\w.]*)autocast\(\s*(?:device_type[ \t]*=[ \t]*)?([\"']\w*|\w*)")
-_OF_CUDA = re.compile(rb"from[ \t]+torch\.cuda(?:\.amp)?[ \t]+import[^\n]*\b(?:autocast|amp)\b|import[ \t]+torch\.cuda\.amp")
+_OF_CUDA = re.compile(
+    rb"from[ \t]+torch\.cuda(?:\.amp)?[ \t]+import[^\n]*\b(?:autocast|amp)\b|import[ \t]+torch\.cuda\.amp"
+)
 _GIVEN = re.compile(rb"(?<!_)enabled[ \t]*=(?![ \t]*True)")
 # One by one: each begins with a letter or a dot, which is found fast. Behind `(`, `=` or `= `, but not `==`.
 _CONVERTED = re.compile(rb"\.(?:(?:half|bfloat16)\(\)(?!\.float\(\))|(?:Half|BFloat16)Tensor\b)")
@@ -21,10 +23,12 @@ _INDENT = re.compile(rb"[ \t]*")
 _FLAG = rb"[A-Za-z_][\w.]*(?:[ \t]*(?:==|is)[ \t]*True)?"
 _IF = re.compile(rb"(?:el)?if[ \t(]+(%b(?:[ \t]+and[ \t]+%b)*)[ \t)]*:" % (_FLAG, _FLAG))
 # `x.half() if fp16 else x`, `torch.float16 if fp16 else torch.float32`
-_CHOSEN = re.compile(rb"[ \t)]+if[ \t]+([\w.]+)(?:[ \t]*(?:==|is)[ \t]*True)?[ \t]+else\b(?![ \t]*torch\.(?:b?float16|half))")
+_CHOSEN = re.compile(
+    rb"[ \t)]+if[ \t]+([\w.]+)(?:[ \t]*(?:==|is)[ \t]*True)?[ \t]+else\b(?![ \t]*torch\.(?:b?float16|half))"
+)
 _NAME = re.compile(rb"[A-Za-z_][\w.]*")
 _WORDS = (b"and", b"is", b"True")
-_NO_FLAG = (b"", b"True", b"dtype", b"enabled", b"cache_enabled", b"\"cuda", b"'cuda")
+_NO_FLAG = (b"", b"True", b"dtype", b"enabled", b"cache_enabled", b'"cuda', b"'cuda")
 _LEVELS = 4  # of conditions around a conversion
 
 
@@ -116,7 +120,11 @@ def autocasts(data: bytes) -> frozenset[str]:
         if found is None or b"def " in data[line : call.start()]:
             continue
         owner, kind = found[1], found[2]
-        if owner.endswith(b"cuda.amp.") or (of_cuda and owner in (b"", b"amp.")) or kind.strip(b"\"'") == b"cuda":
+        if (
+            owner.endswith(b"cuda.amp.")
+            or (of_cuda and owner in (b"", b"amp."))
+            or kind.strip(b"\"'") == b"cuda"
+        ):
             flagged = _GIVEN.search(call[0]) or kind not in _NO_FLAG
             kinds.add("flag" if flagged else "cuda")
         elif owner in (b"", b"amp.", b"torch.", b"torch.amp.") and kind not in (b"", b"dtype", b"enabled"):

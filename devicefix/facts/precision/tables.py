@@ -58,4 +58,18 @@ PLAIN = {
     "to", "type", "type_as", "abs", "arange", "cos", "sin", "pow", "norm", "size", "dim", "numel", "item", "outer", "polar",
     "cat", "stack", "concat", "where", "tensor", "full", "add", "mul", "div", "view_as_complex", "view_as_real", "append",
 }  # fmt: skip
-BUILTINS = {"len", "range", "enumerate", "zip", "print", "int", "float", "list", "tuple", "dict", "isinstance", "max", "min"}
+BUILTINS = {
+    "len",
+    "range",
+    "enumerate",
+    "zip",
+    "print",
+    "int",
+    "float",
+    "list",
+    "tuple",
+    "dict",
+    "isinstance",
+    "max",
+    "min",
+}

@@ -111,13 +111,17 @@ class Files(Questions):
     def autocasts(self, path: str) -> list[str]:
         """Return for what the files that are used together with one switch autocast on."""
         together = self._together({os.path.normpath(path)})
-        return sorted({each for name in together if name in self.files for each in self.files[name].autocasts})
+        return sorted(
+            {each for name in together if name in self.files for each in self.files[name].autocasts}
+        )
 
     @remembered
     def low_flags(self, path: str) -> list[str]:
         """Return the flags for which the files that are used together with one convert to low precision."""
         together = self._together({os.path.normpath(path)})
-        return sorted({each for name in together if name in self.files for each in self.files[name].low_flags})
+        return sorted(
+            {each for name in together if name in self.files for each in self.files[name].low_flags}
+        )
 
     @remembered
     def is_mixing(self, path: str, name: str) -> bool:
@@ -256,6 +260,20 @@ class Files(Questions):
     def _forking(self) -> frozenset[str]:
         forking = (path for path, summary in self.files.items() if summary.forks)
         return self._together({path for path in forking if self._computes(path)})
+
+    @remembered
+    def starts_forks(self, path: str, name: str | None) -> bool:
+        """Return whether a function may fork processes: a file forks that its own file imports, or is.
+
+        Args:
+            path: the file that calls the function.
+            name: the function's full name by the imports of that file; None for one of the file itself.
+        """
+        target = self.files.get(os.path.normpath(path)) if name is None else self.find(path, name)
+        if target is None:
+            return False
+        reached = closure({os.path.normpath(target.path)}, self._imported)
+        return any(self.files[file].forks for file in reached if file in self.files)
 
     def _computes(self, path: str) -> bool:
         """Return whether the processes that a file forks may use CUDA: it, or what it imports, imports torch.
