@@ -714,3 +714,12 @@ def test_a_device_that_no_other_file_refuses_is_fixed() -> None:
     main = "from detector import moved\nmoved(x, 'cuda')"
     output, _ = rewritten({"main.py": main, "detector.py": DETECTOR})
     assert "is_available()" in output["main.py"]
+
+
+def test_a_backend_in_an_object_of_parameters_is_fixed() -> None:
+    head = "import torch\nfrom library import HParams\n\n"
+    make = f"{head}def make():\n    return HParams(dist_backend='nccl')\n"
+    head = "import torch.distributed as dist\n\n"
+    start = f"{head}def start(options):\n    dist.init_process_group(options.dist_backend)\n"
+    output, _ = rewritten({"make.py": make, "main.py": start})
+    assert "dist_backend='nccl' if torch.cuda.is_available() else 'gloo'" in output["make.py"]
