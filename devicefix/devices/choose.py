@@ -243,6 +243,28 @@ class Devices:
             return self.facts.source.quoted('"cuda"')
         return f"{self.torch(site).text}.accelerator.current_accelerator().type"
 
+    def eventual(self, site: ast.AST, otherwise: Callable[[str], str]) -> Callable[[str], str]:
+        """Return the rewrite of code as the name of a device that other fixes define, or else as other code.
+
+        Args:
+            site: The node that the code is for.
+            otherwise: The rewrite where no other fix defines a device that the site can use.
+        """
+        candidates: list[Definition] = []
+
+        def kept(new: Definition) -> Definition:
+            candidates.append(new)
+            return new
+
+        self._defined(site, kept)
+        definitions = self._definitions
+
+        def new(text: str) -> str:
+            shared = (each.name for each in candidates if definitions.is_shared(each))
+            return next(shared, None) or otherwise(text)
+
+        return new
+
     def constant(
         self, site: ast.AST, names: Sequence[str], value: DeviceExpr
     ) -> tuple[Callable[[], str], DeviceExpr]:

@@ -114,6 +114,46 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
+            "a location on a CUDA device, above what is moved to it in the same function",
+            before="""
+                import multiprocessing
+
+                import torch
+
+
+                def load(path):
+                    model = torch.jit.load(path, map_location="cuda")
+                    return model(torch.ones(1).cuda())
+
+
+                def load_alone(path):
+                    return torch.jit.load(path, map_location="cuda")
+
+
+                def run(paths):
+                    return multiprocessing.Pool(2).map(load, paths)
+            """,
+            after="""
+                import multiprocessing
+
+                import torch
+
+
+                def load(path):
+                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                    model = torch.jit.load(path, map_location=device)
+                    return model(torch.ones(1).to(device))
+
+
+                def load_alone(path):
+                    return torch.jit.load(path, map_location="cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def run(paths):
+                    return multiprocessing.Pool(2).map(load, paths)
+            """,
+        ),
+        Example(
             "loads in two functions, which share a constant of the module",
             before="""
                 import torch
@@ -320,7 +360,12 @@ class CheckpointLoad(Rule):
         ):
             return None
         known = self.devices.shared(given, may_be_text=True)
-        return self.context.replace(given, known) if known is not None else None
+        if known is not None:
+            return self.context.replace(given, known)
+        question = self.devices.available(given, of_cuda=True)
+        cpu = self.context.source.quoted('"cpu"', self.context.source.code(given))
+        new = self.devices.eventual(given, lambda text: f"{text} if {question.text} else {cpu}")
+        return self.context.edit(given, new, question)
 
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         if any(keyword.arg is None for keyword in node.keywords):

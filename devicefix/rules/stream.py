@@ -345,6 +345,39 @@ class CudaStream(Rule):
             """,
         ),
         Example(
+            "times where the function reads any of its variables",
+            before="""
+                import torch
+
+
+                def run(f):
+                    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                    start.record()
+                    f()
+                    end.record()
+                    torch.cuda.synchronize()
+                    passed = start.elapsed_time(end)
+                    print(passed)
+                    print("{passed}".format(**locals()))
+            """,
+            after="""
+                import torch
+
+
+                def run(f):
+                    if torch.cuda.is_available():
+                        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                        start.record()
+                    f()
+                    if torch.cuda.is_available():
+                        end.record()
+                        torch.cuda.synchronize()
+                    passed = start.elapsed_time(end) if torch.cuda.is_available() else float("nan")
+                    print(passed)
+                    print("{passed}".format(**locals()))
+            """,
+        ),
+        Example(
             "an event that something asks for, and one that is made again",
             before="""
                 import torch

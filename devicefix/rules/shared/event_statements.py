@@ -10,7 +10,8 @@ from devicefix.facts import Scope
 from devicefix.facts.effects import has_effects
 from devicefix.rewrite.lines import alone
 
-_LOOKS_AROUND = ("locals", "vars", "exec", "eval")  # they may read any variable
+_EVALUATE = ("exec", "eval")  # they may read any variable
+_LOOK_UP = ("locals", "vars")  # so may these; what they find of an event is of no use without CUDA
 _OF_PRINT = {"sep", "end", "flush"}
 _PLAIN = (
     ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop,
@@ -102,7 +103,7 @@ class EventStatements:
             return None
         if target.id in self.facts.tree.declared_elsewhere:
             return None
-        return None if any(self.facts.tree.reads(name) for name in _LOOKS_AROUND) else scope
+        return None if any(map(self.facts.tree.reads, _EVALUATE)) else scope
 
     def _is_called(self, read: ast.expr) -> bool:
         return self._is_known(read) and self._method_of(read) is not None
@@ -125,6 +126,8 @@ class EventStatements:
             return []
         assert isinstance(target, ast.Name)
         if self.context.is_read_elsewhere(self.context.uses.variable(target)):
+            return []
+        if any(map(self.facts.tree.reads, _LOOK_UP)):
             return []
         takes = [binding.node for binding in scope.bindings[target.id]]
         if not all(isinstance(each, ast.Assign) and self._is_taking(each) for each in takes):
