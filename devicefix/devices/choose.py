@@ -293,7 +293,7 @@ class Devices:
     def _constant(self, site: ast.AST, names: Iterable[str], value: str) -> Definition | None:
         """Return the definition of a constant of the module, None where a site can't use one."""
         place = self._module_place
-        if place is None and self.facts.tree.scope(site).function is None:
+        if place is None and self._is_default_on_import(site):
             place = next(filter(self._has_torch, self._places.of_import), None)
         if self._sends_functions or place is None or not self._places.precedes(place, site):
             return None
@@ -306,12 +306,23 @@ class Devices:
         new = self._definitions.add(Definition(name, value, place.after, least=_SHARED))
         return new if new.value == value else None
 
+    def _is_default_on_import(self, site: ast.AST) -> bool:
+        """Return whether a site is the default of a parameter that the import of the module evaluates."""
+        parents = self.facts.tree.parents
+        arguments = parents.get(site)
+        if not isinstance(arguments, ast.arguments):
+            return False
+        owner = parents.get(parents[arguments])
+        while isinstance(owner, ast.ClassDef):
+            owner = parents.get(owner)
+        return owner is self.facts.tree.module and not isinstance(parents[arguments], ast.Lambda)
+
     def _constant_of_function(
         self, site: ast.AST, names: Iterable[str], value: str, of_module: Definition | None
     ) -> Definition | None:
         """Return the definition of a constant of the function around a site, None where it can't have one."""
         place = next(filter(self._has_torch, self._places.of_function(site)), None)
-        if place is None or place.function is None or self.facts.tree.scope(site).function is None:
+        if self._sends_functions or place is None or place.function is None:
             return None
         if _names_in(value) != {self._torch_at(place).text}:
             return None

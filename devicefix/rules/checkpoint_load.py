@@ -154,6 +154,32 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
+            "loads on another machine, which the variables of a function are sent to",
+            before="""
+                import ray
+                import torch
+
+
+                def run(path):
+                    def load():
+                        return torch.load(path), torch.load(path + ".ema")
+
+                    return ray.remote(load).remote()
+            """,
+            after="""
+                import ray
+                import torch
+
+
+                def run(path):
+                    def load():
+                        return torch.load(path, map_location=None if torch.cuda.is_available() else "cpu"), torch.load(
+                            path + ".ema", map_location=None if torch.cuda.is_available() else "cpu")
+
+                    return ray.remote(load).remote()
+            """,
+        ),
+        Example(
             "loads in two functions, which share a constant of the module",
             before="""
                 import torch

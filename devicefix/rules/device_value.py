@@ -892,6 +892,11 @@ class DeviceValue(Rule):
                 def run():
                     pool = multiprocessing.Pool(2)
                     return move(1, device="cuda")
+
+
+                if __name__ == "__main__":
+                    run()
+                    print(move(2, "cuda"), copy(2, "cuda"))
             """,
             after="""
                 import multiprocessing
@@ -911,6 +916,12 @@ class DeviceValue(Rule):
                     pool = multiprocessing.Pool(2)
                     device = "cuda" if torch.cuda.is_available() else "cpu"
                     return move(1, device=device)
+
+
+                if __name__ == "__main__":
+                    run()
+                    print(move(2, "cuda" if torch.cuda.is_available() else "cpu"), copy(
+                        2, "cuda" if torch.cuda.is_available() else "cpu"))
             """,
         ),
         Example(
