@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
+from devicefix.facts.prefilter import lines_with
 from devicefix.facts.values import backend_name, cpu, device_type, last_name
 
 # The accelerators that a device may name: https://docs.pytorch.org/docs/stable/tensor_attributes.html
@@ -16,10 +17,8 @@ _DEVICES = {"cuda", "npu", "mlu", "mps", "xpu", "hpu", "musa", "xla", "hip", "mt
 _BACKENDS = {"nccl", "mpi", "ucc", "xccl", "hccl"}
 _MAY_BE_CPU = {Kind.CPU, Kind.DEVICE}
 _REFUSING = ("raise", "assert", "exit(")
-# A comparison with the name of a device.
-_COMPARED = re.compile(
-    r"""[=!]=\s*["'](?:cpu|cuda)|\bin\s*[\[({]\s*["'](?:cpu|cuda)|["'](?:cpu|cuda)["']\s*(?:[=!]=|(?:not\s+)?in\b)"""
-)
+_NAMES = ('"cpu', "'cpu", '"cuda', "'cuda")
+_COMPARED = re.compile(r"[=!]=| in\b")
 _STEPS = 4  # from a value to the parameter that it is
 _CALLS = 3  # functions of the module that pass on a parameter
 
@@ -51,8 +50,9 @@ def refused_parameters(facts: Facts) -> Iterator[tuple[str, tuple[str, int]]]:
 
 def _checked(facts: Facts) -> Iterator[ast.expr]:
     """Yield the expressions whose check ends the program on the CPU."""
-    text = facts.tree.text
-    lines = sorted({text.count("\n", 0, match.start()) + 1 for match in _COMPARED.finditer(text)})
+    named = sorted({line for name in _NAMES for line in lines_with(facts.tree.text, name)})
+    text = facts.tree.text.split("\n") if named else []
+    lines = [line for line in named if _COMPARED.search(text[line - 1])]
     for node in facts.tree.nodes_at(lines) if lines else ():
         if isinstance(node, ast.Compare):
             for side in (node.left, *node.comparators):
