@@ -21,14 +21,15 @@ CASES = {
         f'    a_long_path_of_it, map_location=None if {IF} else "cpu"), strict=False)\n',
     ),
     "an argument that gets longer": (
-        'from library import place\nx = place(first_argument, second_argument, third, device="cuda")\n',
+        'from library import place\nx = place(first_argument, second_argument, third, device=f"cuda:{k}")\n',
         "from library import place\nx = place(first_argument, second_argument, third,\n"
-        f'          device="cuda" if {IF} else "cpu")\n',
+        f'          device=f"cuda:{{k}}" if {IF} else "cpu")\n',
     ),
     "an argument on a line of its own call": (
-        'from library import place\nx = place(\n\tfirst_argument, second_one, the_third, device="cuda"\n)\n',
+        "from library import place\n"
+        'x = place(\n\tfirst_argument, second_one, the_third, device=f"cuda:{k}"\n)\n',
         "from library import place\nx = place(\n\tfirst_argument, second_one, the_third,\n"
-        f'\tdevice="cuda" if {IF} else "cpu"\n)\n',
+        f'\tdevice=f"cuda:{{k}}" if {IF} else "cpu"\n)\n',
     ),
     "the default of a parameter": (
         'def make(first_parameter, second_parameter, third_parameter, device="cuda"):\n'
@@ -44,10 +45,41 @@ CASES = {
     ),
     "an argument with others behind it": (
         "from library import place\n"
-        'x = place(first_argument, device="cuda", third_argument=3, the_fourth_argument=4, fifth=5)\n',
+        'x = place(first_argument, device=f"cuda:{k}", third_argument=3, the_fourth_argument=4, fifth=5)\n',
         "from library import place\n"
-        f'x = place(first_argument,\n          device="cuda" if {IF} else "cpu",\n'
+        f'x = place(first_argument,\n          device=f"cuda:{{k}}" if {IF} else "cpu",\n'
         "          third_argument=3, the_fourth_argument=4, fifth=5)\n",
+    ),
+    "an argument with a long rest of the line behind it": (
+        "net = torch.load(path_of_the_checkpoint)[0].the_part_of_it.eval().requires_grad_(False)\n",
+        "net = torch.load(\n    path_of_the_checkpoint,"
+        f' map_location=None if {IF} else "cpu"\n)[0].the_part_of_it.eval().requires_grad_(False)\n',
+    ),
+    "the last call of a chain": (
+        "y = torch.tensor(the_value, dtype=torch.int64, pin_memory=True).cuda(non_blocking=True)\n",
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+        f"y = torch.tensor(the_value, dtype=torch.int64, pin_memory={IF}).to(\n"
+        "    device, non_blocking=True)\n",
+    ),
+    "the first call of a chain": (
+        "y = torch.tensor(the_first_value_of_all, dtype=torch.int64, pin_memory=True).cuda().view(1)\n",
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n\n'
+        f"y = torch.tensor(\n    the_first_value_of_all, dtype=torch.int64, pin_memory={IF}\n"
+        ").to(device).view(1)\n",
+    ),
+    "a condition": (
+        "event = torch.cuda.Event(enable_timing=True)\n"
+        "elapsed_time_in_milliseconds = event.elapsed_time(event)\n",
+        f"event = torch.cuda.Event(enable_timing=True) if {IF} else None\n"
+        "elapsed_time_in_milliseconds = (\n"
+        f'    event.elapsed_time(event) if {IF} else float("nan")\n)\n',
+    ),
+    "a condition in parentheses": (
+        "event = torch.cuda.Event(enable_timing=True)\n"
+        "seconds_of_all_steps = event.elapsed_time(event) / 1000\n",
+        f"event = torch.cuda.Event(enable_timing=True) if {IF} else None\n"
+        "seconds_of_all_steps = (\n"
+        f'    event.elapsed_time(event) if {IF} else float("nan")\n) / 1000\n',
     ),
 }
 

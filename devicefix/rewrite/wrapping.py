@@ -41,7 +41,10 @@ def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Chang
         if length + more > _AT_LEAST and not any("\n" in new or "\r" in new for _, _, new in found):
             limit = limit or _limit(source)
             if length <= limit < length + more:
-                breaks = list(_Line(source, tree, number, limit).with_breaks(found))
+                for longest in (limit, _AT_MOST):
+                    breaks = list(_Line(source, tree, number, longest).with_breaks(found))
+                    if length + more <= _AT_MOST or any(source.newline in new for _, _, new in breaks):
+                        break
         result += breaks
     return result
 
@@ -102,6 +105,8 @@ class _Line:
                     self._columns.append((in_front[1], self._width(in_front[2])))
                 else:
                     new = self._with_break_inside(change) or new
+                    if new is change[2] and len(changes) == 1:
+                        new = self._with_lines(change) or new
             broken = self._source.newline in new
             self._columns.append((end, self._width(new) if broken else self._column(start) + len(new)))
             yield start, end, new
@@ -122,9 +127,9 @@ class _Line:
         done, _ = self._columns[-1]
         before = self._source.text[self._start : argument.start]
         indentation = self._below(argument.opening)
-        if (
-            before.rstrip(" ").endswith(",")
-            and len(indentation) + argument.end - argument.start + more <= self._limit
+        rest = self._end - argument.end if self._is_last(argument) else 0
+        if before.rstrip(" ").endswith(",") and self._fits(
+            len(indentation) + argument.end - argument.start + more, rest
         ):
             gap = self._start + len(before.rstrip(" "))
             return (gap, argument.start, self._source.newline + indentation) if gap >= done else None
@@ -132,8 +137,17 @@ class _Line:
         hanging = self._hanging()
         if not argument.of_call or behind < done:
             return None
-        fits = len(hanging) + argument.end - behind + more <= self._limit
+        fits = self._fits(len(hanging) + argument.end - behind + more, rest)
         return (behind, behind, self._source.newline + hanging) if fits else None
+
+    def _fits(self, width: int, rest: int) -> bool:
+        """Return whether a line is short enough; the rest of the old line may be behind its end."""
+        return width <= self._limit and width + rest <= _AT_MOST
+
+    def _is_last(self, argument: _Argument) -> bool:
+        """Return whether no other argument of a call follows, so that the rest of the line goes with it."""
+        others = (each for node in self._nodes for each in self._arguments(node))
+        return not any(each.opening == argument.opening and each.start >= argument.end for each in others)
 
     def _break_behind(self, argument: _Argument) -> Iterator[Change]:
         """Yield the line break in front of the next argument, where the line is still too long."""
@@ -162,11 +176,62 @@ class _Line:
             self._hanging(),
         )
         argument = new[common + 2 :]
-        if len(indentation) + len(argument) <= self._limit:
+        rest = self._end - end
+        if self._fits(len(indentation) + len(argument), rest):
             return f"{new[: common + 1]}{newline}{indentation}{argument}"
         behind = self._opening(call) + 1 - start
-        fits = len(hanging) + len(new) - behind <= self._limit
+        fits = self._fits(len(hanging) + len(new) - behind, rest)
         return f"{new[:behind]}{newline}{hanging}{new[behind:]}" if fits else None
+
+    def _with_lines(self, change: Change) -> str | None:
+        """Return the new text of an expression on several lines, None where that does not help.
+
+        The arguments of a call in a chain get their own line, and so does a condition in parentheses: a
+        whole value gets them.
+        """
+        start, end, new = change
+        before, rest = self._column(start), self._end - end
+        try:
+            root = ast.parse(new, mode="eval").body
+        except SyntaxError:
+            return None
+        if not new.isascii():
+            return None
+        newline, indentation, hanging = (
+            self._source.newline,
+            self._source.indentation(self._start),
+            self._hanging(),
+        )
+        if isinstance(root, ast.IfExp):
+            if not new.startswith("("):
+                is_value = any(
+                    isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return))
+                    and node.value is not None
+                    and self._source.span(node.value) == (start, end)
+                    for node in self._nodes
+                )
+                if not is_value:
+                    return None
+                new = f"({new})"
+            calls = [(1, len(new) - 1)]
+        else:
+            calls = list(_calls(root))
+            for opening, closing in calls[-1:]:
+                tail = len(hanging) + len(new) - opening + rest
+                if closing == len(new) - 1 and max(before + opening, tail) <= self._limit:
+                    return f"{new[:opening]}{newline}{hanging}{new[opening:]}"
+        for opening, closing in calls:
+            widths = (
+                before + opening,
+                len(hanging) + closing - opening,
+                len(indentation) + len(new) - closing + rest,
+            )
+            if max(widths) <= self._limit:
+                return (
+                    f"{new[:opening]}{newline}{hanging}{new[opening:closing]}"
+                    f"{newline}{indentation}{new[closing:]}"
+                )
+        return None
 
     def _around(self, first: int, last: int) -> _Argument | None:
         """Return the innermost argument, or parameter with its default, around a part of the text."""
@@ -206,3 +271,15 @@ class _Line:
         """Return the indentation of arguments that all start on a new line."""
         before = self._source.indentation(self._start)
         return before + ("\t" if before.endswith("\t") else "    ")
+
+
+def _calls(node: ast.expr) -> Iterator[tuple[int, int]]:
+    """Yield where the arguments of the calls of a chain start and end, from left to right."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        yield from _calls(node.value)
+    elif isinstance(node, ast.Call):
+        yield from _calls(node.func)
+        arguments: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
+        if arguments and not any(isinstance(each, ast.Starred | ast.GeneratorExp) for each in node.args):
+            start = min(each.col_offset for each in arguments)
+            yield start, (node.end_col_offset or 0) - 1
