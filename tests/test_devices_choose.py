@@ -6,6 +6,7 @@ import ast
 
 import pytest
 from contexts import context_of, expression
+from helpers import analyze
 
 from devicefix.devices.context import Context
 from devicefix.model import Definition, Import, Need, Refused, Safety
@@ -52,8 +53,25 @@ def test_a_site_that_nothing_can_be_defined_for_gets_the_expression() -> None:
 def test_a_function_that_may_run_on_another_machine_asks_there() -> None:
     known = f"device = {CPU_OR_CUDA}\n"
     for code in ("", known):
-        context = context_of(f"import ray\nimport torch\n\n{code}\n\n@ray.remote\ndef f(x):\n    x.cuda()\n")
-        assert current(context) == '"cuda" if torch.cuda.is_available() else "cpu"'
+        start = f"import ray\nimport torch\n\n{code}\n\n@ray.remote\ndef f(x):\n    "
+        context = context_of(f"{start}x.cuda()\n")
+        assert current(context) == "device"
+        assert [each.function for each in definitions(context)] == [context.facts.tree.module.body[-1]]
+        for inner in ("def g():\n        x.cuda()", "lambda: x.cuda()"):
+            expected = '"cuda" if torch.cuda.is_available() else "cpu"'
+            assert current(context_of(f"{start}{inner}\n")) == expected
+
+
+def test_a_main_block_has_its_own_device_where_the_module_can_ask_for_none() -> None:
+    code = (
+        "import torch\nfrom multiprocessing import Pool\n\n\n"
+        "def run(f):\n    return Pool(2).map(f, [1])\n\n\n"
+        'if __name__ == "__main__":\n    n = 3\n    x = torch.ones(n).cuda()\n    y = torch.ones(n).cuda()\n'
+    )
+    after = code.replace("    x =", f"    device = {CPU_OR_CUDA}\n    x =").replace(".cuda()", ".to(device)")
+    output = analyze(code, fix=True).output
+    assert output is not None
+    assert output.decode() == after.replace("'", '"')
 
 
 def test_a_function_in_which_the_name_is_taken_gets_the_expression() -> None:

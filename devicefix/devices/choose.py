@@ -482,11 +482,13 @@ class Devices:
         self, site: ast.AST, add: Callable[[Definition], Definition | None], index: int | None = None
     ) -> DeviceExpr | None:
         """Return the name of a device that a fix defines, None where it can't or where nothing is added."""
-        place = None if self._sends_functions else self._place(site)
+        place = self._place_on_the_same_machine(site) if self._sends_functions else self._place(site)
+        if place is None and not self._sends_functions:
+            place = self._places.of_main(site)
         name = self._name(site, place, "" if index is None else str(index)) if place else None
         if place is None or name is None:
             return None
-        torch = self._torch_at(place)
+        torch = self.torch(place.before) if place.before is not None else self._torch_at(place)
         value = self._value(torch.text, index)
         text = self._text(torch.text, index) if self.accelerator is None else None
         new = add(Definition(name, value, place.after, place.function, text=text))
@@ -506,6 +508,13 @@ class Devices:
         """Return where to define a device, in front of a site and below what binds torch; None if nowhere."""
         if self._module_place is not None and self._places.precedes(self._module_place, site):
             return self._module_place
+        return next(filter(self._has_torch, self._places.of_function(site)), None)
+
+    def _place_on_the_same_machine(self, site: ast.AST) -> InsertionPoint | None:
+        """Return where to define a device in the function around a site, which runs both."""
+        scope = self.facts.tree.scope(site)
+        if scope is not scope.function:
+            return None  # a function inside it may take the device to another machine
         return next(filter(self._has_torch, self._places.of_function(site)), None)
 
     @cached_property

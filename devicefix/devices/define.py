@@ -195,5 +195,7 @@ class Definitions:
         line = f"{definition.name} = {definition.text}" if self.is_text(definition) else definition.line
         if definition.function is not None:
             return self._layout.line_in(definition.function, after, line)
+        if after is not None and self._facts.tree.parents.get(after) is not self._facts.tree.module:
+            return self._layout.line_below(after, line)
         follows_imports = after is None or imports_something(after)
         return self._layout.line_after(after, line, group=follows_imports and first)

@@ -29,10 +29,12 @@ class InsertionPoint:
     Attributes:
         after: The statement that the line follows; None for the beginning of the module or function.
         function: The function; None for the module.
+        before: The statement that the line precedes, in `if __name__ == "__main__":`; None elsewhere.
     """
 
     after: ast.stmt | None
     function: Function | None = None
+    before: ast.stmt | None = None
 
 
 class Places:
@@ -59,6 +61,7 @@ class Places:
         self._last_settings: dict[Function, ast.stmt | None] = {}
         self._local_imports: dict[Function, list[ast.stmt]] = {}
         self._forks: dict[Function, list[tuple[ast.stmt, ast.Call]]] = {}
+        self._of_main: dict[ast.If, InsertionPoint] = {}
 
     @property
     def of_module(self) -> Iterator[InsertionPoint]:
@@ -109,6 +112,26 @@ class Places:
             if barrier is None or after is barrier or (after is not None and after.lineno > barrier.lineno):
                 if self.precedes(place, site):
                     yield place
+
+    def of_main(self, site: ast.AST) -> InsertionPoint | None:
+        """Return the line of `if __name__ == "__main__":` in front of the first of its sites, or None.
+
+        The block asks for CUDA where it did before.
+        """
+        tree = self._facts.tree
+        if tree.scope(site) is not tree.root or self.sets_devices_late:
+            return None
+        chain = [each for each, _ in tree.ancestors(site) if isinstance(each, ast.stmt)]
+        if len(chain) < 2:
+            return None
+        child, main = chain[-2:]
+        if not isinstance(main, ast.If) or not is_main(main) or child not in main.body[1:]:
+            return None
+        above = main.body[main.body.index(child) - 1]
+        if main not in self._of_main and (above.end_lineno or 0) < child.lineno:
+            self._of_main[main] = InsertionPoint(above, before=child)
+        place = self._of_main.get(main)
+        return place if place is not None and place.after.lineno < child.lineno else None  # type: ignore[union-attr]
 
     def _imports_of_torch(self, scope: Scope, function: Function) -> list[ast.stmt]:
         """Return the statements of a function's body that import torch."""

@@ -188,6 +188,12 @@ class Layout:
     def _line_end(self, statement: ast.stmt) -> int:
         return end_of(self.facts.source, self.last_on_line(statement))
 
+    def line_below(self, statement: ast.stmt, line: str) -> tuple[int, str]:
+        """Return the offset and the text of a new line below a statement, in its block."""
+        source = self.facts.source
+        indentation = source.indentation(source.span(statement)[0])
+        return self._line_end(statement), f"{source.newline}{indentation}{line}"
+
     def line_in(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, after: ast.stmt | None, line: str
     ) -> tuple[int, str]:
