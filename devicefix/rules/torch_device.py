@@ -220,7 +220,7 @@ class TorchDevice(Rule):
 
 
                 def build():
-                    return Encoder(device=torch.device("cuda"))
+                    return lambda: Encoder(device=torch.device("cuda"))
             """,
             after="""
                 import ray
@@ -228,7 +228,7 @@ class TorchDevice(Rule):
 
 
                 def build():
-                    return Encoder(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+                    return lambda: Encoder(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
             """,
         ),
         Example(
