@@ -218,7 +218,8 @@ class _Line:
             calls = list(_calls(root))
             for opening, closing in calls[-1:]:
                 tail = len(hanging) + len(new) - opening + rest
-                if closing == len(new) - 1 and max(before + opening, tail) <= self._limit:
+                is_last = closing == len(new) - 1 and closing - opening >= _WORTH_A_LINE
+                if is_last and max(before + opening, tail) <= self._limit:
                     return f"{new[:opening]}{newline}{hanging}{new[opening:]}"
         for opening, closing in calls:
             widths = (
