@@ -95,7 +95,7 @@ class MemoryDivisor(Rule):
                 start = memory_allocated()
                 run()
                 grown = memory_allocated() - start
-                print(f"{size / grown:.1f}")
+                print("{:.1f}".format(size / grown))
             """,
             after="""
                 import torch
@@ -104,7 +104,7 @@ class MemoryDivisor(Rule):
                 start = memory_allocated()
                 run()
                 grown = memory_allocated() - start
-                print(f"{size / (grown if torch.cuda.is_available() else 1):.1f}")
+                print("{:.1f}".format(size / (grown if torch.cuda.is_available() else 1)))
             """,
         ),
     )

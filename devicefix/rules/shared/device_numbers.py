@@ -94,6 +94,8 @@ def passed_as_device(context: Context, name: ast.expr) -> ast.expr | None:
     number = context.facts.once(_only_number, found[1])
     if number is None or not _is_plain_number(context.facts, number) or context.facts.is_guarded(name):
         return None
+    if number.value is None or context.facts.call(number.value, "torch.cuda.current_device"):
+        return None  # what this call becomes depends on its uses
     reads = context.facts.reads_in(found[0], name.id)
     passed = [read for read in reads if _is_passed_on(context, read)]
     others = (read for read in reads if read not in passed)
