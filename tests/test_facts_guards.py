@@ -213,6 +213,25 @@ def test_own_function(body: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("decorator", "body", "expected"),
+    [
+        ("property", f"return self.amp and {AVAILABLE}", True),
+        ("functools.cached_property", "return bool(self.amp) and self._device.type == 'cuda'", True),
+        ("property", "return self.amp", False),
+        ("property", f"return {AVAILABLE} or self.use_amp", False),
+        ("property", "return self.use_amp", False),
+        ("staticmethod", f"return {AVAILABLE}", False),
+    ],
+)
+def test_own_property(decorator: str, body: str, expected: bool) -> None:
+    text = f"class A:\n    @{decorator}\n    def use_amp(self):\n        {body}\n\n"
+    facts = Facts.read(f"import torch, functools\n{text}    def run(self):\n        return self.use_amp\n".encode())
+    (node,) = (each for each in facts.tree.reads("self.use_amp") if facts.tree.statement(each).lineno == 8)
+    assert facts.guards.implies(node) is expected
+    assert not facts.guards.implies(node, False)
+
+
+@pytest.mark.parametrize(
     ("test", "expected"),
     [
         (AVAILABLE, True),

@@ -1,4 +1,4 @@
-"""Find the literals that an argument may come from: defaults of parameters and options, and what calls pass."""
+"""Find the literals that an argument may come from: defaults of parameters and options, and arguments."""
 
 from __future__ import annotations
 
@@ -25,20 +25,29 @@ def literals(facts: Facts, node: ast.expr | None, hops: int = _HOPS) -> Iterator
             for arm, truth in ((body, True), (orelse, False)):
                 if not facts.guards.implies(test, truth):
                     yield from literals(facts, arm, hops)
-        case ast.Name(id=name) if hops and (found := facts.tree.scope(node).lookup(name)) is not None:
-            bindings = reaching(facts.tree, node, found[1])
-            for binding in bindings:
-                if binding.parameter and len(bindings) > 1:
-                    continue  # the function may choose another value where it can't have this one
-                if binding.parameter:
-                    yield from _passed(facts, found[0].node, binding, hops - 1)
-                elif not facts.is_guarded(binding.node):
-                    yield from literals(facts, binding.value, hops - 1)
+        case ast.Name() if hops:
+            yield from _of_name(facts, node, hops - 1)
         case ast.Attribute(attr=name, value=ast.Name()) if hops and not facts.bindings(node):
-            for call in facts.tree.nodes_with("add_argument"):
-                if isinstance(call, ast.Call) and name in option_names(call):
-                    default = next((each.value for each in call.keywords if each.arg == "default"), None)
-                    yield from literals(facts, default, hops - 1)
+            yield from _of_option(facts, name, hops - 1)
+
+
+def _of_name(facts: Facts, node: ast.Name, hops: int) -> Iterator[ast.Constant]:
+    found = facts.tree.scope(node).lookup(node.id)
+    bindings = reaching(facts.tree, node, found[1]) if found is not None else ()
+    for binding in bindings:
+        if not binding.parameter:
+            if not facts.is_guarded(binding.node):
+                yield from literals(facts, binding.value, hops)
+        elif found is not None and len(bindings) == 1:  # else the function may replace what a CPU can't have
+            yield from _passed(facts, found[0].node, binding, hops)
+
+
+def _of_option(facts: Facts, name: str, hops: int) -> Iterator[ast.Constant]:
+    """Yield the literals that an option of the command line is by default."""
+    for call in facts.tree.nodes_with("add_argument"):
+        if isinstance(call, ast.Call) and name in option_names(call):
+            default = next((each.value for each in call.keywords if each.arg == "default"), None)
+            yield from literals(facts, default, hops)
 
 
 def _passed(facts: Facts, function: ast.AST, binding: Binding, hops: int) -> Iterator[ast.Constant]:

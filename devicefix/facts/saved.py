@@ -1,16 +1,26 @@
-"""Find what a function saves before it loads it: without CUDA, nothing in them is of CUDA."""
+"""Find what a program loads that it has saved itself, without CUDA or from tensors on a CPU."""
 
 from __future__ import annotations
 
 import ast
+import re
 
+from devicefix.facts.flow import own_nodes
 from devicefix.facts.module import Facts
-from devicefix.facts.reaching import blocks_around, position
+from devicefix.facts.reaching import blocks_around, position, reaching
 from devicefix.facts.scopes import Binding, dotted
+from devicefix.facts.values import last_name
 
 _SAVES = ("torch.save", "torch.jit.save")
 _PATHS = ("os.path.join", "os.fspath", "pathlib.Path", "str")
 _CONTENT = ("getvalue", "getbuffer")
+_FOLDERS = ("tmp_path", "tmpdir")  # what pytest calls them
+# What may put a file there that another program has saved.
+_COPIES = re.compile(
+    r"cop(y|ied)|download|retrieve|extract|unpack|untar|unzip|link|rename|move$|fetch|snapshot|Popen|check_call",
+    re.IGNORECASE,
+)
+_HOPS = 4  # from one name or function to the next
 
 
 def saved_before(facts: Facts, source: ast.expr) -> bool:
@@ -31,6 +41,108 @@ def saved_before(facts: Facts, source: ast.expr) -> bool:
                 if _runs_before(facts, node, source) and _is_kept(facts, place, node):
                     return True
     return False
+
+
+def cached_from_cpu(facts: Facts, source: ast.expr) -> bool:
+    """Return whether a function also saves what it loads, and only tensors on a CPU: the file is its cache.
+
+    Args:
+        facts: the facts of the module.
+        source: the path or file that is loaded.
+    """
+    place = _place(facts, source)
+    here, key = facts.tree.scope(source), ast.dump(place)
+    if here.is_module or not _is_steady(facts, place):
+        return False
+    values = [
+        node.args[0] if node.args else None
+        for node in facts.tree.nodes_with("save(")
+        if isinstance(node, ast.Call) and facts.call(node, *_SAVES) and facts.tree.scope(node) is here
+        if (target := _target(node)) is not None and ast.dump(_place(facts, target)) == key
+    ]
+    return bool(values) and all(value is not None and _on_cpu(facts, value) for value in values)
+
+
+def saved_by_test(facts: Facts, source: ast.expr) -> bool:
+    """Return whether a test loads a file from its temporary folder, and puts no file of others there.
+
+    pytest makes the folder, so that the test has saved the file: https://docs.pytest.org/en/stable/how-to/tmp_path.html.
+    """
+    function = facts.tree.scope(source).node
+    if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test"):
+        return False
+    if any(map(_may_copy, ast.walk(function))):
+        return False
+    return _is_temporary(facts, source, _HOPS)
+
+
+def _may_copy(node: ast.AST) -> bool:
+    """Return whether a call may put a file into a folder that another program has saved."""
+    return isinstance(node, ast.Call) and (
+        _COPIES.search(last_name(node.func)) is not None
+        or any(each.arg in ("cache_dir", "local_dir", "root") for each in node.keywords)
+    )
+
+
+def _is_temporary(facts: Facts, node: ast.expr, hops: int) -> bool:
+    """Return whether a path begins with the temporary folder of a test."""
+    match node:
+        case ast.Name(id=name):
+            found = facts.tree.scope(node).lookup(name)
+            bindings = found[1] if found is not None else []
+            if len(bindings) != 1 or not hops:
+                return False
+            if bindings[0].parameter:
+                return name in _FOLDERS
+            return bindings[0].value is not None and _is_temporary(facts, bindings[0].value, hops - 1)
+        case ast.BinOp(left=left, op=ast.Div() | ast.Add()):
+            return _is_temporary(facts, left, hops)
+        case ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
+            return _is_temporary(facts, first, hops)
+        case ast.Call(func=ast.Attribute(value=owner, attr="join" | "joinpath" | "mkdir" | "resolve")) if (
+            facts.resolve(node.func) is None
+        ):
+            return _is_temporary(facts, owner, hops)
+        case ast.Call(args=[first, *_]):
+            known = facts.resolve(node.func) in _PATHS or dotted(node.func) in _PATHS
+            return known and _is_temporary(facts, first, hops)
+    return False
+
+
+def _on_cpu(facts: Facts, node: ast.expr | None, hops: int = _HOPS) -> bool:
+    """Return whether an expression only has tensors on a CPU, also with CUDA."""
+    match node:
+        case ast.Name(id=name) if hops and (found := facts.tree.scope(node).lookup(name)) is not None:
+            bindings = reaching(facts.tree, node, found[1])
+            return bool(bindings) and all(_on_cpu(facts, each.value, hops - 1) for each in bindings)
+        case ast.Dict(values=elements) | ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return all(_on_cpu(facts, each, hops) for each in elements)
+        case ast.Constant():
+            return True
+        case ast.Call() if facts.call(node, "torch.from_numpy"):
+            return True
+        case ast.Call(func=ast.Attribute(attr="cpu" | "numpy" | "tolist" | "item"), args=[]):
+            return True
+        case ast.Call(func=function) if hops and (own := _own(facts, function)) is not None:
+            nodes = (each for statement in own.body for each in own_nodes(statement))
+            returns = [each for each in nodes if isinstance(each, ast.Return)]
+            return bool(returns) and all(_on_cpu(facts, each.value, hops - 1) for each in returns)
+    return False
+
+
+def _own(facts: Facts, function: ast.expr) -> ast.FunctionDef | None:
+    """Return the function of the module, or the method of the class around a place, that is called."""
+    scope = facts.tree.scope(function)
+    match function:
+        case ast.Name(id=name):
+            found = scope.lookup(name)
+            bindings = found[1] if found is not None else []
+        case ast.Attribute(value=ast.Name(id="self"), attr=name) if scope.parent is not None:
+            bindings = scope.parent.bindings.get(name, [])
+        case _:
+            return None
+    node = bindings[0].node if len(bindings) == 1 else None
+    return node if isinstance(node, ast.FunctionDef) and not node.decorator_list else None
 
 
 def _target(save: ast.Call) -> ast.expr | None:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.arguments import gpu_number
-from devicefix.facts.saved import saved_before
+from devicefix.facts.saved import cached_from_cpu, saved_before, saved_by_test
 from devicefix.facts.sinks import load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
 from devicefix.model import Finding, Fix, Safety
@@ -55,6 +55,9 @@ class CheckpointLoad(Rule):
     ## Fix safety
     Safe: with CUDA all tensors are loaded to the same devices as before. Where no `map_location` was passed, that is
     why the fix does not pass `device`, which would also move tensors that were saved on the CPU.
+
+    A file is left alone that the program has saved itself: before, in the same function; as a cache of tensors that are
+    on the CPU in any case; or in the temporary folder of a test.
     """
 
     code = "DF501"
@@ -93,6 +96,58 @@ class CheckpointLoad(Rule):
                 import torch
 
                 net.load_state_dict(torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")["model"])
+            """,
+        ),
+        Example(
+            "a cache of tensors on any device",
+            before="""
+                import os
+
+                import torch
+
+
+                def cached(path):
+                    if os.path.isfile(path):
+                        return torch.load(path)
+                    found = net(path)
+                    torch.save(found, path)
+                    return found
+            """,
+            after="""
+                import os
+
+                import torch
+
+
+                def cached(path):
+                    if os.path.isfile(path):
+                        return torch.load(path, map_location=None if torch.cuda.is_available() else "cpu")
+                    found = net(path)
+                    torch.save(found, path)
+                    return found
+            """,
+        ),
+        Example(
+            "a test that loads what another program has saved",
+            before="""
+                import shutil
+
+                import torch
+
+
+                def test_loading(tmp_path):
+                    shutil.copy("reference.pt", tmp_path)
+                    torch.load(tmp_path / "reference.pt")
+            """,
+            after="""
+                import shutil
+
+                import torch
+
+
+                def test_loading(tmp_path):
+                    shutil.copy("reference.pt", tmp_path)
+                    torch.load(tmp_path / "reference.pt", map_location=None if torch.cuda.is_available() else "cpu")
             """,
         ),
         Example(
@@ -352,6 +407,48 @@ class CheckpointLoad(Rule):
             """,
         ),
         Example(
+            "a cache of tensors on the CPU",
+            """
+                import os
+
+                import torch
+
+
+                class Sounds:
+                    def read(self, path):
+                        sound = load(path)
+                        return torch.from_numpy(sound)
+
+                    def cached(self, path):
+                        cache = os.path.join(self.folder, name_of(path))
+                        if os.path.isfile(cache):
+                            return torch.load(cache)
+                        sound = self.read(path)
+                        torch.save(sound, cache)
+                        return sound
+
+                    def features(self, path):
+                        if os.path.isfile(path):
+                            return torch.load(path)
+                        found = {"net": net(path).cpu(), "kind": "sum"}
+                        torch.save(found, path)
+                        return found
+            """,
+        ),
+        Example(
+            "what a test has saved",
+            """
+                import torch
+
+
+                def test_resuming(tmp_path):
+                    folder = tmp_path / "run"
+                    train(folder, device="cuda")
+                    last = folder / "last.pt"
+                    assert torch.load(last)["step"] == torch.load(f"{folder}/first.pt")["step"] + 1
+            """,
+        ),
+        Example(
             "load of numpy",
             """
                 import numpy as np
@@ -396,7 +493,7 @@ class CheckpointLoad(Rule):
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
-        if self._is_on_cpu(node) or (node.args and saved_before(self.facts, node.args[0])):
+        if self._is_on_cpu(node) or (node.args and self._is_own(node.args[0])):
             return
         where = self.devices.either(node, "None", of_cuda=True)
         code, use = self.devices.constant(node, _NAMES, where)
@@ -409,6 +506,10 @@ class CheckpointLoad(Rule):
 
             fix = self.context.edit(node, located, use)
         yield self.finding(node, _NOWHERE, fix)
+
+    def _is_own(self, source: ast.expr) -> bool:
+        """Return whether the program has saved what it loads, without CUDA or from tensors on a CPU."""
+        return any(asks(self.facts, source) for asks in (saved_before, cached_from_cpu, saved_by_test))
 
     def _may_be_left_out(self, given: ast.expr) -> bool:
         """Return whether a location is a parameter whose default is None, which nothing replaces or asks about."""

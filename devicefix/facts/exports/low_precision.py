@@ -107,7 +107,7 @@ def stops_autocast(data: bytes) -> bool:
 
 
 def autocasts(data: bytes) -> frozenset[str]:
-    """Return what a module switches autocast on for: `cuda`, `flag` for CUDA by a flag, or `device` for another."""
+    """Return what a module has autocast for: `cuda`, `flag` for CUDA by a flag, or `device` for another."""
     if b"autocast(" not in data:
         return frozenset()
     kinds = set()

@@ -22,13 +22,13 @@ def transforming(facts: Facts) -> Iterator[tuple[str, tuple[str, int]]]:
         function = facts.tree.scope(node).node
         owner = facts.tree.parents.get(function)
         if isinstance(function, ast.FunctionDef) and isinstance(owner, ast.Module):
-            sources = _sources(facts, function, node)
+            sources = _sources(function, node)
             for position, (parameter, _) in enumerate(with_defaults(function.args)):
                 if parameter.arg in sources:
                     yield function.name, (parameter.arg, position)
 
 
-def _sources(facts: Facts, function: ast.FunctionDef, call: ast.Call) -> set[str]:
+def _sources(function: ast.FunctionDef, call: ast.Call) -> set[str]:
     """Return the names that the operand of a call comes from, in a function, without a conversion."""
     found = set(_names(call.args[0]))
     for statement in reversed(function.body):

@@ -39,7 +39,7 @@ class Precision(Calls):
         )
 
     def may_be_low(self, node: ast.expr) -> str:
-        """Return the low precision that a tensor may have without CUDA where a name holds it, empty if none is shown."""
+        """Return the low precision that a name's tensor may have without CUDA, empty if none is shown."""
         while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
             if isinstance(node, ast.Call):
                 if not (isinstance(node.func, ast.Attribute) and node.func.attr in SAME_METHODS):
@@ -86,7 +86,7 @@ class Precision(Calls):
         ]
 
     def may_cast(self, statements: Sequence[ast.stmt]) -> bool:
-        """Return whether autocast may cast operands in some statements: not where all operations are known."""
+        """Return whether autocast may cast operands in some statements: not if all operations are known."""
         return any(map(self._may_cast, (node for each in statements for node in ast.walk(each))))
 
     def _may_cast(self, node: ast.AST) -> bool:

@@ -54,9 +54,10 @@ SAME_ATTRIBUTES = {"data", "T", "mT"}
 DECORATORS = ("torch.no_grad", "torch.inference_mode", "torch.compile", "torch.enable_grad")
 # Functions and methods of tensors that autocast never casts the operands of to low precision.
 PLAIN = {
-    *(SAME_FUNCTIONS | SAME_METHODS | FACTORIES | set(TO)) - {"softmax", "log_softmax", "layer_norm", "rms_norm"},
-    "to", "type", "type_as", "abs", "arange", "cos", "sin", "pow", "norm", "size", "dim", "numel", "item", "outer", "polar",
-    "cat", "stack", "concat", "where", "tensor", "full", "add", "mul", "div", "view_as_complex", "view_as_real", "append",
+    *(SAME_FUNCTIONS | SAME_METHODS | FACTORIES | set(TO)) - {"layer_norm", "rms_norm"},
+    "to", "type", "type_as", "abs", "arange", "cos", "sin", "pow", "norm", "size", "dim", "numel", "item",
+    "outer", "polar", "cat", "stack", "concat", "where", "tensor", "full", "add", "mul", "div", "append",
+    "view_as_complex", "view_as_real",
 }  # fmt: skip
 BUILTINS = {
     "len",

@@ -109,7 +109,7 @@ class Files(Questions):
 
     @remembered
     def autocasts(self, path: str) -> list[str]:
-        """Return for what the files that are used together with one switch autocast on."""
+        """Return what the files that are used together with one have autocast for."""
         together = self._together({os.path.normpath(path)})
         return sorted(
             {each for name in together if name in self.files for each in self.files[name].autocasts}
@@ -134,7 +134,7 @@ class Files(Questions):
     def transforms(self, path: str, name: str) -> list[tuple[str, int]]:
         """Return the parameters that a function transforms by Fourier, by the name that `path` imports it by.
 
-        Programs also import by folders that they add to `sys.path`: then a file of that name counts if it is the only one.
+        Programs also import from folders that they add to `sys.path`: then the only file of that name counts.
         """
         module, _, short = name.rpartition(".")
         found = self.find(path, module)
