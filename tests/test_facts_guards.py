@@ -225,7 +225,9 @@ def test_own_function(body: str, expected: bool) -> None:
 )
 def test_own_property(decorator: str, body: str, expected: bool) -> None:
     text = f"class A:\n    @{decorator}\n    def use_amp(self):\n        {body}\n\n"
-    facts = Facts.read(f"import torch, functools\n{text}    def run(self):\n        return self.use_amp\n".encode())
+    facts = Facts.read(
+        f"import torch, functools\n{text}    def run(self):\n        return self.use_amp\n".encode()
+    )
     (node,) = (each for each in facts.tree.reads("self.use_amp") if facts.tree.statement(each).lineno == 8)
     assert facts.guards.implies(node) is expected
     assert not facts.guards.implies(node, False)

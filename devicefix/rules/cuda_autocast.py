@@ -721,7 +721,7 @@ class CudaAutocast(Rule):
         }
         gets = (
             "cuda" in on
-            or ("flag" in on and self._low_flags)
+            or not on.isdisjoint(f"if {flag}" for flag in self._low_flags)
             or any(each is not node for each in self._shown)
         )
         return "device" in on or (self._is_anywhere and bool(gets))

@@ -106,8 +106,13 @@ def stops_autocast(data: bytes) -> bool:
     return b"custom_fwd" in data or (b"autocast(" in data and _STOPPED.search(data) is not None)
 
 
+def _flags(code: bytes) -> Iterator[str]:
+    """Yield the names in code that decides whether autocast is on, each after `if`."""
+    return (f"if {name.rpartition(b'.')[2].decode()}" for name in _NAME.findall(code))
+
+
 def autocasts(data: bytes) -> frozenset[str]:
-    """Return what a module has autocast for: `cuda`, `flag` for CUDA by a flag, or `device` for another."""
+    """Return what a module has autocast for: `cuda`, `if flag` for CUDA by one, or `device` for another."""
     if b"autocast(" not in data:
         return frozenset()
     kinds = set()
@@ -125,8 +130,13 @@ def autocasts(data: bytes) -> frozenset[str]:
             or (of_cuda and owner in (b"", b"amp."))
             or kind.strip(b"\"'") == b"cuda"
         ):
-            flagged = _GIVEN.search(call[0]) or kind not in _NO_FLAG
-            kinds.add("flag" if flagged else "cuda")
+            given = _GIVEN.search(call[0])
+            if given is not None:
+                kinds.update(_flags(call[0][given.end() :].partition(b",")[0]))
+            elif kind in _NO_FLAG:
+                kinds.add("cuda")
+            else:
+                kinds.update(_flags(call[0].partition(b"(")[2].partition(b",")[0]))
         elif owner in (b"", b"amp.", b"torch.", b"torch.amp.") and kind not in (b"", b"dtype", b"enabled"):
             kinds.add("device")
     return frozenset(kinds)

@@ -34,7 +34,7 @@ class Summary:
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         mixing: the classes of modules in which low precision meets float32, whatever they are given.
         stops_autocast: whether it switches autocast for CUDA off, or casts for it, in a part of its code.
-        autocasts: what it has autocast for: `cuda`, `flag` for CUDA by a flag, or `device` for another.
+        autocasts: what it has autocast for: `cuda`, `if flag` for CUDA by one, or `device` for another.
         low_precision: whether it makes or converts values in half precision or bfloat16, without autocast.
         low_flags: the flags that it does so for, by their last names.
         transforms: functions, each with a parameter that it transforms by Fourier, and its position.
