@@ -115,7 +115,7 @@ def autocasts(data: bytes) -> frozenset[str]:
     """Return what a module has autocast for: `cuda`, `if flag` for CUDA by one, or `device` for another."""
     if b"autocast(" not in data:
         return frozenset()
-    kinds = set()
+    kinds: set[str] = set()
     of_cuda = _OF_CUDA.search(data) is not None
     for call in _AUTOCAST.finditer(data):
         if _STOPPED.match(data, call.start()):
