@@ -19,6 +19,7 @@ _LOADERS = {
 }  # fmt: skip
 _MAIN = "hydra.main"
 _LOADING = re.compile(r"yaml|json\.load|toml|OmegaConf|hydra")
+_LOADING_NAMES = {*_LOADERS, _MAIN}
 _CHANGING = re.compile("update|merge|setdefault|__setitem__")
 _HOPS = 6  # bindings, calls and keys between a value and the file that it is read from
 _CALLS = 20
@@ -52,7 +53,7 @@ def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
     Yields:
         The expression, the key, and whether the user may give the value in another way than by the file.
     """
-    if not _LOADING.search(facts.source.text):
+    if not _LOADING.search(facts.source.text) or not _loads(facts):
         return
     seen: set[ast.expr] = set()
     for passed in device_values(facts):
@@ -63,6 +64,23 @@ def device_reads(facts: Facts) -> Iterator[tuple[ast.expr, str, bool]]:
                 configuration = _Configuration(facts)
                 if configuration.holds(value):
                     yield value, key, configuration.is_mixed
+
+
+def _loads(facts: Facts) -> bool:
+    """Return whether a module imports what loads a configuration, and names it."""
+    for statement in facts.tree.imports:
+        module = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
+        for alias in statement.names:
+            name = f"{module}{alias.name}" if alias.name != "*" else module
+            if not (module or alias.asname):
+                name = name.partition(".")[0]  # `import yaml.loader` binds `yaml`
+            if any(each.startswith(name) and _last(each) in facts.tree.text for each in _LOADING_NAMES):
+                return True
+    return False
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _origins(facts: Facts, passed: ast.expr) -> list[ast.expr]:
@@ -85,25 +103,28 @@ def _key(value: ast.expr) -> str:
 
 
 class _Configuration:
-    """The source of an expression: a configuration file, maybe mixed with options of the user.
-
-    Attributes:
-        is_mixed: whether options may replace what the file says.
-    """
+    """The source of an expression: a configuration file, maybe mixed with options of the user."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.is_mixed = False
+        self._is_mixed = False
+        self._followed: dict[ast.Name | ast.Attribute, None] = {}
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return whether options may replace what the file says, asked of what `holds` followed."""
+        return self._is_mixed or any(map(self._is_changed, self._followed))
 
     def holds(self, value: ast.expr, hops: int = _HOPS) -> bool:
         """Return whether an expression is a loaded configuration, or a part of one."""
         bound = [binding.value for binding in self.facts.bindings(value)]
         found = hops > 0 and any(each and self._is_loaded(each, hops - 1) for each in (value, *bound))
-        self.is_mixed |= found and len(bound) > 1
+        self._is_mixed |= found and len(bound) > 1
         return found
 
     def _is_loaded(self, value: ast.expr, hops: int) -> bool:
-        self.is_mixed |= isinstance(value, (ast.Name, ast.Attribute)) and self._is_changed(value)
+        if isinstance(value, (ast.Name, ast.Attribute)):
+            self._followed[value] = None
         match value:
             case ast.Subscript(value=whole) | ast.Attribute(value=whole):
                 return self.holds(whole, hops)
@@ -121,7 +142,7 @@ class _Configuration:
             return True
         arguments = (*call.args, *(keyword.value for keyword in call.keywords))
         if any(self.holds(each.value if isinstance(each, ast.Starred) else each, hops) for each in arguments):
-            self.is_mixed |= len(arguments) > 1
+            self._is_mixed |= len(arguments) > 1
             return True
         found = self.facts.tree.scope(call).lookup(call.func.id) if isinstance(call.func, ast.Name) else None
         functions = [binding.node for binding in found[1]] if found is not None else []
@@ -139,7 +160,7 @@ class _Configuration:
         if not isinstance(function, ast.FunctionDef):
             return False
         if any(_is_main(self.facts, each) for each in function.decorator_list):
-            self.is_mixed = True  # its command line takes `device=cuda`
+            self._is_mixed = True  # its command line takes `device=cuda`
             return True
         return any(self.holds(each, hops) for each in self._arguments(function, parameter))
 
