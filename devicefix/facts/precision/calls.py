@@ -6,6 +6,7 @@ import ast
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
+from devicefix.facts.names import Names
 from devicefix.facts.precision.dtypes import is_conversion, keyword
 from devicefix.facts.precision.expressions import Expressions
 from devicefix.facts.precision.tables import (
@@ -22,7 +23,8 @@ from devicefix.facts.precision.tables import (
     TO,
 )  # fmt: skip
 from devicefix.facts.precision.values import Given, Module, Tensor, Value, converted, part_of, promoted
-from devicefix.facts.scopes import with_defaults
+from devicefix.facts.scopes import Scope, with_defaults
+from devicefix.facts.tree import walk
 
 
 class Calls(Expressions):
@@ -177,10 +179,9 @@ class Calls(Expressions):
             self._run(function.body, given)
             last = function.body[-1]
             value = last.value if isinstance(last, ast.Return) else None
-            early = any(
-                isinstance(each, ast.Return) for part in function.body[:-1] for each in ast.walk(part)
-            )
-            return self.of(value, given) if value is not None and not early else None
+            if value is None or self._facts.once(_returns_early, self._tree.scopes[function]):
+                return None
+            return self.of(value, given)
         finally:
             self._asked.discard(function)
 
@@ -227,3 +228,9 @@ def _pairs(node: ast.expr) -> list[tuple[str, ast.expr]]:
         case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
             return [(each.arg, each.value) for each in keywords if each.arg]
     return []
+
+
+def _returns_early(_facts: Names, scope: Scope) -> bool:
+    """Return whether a function may return before its last statement."""
+    assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    return any(isinstance(each, ast.Return) for part in scope.node.body[:-1] for each in walk(part))

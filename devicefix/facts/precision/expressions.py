@@ -41,6 +41,7 @@ class Expressions(ABC):
         self._found = False
         self._asked: set[object] = set()
         self._known: dict[tuple[ast.expr, int], tuple[Value | None, Given]] = {}
+        self._reaching: dict[ast.Name, Sequence[Binding] | None] = {}
 
     @abstractmethod
     def _call(self, node: ast.Call, given: Given) -> Value | None:
@@ -88,13 +89,21 @@ class Expressions(ABC):
         return None
 
     def _name(self, node: ast.Name, given: Given) -> Value | None:
-        found = self._tree.scope(node).lookup(node.id)
-        if found is None:
+        bindings = self._bindings(node)
+        if bindings is None:
             return None
-        bindings = self._first_time(reaching(self._tree, node, found[1]), node)
         values = [self._binding(binding, node.id, given) for binding in bindings]
         value = values[0] if values and all(each == values[0] for each in values) else None
         return self._conversions.of_name(value, node.id, node)
+
+    def _bindings(self, node: ast.Name) -> Sequence[Binding] | None:
+        """Return the bindings that a name may have where it is first read, None if the module has none."""
+        if node not in self._reaching:
+            found = self._tree.scope(node).lookup(node.id)
+            self._reaching[node] = (
+                self._first_time(reaching(self._tree, node, found[1]), node) if found is not None else None
+            )
+        return self._reaching[node]
 
     def _first_time(self, bindings: Sequence[Binding], site: ast.Name) -> Sequence[Binding]:
         """Return the bindings that hold when a loop first reaches a place: not those further down."""
