@@ -24,6 +24,7 @@ class Project(SharedNames, Values, Compiled):
     def __init__(self, summaries: Iterable[Summary] = (), among_many: bool = False) -> None:
         super().__init__(summaries)
         self._among_many = among_many
+        self._among_own = among_many and any(map(_imports_own, self.files.values()))
 
     @classmethod
     def of(cls, summaries: Iterable[Summary | None]) -> Project:
@@ -37,7 +38,8 @@ class Project(SharedNames, Values, Compiled):
         Args:
             summary: the file's.
             among: how many files there are. Among many, some class mostly defines `cuda`, and some file
-                forks; where that turns out to be wrong, the file is checked again.
+                forks that runs with one which imports others of the project; where that turns out to be
+                wrong, the file is checked again.
         """
         return cls([summary], among_many=among > 500)
 
@@ -55,10 +57,16 @@ class Project(SharedNames, Values, Compiled):
     @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return self._among_many or os.path.normpath(path) in self._forking
+        return self._among_own or os.path.normpath(path) in self._forking
 
     @remembered
     def has_cuda_effects(self) -> bool:
         """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
         effects = any(summary.cuda_effects for summary in self.files.values())
         return self._among_many or self._adds_cuda or effects
+
+
+def _imports_own(summary: Summary) -> bool:
+    """Return whether a file imports from its own package or folder, as far as its path shows."""
+    own = {*os.path.splitext(os.path.normpath(summary.path))[0].split(os.sep)}
+    return any(name.startswith(".") or name.partition(".")[0] in own for name in summary.imports)
