@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
 
 from devicefix.devices.arguments import gpu_number
+from devicefix.devices.choose import DeviceExpr
 from devicefix.facts.saved import cached_from_cpu, saved_before, saved_by_test
 from devicefix.facts.sinks import load_location, maps_to_cuda
 from devicefix.facts.values import cuda_device, cuda_literal, is_current_object
@@ -13,6 +16,7 @@ from devicefix.rules.base import Example, Rule
 
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
 _NAMES = ("map_location", "_map_location")
+_LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
 # Methods of a tensor whose result is on the same device.
 _SAME_DEVICE = {
@@ -496,7 +500,7 @@ class CheckpointLoad(Rule):
         if self._is_on_cpu(node) or (node.args and self._is_own(node.args[0])):
             return
         where = self.devices.either(node, "None", of_cuda=True)
-        code, use = self.devices.constant(node, _NAMES, where)
+        code, use = self._constant(node, where)
         if given is not None:
             fix = self.context.edit(given, lambda _: code(), use)
         else:
@@ -510,6 +514,17 @@ class CheckpointLoad(Rule):
     def _is_own(self, source: ast.expr) -> bool:
         """Return whether the program has saved what it loads, without CUDA or from tensors on a CPU."""
         return any(asks(self.facts, source) for asks in (saved_before, cached_from_cpu, saved_by_test))
+
+    def _constant(self, node: ast.Call, where: DeviceExpr) -> tuple[Callable[[], str], DeviceExpr]:
+        """Return the code of a location, and what it needs: several calls share a constant of the module."""
+        if self._calls_once:
+            return lambda: where.text, where
+        return self.devices.constant(node, _NAMES, where)
+
+    @cached_property
+    def _calls_once(self) -> bool:
+        """Return whether the text names a function that loads only once: a constant would not be shared."""
+        return len(_LOADS.findall(self.facts.tree.text)) < 2
 
     def _may_be_left_out(self, given: ast.expr) -> bool:
         """Return whether a location is a parameter whose default is None, which nothing replaces or asks about."""

@@ -331,6 +331,7 @@ class CpuRejected(Rule):
         self._ends = self._guards.refusals
         self._refusals = Refusals(context)
         self._checks = Checks(context)
+        self._may_ask_tensors = "is_cuda" in self.facts.tree.text
 
     def visit_Assert(self, node: ast.Assert) -> Iterator[Finding]:
         test = node.test
@@ -353,7 +354,11 @@ class CpuRejected(Rule):
                     message = f"does not allow {missing}; add it" if missing else self._needed(node.test)
                     if not self._ends.is_handled(node, self._ends.error_of(last)):
                         yield from self._asked(node, node.test, message)
-            elif asks_tensor(node.test) and self._checks.is_false_on_a_cpu(node.test, truth):
+            elif (
+                self._may_ask_tensors
+                and asks_tensor(node.test)
+                and self._checks.is_false_on_a_cpu(node.test, truth)
+            ):
                 yield from self._rejected(node, branch)
 
     def _rejected(self, node: ast.If, branch: list[ast.stmt]) -> Iterator[Finding]:

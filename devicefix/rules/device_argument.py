@@ -528,10 +528,12 @@ class DeviceArgument(Rule):
         # For another library, `device_id=0` is also valid on a CPU.
         if keyword.arg != "device":
             return False
-        imported = self.facts.resolve(function) is not None or self._is_method_of_library(function)
-        named = imported and index_name(last_name(value))  # other numbers may be -1, which often is the CPU
-        number = literal or (named and gpu_number(self.context, value) is not None)
-        return number and not self._is_of_project(function)
+        if not literal:  # other numbers may be -1, which often is the CPU
+            if not index_name(last_name(value)) or gpu_number(self.context, value) is None:
+                return False
+            if self.facts.resolve(function) is None and not self._is_method_of_library(function):
+                return False
+        return not self._is_of_project(function)
 
     def _is_method_of_library(self, function: ast.expr) -> bool:
         """Return whether a function is a method of an object that a library's class or function made."""

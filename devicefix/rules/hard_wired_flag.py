@@ -40,6 +40,8 @@ _ARGUMENTS = {
     option: [each for each in ARGUMENTS if each.option == option]
     for option in {each.option for each in ARGUMENTS}
 }
+_CALLED = {name for _, name in CALLS}
+_OF_DIFFUSERS = {*OFFLOADS, XFORMERS, ATTENTION_BACKEND}
 
 
 class HardWiredFlag(Rule):
@@ -650,7 +652,7 @@ class HardWiredFlag(Rule):
         yield from self._check_method(node)
         yield from self._check_ray(node)
         name = self.facts.resolve(node.func)
-        full_name = name or self._method(node.func)
+        full_name = name or self._method(node)
         if full_name is None:
             return
         yield from self._check_callee(node, full_name)
@@ -662,16 +664,18 @@ class HardWiredFlag(Rule):
             if name is None:
                 continue
             flag = keyword.arg is not None and _FLAG.fullmatch(keyword.arg) and _true(keyword.value)
-            code = self.context.source.code(keyword.value)
             if self._lightning(name, keyword):
                 self.context.mark_handled(keyword.value)
+                code = self.context.source.code(keyword.value)
                 message = f'`accelerator={code}` needs CUDA; use `accelerator="auto"`{self._devices(node)}'
                 yield self.finding(node, message)
             elif flag and name not in COPING and self._foreign(node.func) and not self._asked(node):
+                code = self.context.source.code(keyword.value)
                 yield self.finding(
                     node, self._message(f"{keyword.arg}={code}"), self._switched(name, keyword)
                 )
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
+                code = self.context.source.code(keyword.value)
                 message = f"`{keyword.arg}={code}` is the number of a GPU"
                 yield self.finding(node, f"{message}; pass what the library takes for the CPU without CUDA")
 
@@ -702,8 +706,11 @@ class HardWiredFlag(Rule):
         modules = (node.module or "" for node in self.facts.tree.imports if isinstance(node, ast.ImportFrom))
         return any(name.partition(".")[0] == "ray" for name in (*names, *modules))
 
-    def _method(self, function: ast.expr) -> str | None:
-        """Return the full name of a method of an object that a library's class makes, or None."""
+    def _method(self, call: ast.Call) -> str | None:
+        """Return the full name of a method of an object that a library's class makes, if that may matter."""
+        function = call.func
+        if not call.keywords and last_name(function) not in _CALLED:
+            return None
         made = self.facts.value(function.value) if isinstance(function, ast.Attribute) else None
         owner = self.facts.resolve(made.func) if isinstance(made, ast.Call) else None
         return f"{owner}.{last_name(function)}" if owner else None
@@ -712,7 +719,11 @@ class HardWiredFlag(Rule):
         call = self.facts.tree.parents[node]
         is_default = node.arg == "default" and isinstance(call, ast.Call)
         name = self._option(call) if is_default else node.arg or ""  # type: ignore[arg-type]  # is a call
-        if isinstance(call, ast.Call) and self._lightning(self.facts.resolve(call.func) or "", node):
+        if (
+            node.arg == "accelerator"
+            and isinstance(call, ast.Call)
+            and self._lightning(self.facts.resolve(call.func) or "", node)
+        ):
             return  # it is checked with the other arguments
         yield from self._check_setting(name, node.value)
 
@@ -796,7 +807,7 @@ class HardWiredFlag(Rule):
     def _check_method(self, node: ast.Call) -> Iterator[Finding]:
         """Check a call of a method that is unique to diffusers."""
         method = last_name(node.func)
-        if method not in (*OFFLOADS, XFORMERS, ATTENTION_BACKEND) or self.facts.is_guarded(node):
+        if method not in _OF_DIFFUSERS or self.facts.is_guarded(node):
             return
         passed = [*node.args, *(each.value for each in node.keywords if each.arg != "gpu_id")]
         if method == XFORMERS:
@@ -826,7 +837,7 @@ class HardWiredFlag(Rule):
     def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> str | None:
         """Return what is wrong with an argument of a known library that needs CUDA, None if nothing is."""
         option, value = keyword.arg, keyword.value
-        if _is_of(name, LIGHTNING):
+        if option in ("gpus", "devices") and _is_of(name, LIGHTNING):
             if option == "gpus" and not (isinstance(value, ast.Constant) and value.value in (0, None)):
                 counts = isinstance(value, (ast.Constant, ast.List, ast.UnaryOp))
                 return (
@@ -860,7 +871,7 @@ class HardWiredFlag(Rule):
         return all(isinstance(each, ast.Constant) and each.value in (None, "auto") for each in given)
 
     def _lightning(self, name: str, keyword: ast.keyword) -> bool:
-        return _is_of(name, LIGHTNING) and keyword.arg == "accelerator" and _named(keyword.value)
+        return keyword.arg == "accelerator" and _is_of(name, LIGHTNING) and _named(keyword.value)
 
     def _devices(self, node: ast.Call) -> str:
         """Return the advice for the argument `devices` of a trainer: a CPU takes only how many."""

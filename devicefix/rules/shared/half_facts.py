@@ -107,9 +107,14 @@ def operations_of(layer: str) -> tuple[str, ...]:
     """Return the operations of the table that a layer of torch.nn computes."""
     if layer in _LAYERS:
         return (_LAYERS[layer],)
-    names = (layer.lower(), layer.lower().removesuffix("loss"))
-    return tuple({name for dtype in _FAIL for name in _columns(dtype) if _letters(name) in names})
+    names = {layer.lower(), layer.lower().removesuffix("loss")}
+    return tuple(name for each in sorted(names) for name in _by_letters().get(each, ()))
 
 
-def _letters(name: str) -> str:
-    return name.replace("_", "")
+@cache
+def _by_letters() -> dict[str, list[str]]:
+    """Return the operations by their letters: `avg_pool3d` by `avgpool3d`."""
+    found: dict[str, list[str]] = {}
+    for name in sorted({name for dtype in _FAIL for name in _columns(dtype)}):
+        found.setdefault(name.replace("_", ""), []).append(name)
+    return found
