@@ -4,15 +4,15 @@ import ast
 import sys
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from devicefix.devices.arguments import name_fix
 from devicefix.devices.choose import DeviceExpr
-from devicefix.facts import Facts, with_defaults
 from devicefix.facts.destinations import Use
-from devicefix.facts.sinks import turns_off
+from devicefix.facts.named_devices import collapses, composed, is_passed_on, names_device
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import cpu, cuda_literal, cuda_string, device_name, devices_name, last_name
+from devicefix.facts.torch_use import uses_torch
+from devicefix.facts.values import cuda_literal, cuda_string, device_name, last_name
 from devicefix.model import Finding, Fix, Safety
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.taken_numbers import checked_for_uses
@@ -22,17 +22,6 @@ _WITH_DEFAULT = ("get", "pop", "setdefault", "getattr", "setattr")
 # Options of the command line, fields of classes, variables of the environment.
 _OPTIONS = ("add_argument", "argument", "Argument", "option", "Option", "field", "Field", "getenv", "next")
 _CONSTANTS = ("DEFAULT_DEVICE", "_DEFAULT_DEVICE")  # for defaults and arguments
-_AROUND = 6  # how many expressions may put a string together around its first piece
-# They search a text or a container for what they get, or look up an attribute of that name.
-_OF_NAMES = {
-    "startswith", "endswith", "replace", "count", "index", "find", "hasattr", "delattr", "attrgetter", "import_module",
-    "__import__",
-}  # fmt: skip
-# What fixes bring of torch.
-_OF_FIXES = (
-    "device", "cuda.is_available", "accelerator.is_available", "accelerator.current_accelerator",
-    "distributed.get_default_backend_for_device", "Tensor.cuda", "nn.Module.cuda",
-)  # fmt: skip
 
 
 class DeviceValue(Rule):
@@ -1154,7 +1143,7 @@ class DeviceValue(Rule):
             Use.UNKNOWN in use and (names_device(self.facts, value) or self._is_of_library(value))
         ):
             yield self._report(value, Safety.UNSAFE)
-        elif Use.UNKNOWN in use and self._may_be_device(value) and self._is_passed_on(value):
+        elif Use.UNKNOWN in use and self._may_be_device(value) and is_passed_on(self.facts, value):
             message = f"{self._is_device(value)}, if it is used as a device"
             yield self.finding(value, f"{message}; select it by `torch.cuda.is_available()`")
 
@@ -1164,42 +1153,7 @@ class DeviceValue(Rule):
 
     @cached_property
     def _uses_torch(self) -> bool:
-        """Return whether the module uses torch for more than fixes bring and remove: a rewrite keeps the answer."""
-        names = {"torch"}
-        for node in self.facts.tree.imports:
-            if isinstance(node, ast.ImportFrom):
-                if (node.module or "").partition(".")[0] == "torch":
-                    return True
-                continue
-            for alias in node.names:
-                if alias.name.startswith("torch."):
-                    return True
-                if alias.name == "torch":
-                    names.add(alias.asname or "torch")
-        reads = (read for name in names for read in self.facts.tree.reads(name))
-        return any(self._path_after(read) not in _OF_FIXES or self._makes_device(read) for read in reads)
-
-    def _path_after(self, node: ast.expr) -> str:
-        """Return the attributes that are read of a name: `cuda.is_available`."""
-        names = []
-        parent = self.facts.tree.parents.get(node)
-        while isinstance(parent, ast.Attribute):
-            names.append(parent.attr)
-            parent = self.facts.tree.parents.get(parent)
-        return ".".join(names)
-
-    def _makes_device(self, torch: ast.expr) -> bool:
-        """Return whether `torch.device` makes a device of a value of the program, as it does in no fix."""
-        function = self.facts.tree.parents.get(torch)
-        match self.facts.tree.parents.get(function) if isinstance(function, ast.Attribute) else None:
-            case ast.Call(func=called, args=[device], keywords=[]) if called is function:
-                first = (
-                    device.body if isinstance(device, ast.IfExp) else device
-                )  # with its fix it is a choice
-                if isinstance(first, ast.Attribute) and first.attr == "type":
-                    return False  # of the accelerator
-                return text_of(first) is None and not isinstance(first, ast.Constant)
-        return False
+        return uses_torch(self.facts)
 
     def _is_of_another_rule(self, value: ast.expr) -> bool:
         """Return whether a value is a direct argument of a call that another rule checks."""
@@ -1235,9 +1189,9 @@ class DeviceValue(Rule):
     def _report(self, value: ast.expr, safety: Safety, more: str = "") -> Finding:
         self.context.mark_handled(value)
         advice = f"select it by `torch.cuda.is_available()`{more}"
-        if (collapses := _collapses(self.facts, value)) is not None:
+        if (reason := collapses(self.facts, value)) is not None:
             safety = Safety.UNSAFE
-            advice += f", and mind that {collapses}"
+            advice += f", and mind that {reason}"
         fix = (
             self._of_argument(value, safety)
             or self._shared(value, safety)
@@ -1318,127 +1272,6 @@ class DeviceValue(Rule):
     def _is_device(self, value: ast.expr) -> str:
         return f"`{self.context.source.code(value)}` is a CUDA device, which may not exist"
 
-    def _is_passed_on(self, node: ast.expr) -> bool:
-        """Return whether a value is stored or passed on, and neither the name of something nor a key."""
-        parents = self.facts.tree.parents
-        parent = parents.get(node)
-        if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
-            outer = parents.get(parent)
-            if _limits_option(outer) and not all(map(cuda_string, parent.elts)):
-                return False
-            return not isinstance(outer, ast.Compare) and not (
-                isinstance(outer, ast.Subscript) and parent is outer.slice
-            )
-        if isinstance(parent, ast.Dict):
-            return node not in parent.keys and not isinstance(parents.get(parent), ast.Subscript)
-        call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        if isinstance(call, ast.Call):
-            name = last_name(call.func)
-            if name in _WITH_DEFAULT or name == "methodcaller":
-                return node not in call.args[: 2 if name.endswith("attr") else 1]
-            function = call.args[0] if name == "partial" and call.args else call.func
-            return name not in _OF_NAMES and not turns_off(self.facts, function)
-        return not isinstance(parent, (ast.Subscript, ast.Compare, ast.Expr))
-
 
 def _is_in_statement(node: ast.AST) -> bool:
     return not isinstance(node, ast.stmt)
-
-
-def composed(facts: Facts, node: ast.expr) -> ast.expr | None:
-    """Return the whole string that a piece such as `"cuda:"` begins, None if that is no CUDA device.
-
-    Args:
-        facts: the facts of the module.
-        node: a string literal or an f-string: the whole, or its first piece.
-    """
-    whole = node if cuda_string(node) else None
-    for _, parent in islice(facts.tree.ancestors(node), _AROUND):
-        if not isinstance(parent, ast.expr):
-            break
-        if cuda_string(parent):
-            whole = parent
-    return whole
-
-
-def names_device(facts: Facts, value: ast.expr) -> bool:  # noqa: C901, PLR0911 (one case a kind of node)
-    """Return whether a value gets the name of a device: as a variable, parameter, key or option."""
-    parent = facts.tree.parents.get(value)
-    match parent:
-        case ast.Assign(targets=targets):
-            return any(map(_is_named, targets))
-        case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-            return _is_named(target)
-        case ast.arguments():
-            return any(value is default and device_name(arg.arg) for arg, default in with_defaults(parent))
-        case ast.Dict(keys=keys, values=values) if value in values:
-            return device_name(_text(keys[values.index(value)]))
-        case ast.Return():
-            function = facts.tree.scope(parent).node
-            return isinstance(function, ast.FunctionDef) and device_name(function.name)
-        case ast.BoolOp() | ast.IfExp():
-            return names_device(facts, parent)
-        case ast.List() | ast.Tuple() | ast.ListComp() | ast.GeneratorExp():
-            return _in_list(facts, parent, value)
-        case ast.keyword(arg="default" | "value"):
-            call = facts.tree.parents[parent]
-            return isinstance(call, ast.Call) and (
-                _mentions_device(call) or _offers_both(call) or names_device(facts, call)
-            )
-        case ast.Call(func=ast.Attribute(value=container, attr="append")):
-            return devices_name(last_name(container))
-        case ast.Call() if value in parent.args[1:]:
-            return last_name(parent.func) in _WITH_DEFAULT and _mentions_device(parent)
-    return False
-
-
-def _in_list(facts: Facts, items: ast.AST, value: ast.expr) -> bool:
-    """Return whether an item of a list gets the name of a device, or the list a name of several."""
-    parent = facts.tree.parents.get(items)
-    if not isinstance(parent, ast.Assign):
-        return False
-    target = parent.targets[0]
-    if isinstance(items, ast.Tuple) and isinstance(target, ast.Tuple):
-        pairs = zip(target.elts, items.elts, strict=False)
-        return any(element is value and _is_named(name) for name, element in pairs)
-    return devices_name(last_name(target))
-
-
-def _is_named(target: ast.expr) -> bool:
-    return device_name(_text(target.slice) if isinstance(target, ast.Subscript) else last_name(target))
-
-
-def _mentions_device(call: ast.Call) -> bool:
-    """Return whether an argument of a call is the name of a device option, such as `"--device"`."""
-    return any(device_name(_text(argument).lstrip("-")) for argument in call.args)
-
-
-def _offers_both(call: ast.Call) -> bool:
-    """Return whether an argument of a call is a list of choices with `"cuda"` and `"cpu"`."""
-    arguments = (*call.args, *(keyword.value for keyword in call.keywords))
-    lists = (set(map(_text, node.elts)) for node in arguments if isinstance(node, (ast.List, ast.Tuple)))
-    return any(items >= {"cuda", "cpu"} for items in lists)
-
-
-def _limits_option(node: ast.AST | None) -> bool:
-    """Return whether a node gives the values that an option of the command line may have: it has none of them yet."""
-    if isinstance(node, ast.keyword):
-        return node.arg == "choices"
-    return isinstance(node, ast.Call) and last_name(node.func) == "Choice"
-
-
-def _collapses(facts: Facts, value: ast.expr) -> str | None:
-    """Return why a value beside others must not become the same as they are, None where it can."""
-    parent = facts.tree.parents.get(value)
-    if isinstance(parent, (ast.Set, ast.SetComp)):
-        return "a set keeps equal devices once"
-    owner = facts.tree.scope(value).node
-    if isinstance(owner, ast.ClassDef) and any(last_name(base).endswith("Enum") for base in owner.bases):
-        return "an enumeration has one member for equal values"
-    if isinstance(parent, (ast.List, ast.Tuple)) and any(cpu(facts, item) for item in parent.elts):
-        return "the CPU is already beside it"
-    return None
-
-
-def _text(node: ast.expr | None) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
