@@ -171,16 +171,16 @@ def valid(rule: type[Rule]) -> tuple[Example, ...]:
     return (*rule.VALID, *(Example("", text) for text in rule.LEAVES))
 
 
-def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Visit, frozenset[str] | None]]:
-    """Yield each class of node that a rule visits, with the method, and the names of the attributes if not all."""
+def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Visit]]:
+    """Yield each class of node that a rule visits, with the method that does."""
     for kind, name in visitors_of(type(rule)):  # type: ignore[arg-type]  # mypy takes the class for an object
         visit: Visit = getattr(rule, name)
-        yield kind, visit, frozenset(rule.attributes) if kind is ast.Attribute and rule.attributes else None
+        yield kind, visit
     if rule.references:
         visit = _reference_visitor(rule)
-        yield ast.Attribute, visit, _endings(tuple(rule.references))
+        yield ast.Attribute, visit
         if _imports_reference(rule):  # most modules don't: their names need no visit
-            yield ast.Name, visit, None
+            yield ast.Name, visit
 
 
 @cache
@@ -235,15 +235,18 @@ def _endings(references: tuple[str, ...]) -> frozenset[str]:
 
 def _reference_visitor(rule: Rule) -> Visit:
     """Return a method for names and attributes that calls `visit_reference` for those of `references`."""
-    references = frozenset(rule.references)
+    references = tuple(rule.references)
+    endings = _endings(references)
     facts = rule.facts
     nothing: Iterator[Finding] = iter(())
 
     def visit(node: ast.AST) -> Iterator[Finding]:
         assert isinstance(node, (ast.Attribute, ast.Name))
-        if isinstance(node, ast.Name):
-            if not isinstance(node.ctx, ast.Load) or any(each.value for each in facts.bindings(node)):
-                return nothing  # a variable: the reference is where it gets its value
+        if isinstance(node, ast.Attribute):
+            if node.attr not in endings:
+                return nothing
+        elif not isinstance(node.ctx, ast.Load) or any(binding.value for binding in facts.bindings(node)):
+            return nothing  # a variable: the reference is where it gets its value
         name = facts.resolve(node)
         return rule.visit_reference(node, name) if name in references else nothing
 

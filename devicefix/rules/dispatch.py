@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from devicefix.model import Finding
 from devicefix.rules.base import Rule, Visit, visitors
 
-# By the class of a node, and by the name of an attribute that only some methods look for.
-Table = dict[type[ast.AST] | str, list[tuple[Visit, bool]]]
+Table = dict[type[ast.AST], list[tuple[Visit, bool]]]
 
 
 class CircleError(ValueError):
@@ -49,7 +48,7 @@ def precedence(rules: Mapping[str, type[Rule]]) -> dict[str, int]:
 
 
 def tables(rules: Iterable[Rule], ranks: Mapping[str, int]) -> list[Table]:
-    """Return the methods of rules by the nodes they visit: one table for each rank, the highest first.
+    """Return the methods of rules by the class of node they visit: one table for each rank, the highest first.
 
     Args:
         rules: the rules that are on, in the order in which those of one rank visit a node.
@@ -58,17 +57,8 @@ def tables(rules: Iterable[Rule], ranks: Mapping[str, int]) -> list[Table]:
     by_rank: dict[int, Table] = {}
     for rule in rules:
         table = by_rank.setdefault(ranks[rule.code], {})
-        for kind, visit, names in visitors(rule):
-            of_any = table.setdefault(kind, [])
-            method = visit, rule.sees_handled
-            if names is None:
-                of_any.append(method)
-                for key, methods in table.items() if kind is ast.Attribute else ():
-                    if isinstance(key, str):
-                        methods.append(method)
-            else:
-                for name in names:
-                    table.setdefault(name, [*of_any]).append(method)
+        for kind, visit in visitors(rule):
+            table.setdefault(kind, []).append((visit, rule.sees_handled))
     return [by_rank[rank] for rank in sorted(by_rank, reverse=True)]
 
 
@@ -86,15 +76,14 @@ def visit(
         handled: the nodes that a rule has marked as handled; it grows during the visit.
         attributes: the names of the attributes to visit, None for all.
     """
-    visited = frozenset[type[ast.AST] | str]().union(*tables)
+    visited = frozenset().union(*tables)
     for statement in statements:
         nodes = [node for node in statement if type(node) in visited]
         if attributes is not None:
             nodes = [node for node in nodes if type(node) is not ast.Attribute or node.attr in attributes]
         for table in tables:
             for node in nodes:
-                named = table.get(node.attr, ()) if isinstance(node, ast.Attribute) else ()
-                for method, sees_handled in named or table.get(type(node), ()):
+                for method, sees_handled in table.get(type(node), ()):
                     if sees_handled or node not in handled:
                         for finding in method(node):
                             yield node, finding
