@@ -20,6 +20,7 @@ _LOADERS = {
 _MAIN = "hydra.main"
 _LOADING = re.compile(r"yaml|json\.load|toml|OmegaConf|hydra")
 _LOADING_NAMES = {*_LOADERS, _MAIN}
+_LIBRARIES = {name.partition(".")[0] for name in _LOADING_NAMES}
 _CHANGING = re.compile("update|merge|setdefault|__setitem__")
 _HOPS = 6  # bindings, calls and keys between a value and the file that it is read from
 _CALLS = 20
@@ -74,7 +75,9 @@ def _loads(facts: Facts) -> bool:
             name = f"{module}{alias.name}" if alias.name != "*" else module
             if not (module or alias.asname):
                 name = name.partition(".")[0]  # `import yaml.loader` binds `yaml`
-            if any(each.startswith(name) and _last(each) in facts.tree.text for each in _LOADING_NAMES):
+            if name.partition(".")[0] in _LIBRARIES and any(
+                each.startswith(name) and _last(each) in facts.tree.text for each in _LOADING_NAMES
+            ):
                 return True
     return False
 

@@ -48,7 +48,6 @@ class ConfiguredDevice(Rule):
     name = "configured-device"
     summary = "A configuration file of the project selects CUDA"
     words = (b"safe_load", b"full_load", b"yaml.load", b"OmegaConf.load", b"hydra.main")
-    common_words = (b"json", b"toml")
     VALID = (
         Example(
             "a configuration without a device for CUDA",

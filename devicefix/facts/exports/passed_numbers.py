@@ -7,6 +7,7 @@ shown by the calls of that function, perhaps in a third file.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from devicefix.facts.values import last_name
 # The names of what is looked at: numbers, and what else is passed to functions that take either.
 _NUMBERS = ("rank", "gpu")
 _WORDS = (*_NUMBERS, "device")
+_NAMED = re.compile("|".join(_WORDS))
 UNKNOWN = "?"
 PassedNumber = tuple[str, tuple[int | str, str]]
 
@@ -53,9 +55,7 @@ def passed_numbers(facts: Facts) -> Iterator[PassedNumber]:
         `Parameter` as text, or `UNKNOWN`.
     """
     for node in facts.tree.nodes_with(*_WORDS):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not any(
-            word in last_name(node) for word in _WORDS
-        ):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not _NAMED.search(last_name(node)):
             continue
         found = argument_place(facts, node)
         if found is not None:
