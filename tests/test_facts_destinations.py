@@ -160,8 +160,9 @@ def test_another_file_shows_what_becomes_of_a_value(project: ProjectFolder) -> N
     assert f"PLACE = {chosen}" in settings
     assert 'OTHER = "cuda"\n' in settings
     assert f'"--where", default={chosen}' in settings
-    assert f"make(1, {chosen})" in train
-    assert f"Net(2, {chosen})" in train
+    assert f"device = {chosen}\n" in train
+    assert "make(1, device)" in train
+    assert "Net(2, device)" in train
 
 
 @pytest.mark.parametrize("tie", [b"", b"w.cuda()\n"], ids=["without a tie", "with a tie"])

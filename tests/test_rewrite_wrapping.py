@@ -79,7 +79,7 @@ CASES = {
         "seconds_of_all_steps = event.elapsed_time(event) / 1000\n",
         f"event = torch.cuda.Event(enable_timing=True) if {IF} else None\n"
         "seconds_of_all_steps = (\n"
-        f'    event.elapsed_time(event) if {IF} else float("nan")\n) / 1000\n',
+        f'    event.elapsed_time(event) / 1000 if {IF} else float("nan")\n)\n',
     ),
 }
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, takewhile
+from itertools import takewhile
 
 from devicefix.facts import Facts, Scope, dotted
 from devicefix.facts.bound import Bound
@@ -160,7 +160,7 @@ class Places:
         import of code that forks processes later, unless the site itself starts CUDA.
         """
         function = self._facts.tree.scope(site).function
-        if function is None and self._project.is_forked(self._path) and not self._starts_cuda(site):
+        if function is None and self._project.is_forked(self._path) and self._only_asks_on_import(site):
             return Safety.UNSAFE
         if not self.sets_devices_late:
             return Safety.SAFE
@@ -170,11 +170,12 @@ class Places:
             too_early = not (self._set_at_top and self._follows(site, self._settings[-1]))
         return Safety.UNSAFE if too_early else Safety.SAFE
 
-    def _starts_cuda(self, site: ast.AST) -> bool:
-        """Return whether a site is part of a call that moves or creates a tensor."""
-        parents = (parent for _, parent in self._facts.tree.ancestors(site))
-        around = takewhile(lambda node: not isinstance(node, ast.stmt), chain((site,), parents))
-        return any(self._is_tensor_call(node.func) for node in around if isinstance(node, ast.Call))
+    def _only_asks_on_import(self, site: ast.AST) -> bool:
+        """Return whether a site of the module is neither in its script nor in a call that starts CUDA."""
+        around = [site, *(parent for _, parent in self._facts.tree.ancestors(site))]
+        expressions = takewhile(lambda node: not isinstance(node, ast.stmt), around)
+        calls = any(self._is_tensor_call(node.func) for node in expressions if isinstance(node, ast.Call))
+        return not calls and not any(map(is_main, around))
 
     def _is_tensor_call(self, func: ast.expr) -> bool:
         """Return whether what is called moves or creates a tensor."""

@@ -909,8 +909,8 @@ class DeviceValue(Rule):
 
                 if __name__ == "__main__":
                     run()
-                    print(move(2, "cuda" if torch.cuda.is_available() else "cpu"), copy(
-                        2, "cuda" if torch.cuda.is_available() else "cpu"))
+                    default_device = "cuda" if torch.cuda.is_available() else "cpu"
+                    print(move(2, default_device), copy(2, default_device))
             """,
         ),
         Example(

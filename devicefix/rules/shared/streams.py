@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from weakref import proxy
 
 from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
@@ -56,7 +57,10 @@ class Streams:
         self.facts = context.facts
         self.uses = context.uses
         self._guarded: set[ast.AST] = set()  # what a fix puts under a guard
-        self._statements = EventStatements(context, self._is_known, self._method_of)
+        this: Streams = proxy(self)  # we hold them: a circle would keep the tree until it is collected
+        self._statements = EventStatements(
+            context, lambda node: this._is_known(node), lambda node: this._method_of(node)
+        )
 
     def is_maker(self, node: ast.expr) -> bool:
         """Return whether a node is a call that creates a stream or event, or gets the current one."""
