@@ -59,7 +59,9 @@ class Streams:
         self._guarded: set[ast.AST] = set()  # what a fix puts under a guard
         this: Streams = proxy(self)  # we hold them: a circle would keep the tree until it is collected
         self._statements = EventStatements(
-            context, lambda node: this._is_known(node), lambda node: this._method_of(node)
+            context,
+            lambda node: this._is_known(node),  # noqa: PLW0108 (a bound method holds its object)
+            lambda node: this._method_of(node),  # noqa: PLW0108
         )
 
     def is_maker(self, node: ast.expr) -> bool:
