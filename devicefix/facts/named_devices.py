@@ -15,7 +15,7 @@ _AROUND = 6  # how many expressions may put a string together around its first p
 # They search a text or a container for what they get, or look up an attribute of that name.
 _OF_NAMES = {
     "startswith", "endswith", "replace", "count", "index", "find", "hasattr", "delattr", "attrgetter",
-    "import_module", "__import__",
+    "import_module", "__import__", "__contains__",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from devicefix.devices.arguments import name_fix
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts.destinations import Use
 from devicefix.facts.named_devices import collapses, composed, is_passed_on, names_device
+from devicefix.facts.replaced import is_replaced
 from devicefix.facts.texts import text_of
 from devicefix.facts.torch_use import uses_torch
 from devicefix.facts.values import cuda_literal, cuda_string, device_name, last_name
@@ -542,7 +543,7 @@ class DeviceValue(Rule):
 
                 torch.Tensor.to(x, device)
                 x.to(*["cuda" if torch.cuda.is_available() else "cpu"])
-                x.to(**{"device": "cuda" if torch.cuda.is_available() else "cpu"})
+                x.to(**{"device": device})
             """,
         ),
         Example(
@@ -799,8 +800,10 @@ class DeviceValue(Rule):
             after="""
                 import torch
 
+                device = "cuda" if torch.cuda.is_available() else "cpu"
+
                 same = lambda q7: q7
-                x = x.to(same({True: "cuda" if torch.cuda.is_available() else "cpu", False: None}[flag]))
+                x = x.to(same({True: device, False: None}[flag]))
                 y = y.to((lambda q8: q8)([None, "cuda" if torch.cuda.is_available() else "cpu"][True]))
             """,
         ),
@@ -861,6 +864,37 @@ class DeviceValue(Rule):
                     return x.to(device)
             """,
             unsafe=True,
+        ),
+        Example(
+            "an option of which only one copy is replaced without CUDA",
+            before="""
+                import argparse
+
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--device", default="cuda")
+                args = parser.parse_args()
+                device = args.device
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                net.to(device)
+                x.to(args.device)
+            """,
+            after="""
+                import argparse
+
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+                args = parser.parse_args()
+                device = args.device
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                net.to(device)
+                x.to(args.device)
+            """,
         ),
         Example(
             "defaults and an argument in a module that forks: CUDA can't be used in a fork once it was asked for",
@@ -1049,6 +1083,59 @@ class DeviceValue(Rule):
             """,
         ),
         Example(
+            "a variable that is replaced without CUDA",
+            """
+                import torch
+
+                device = "cuda"
+                if not torch.cuda.is_available():
+                    device = "cpu"
+                net.to(device)
+            """,
+        ),
+        Example(
+            "an option whose copy is replaced without CUDA",
+            """
+                import argparse
+
+                import torch
+
+                parser = argparse.ArgumentParser()
+                parser.add_argument("--device", default="cuda:0")
+
+
+                def main():
+                    args = parser.parse_args()
+                    device = args.device
+                    if "cuda" in device and not torch.cuda.is_available():
+                        device = "cpu"
+                    net.to(device)
+            """,
+        ),
+        Example(
+            "an option that is replaced by that of another device, or the CPU",
+            """
+                import argparse
+
+                import torch
+
+
+                def parsed():
+                    parser = argparse.ArgumentParser()
+                    parser.add_argument("-d", "--device", default="cuda")
+                    return parser.parse_args()
+
+
+                args = parsed()
+                if torch.backends.mps.is_available():
+                    args.device = "mps"
+                elif not torch.cuda.is_available():
+                    args.device = "cpu"
+                run(args)
+                net.to(args.device)
+            """,
+        ),
+        Example(
             "a name that says nothing about a device",
             """
                 backend = "cuda"
@@ -1132,7 +1219,7 @@ class DeviceValue(Rule):
         """Check an expression whose value is the name of a CUDA device."""
         if value is None or value in self.context.handled or self.facts.is_guarded(value):
             return
-        if self._is_of_another_rule(value):
+        if self._is_of_another_rule(value) or is_replaced(self.facts, value):
             return
         use = self.context.destinations.of(value)
         if Use.NUMBERED in use and (text_of(value) or "").lower() == "cuda":
@@ -1201,7 +1288,7 @@ class DeviceValue(Rule):
         return checked_for_uses(self.context, value, finding)
 
     def _of_argument(self, value: ast.expr, safety: Safety) -> Fix | None:
-        """Return the fix of an argument of a call that gets a device of the module by its name, or None.
+        """Return the fix of an argument or an item that gets a device of the module by its name, or None.
 
         Defaults stay where they are read, those of options and of fields as well. An argument shares the
         constant of such defaults.
@@ -1209,14 +1296,19 @@ class DeviceValue(Rule):
         parent = self.facts.tree.parents.get(value)
         if isinstance(parent, ast.keyword) and parent.arg not in (None, "default", "value"):
             parent = self.facts.tree.parents.get(parent)
-        if not isinstance(parent, ast.Call) or last_name(parent.func) in (*_WITH_DEFAULT, *_OPTIONS):
+        if isinstance(parent, ast.Call):
+            if last_name(parent.func) in (*_WITH_DEFAULT, *_OPTIONS):
+                return None
+        elif not isinstance(parent, ast.Dict) or value not in parent.values:
             return None
         if cuda_literal(value) in self._defaults:
             return None
         if safety is not Safety.SAFE or isinstance(self.facts.tree.scope(value).node, ast.ClassDef):
             return None
-        around = (each for _, each in self.facts.tree.ancestors(value))
-        if any(isinstance(each, ast.arguments) for each in takewhile(_is_in_statement, around)):
+        around = list(takewhile(_is_in_statement, (each for _, each in self.facts.tree.ancestors(value))))
+        if any(isinstance(each, ast.arguments) for each in around):
+            return None
+        if not any(isinstance(each, ast.Call) for each in around):
             return None
         return name_fix(self.context, value)
 

@@ -32,7 +32,7 @@ _TUNABLE = (
 RAISING = frozenset((
     "set_device", "synchronize", "current_device", "get_device_name", "get_device_properties",
     "get_device_capability", "get_rng_state", "initial_seed", "init", "ipc_collect",
-    "cudart", "check_error", "can_device_access_peer", "current_blas_handle",
+    "cudart", "check_error", "can_device_access_peer", "current_blas_handle", "_sleep",
     "get_sync_debug_mode", "set_sync_debug_mode", "is_current_stream_capturing",
     "utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used",
     "nvtx.range_push", "nvtx.range_pop", "nvtx.mark", "nvtx.range", "nvtx.range_start", "nvtx.range_end",
