@@ -723,3 +723,10 @@ def test_a_backend_in_an_object_of_parameters_is_fixed() -> None:
     start = f"{head}def start(options):\n    dist.init_process_group(options.dist_backend)\n"
     output, _ = rewritten({"make.py": make, "main.py": start})
     assert "dist_backend='nccl' if torch.cuda.is_available() else 'gloo'" in output["make.py"]
+
+
+@pytest.mark.parametrize(("package", "found"), [(True, ["DF902"]), (False, [])])
+def test_a_library_is_not_a_file_of_the_same_name_in_a_package(package: bool, found: list[str]) -> None:
+    files = {"net/main.py": "import triton\n", "net/triton.py": "x = 1\n"}
+    _, results = rewritten({**files, "net/__init__.py": "import torch\n"} if package else files)
+    assert [finding.code for finding in results["net/main.py"].findings] == found

@@ -160,17 +160,17 @@ def test_who_imports_a_late_file_is_late() -> None:
 
 def test_forked() -> None:
     start = "from multiprocessing import Process\nimport model"
-    files = project(main=start, model="import torch", other="import torch")
+    files = project(main=start, model="x = x.to(y)", other="x = x.to(y)")
     assert [files.is_forked(f"/p/{name}.py") for name in ("main", "model", "other")] == [True, True, False]
     assert not files.is_late("/p/main.py")
 
 
-def test_forks_that_cannot_use_cuda() -> None:
-    pool = "from multiprocessing import Pool\nimport numpy\nworkers = Pool(2)"
-    files = project(pool=pool, package="import pool", main="import torch, package")
-    assert not files.is_forked("/p/main.py")
-    files = project(pool=pool, main="import torch, pool")  # it may pass on a function
-    assert files.is_forked("/p/main.py")
+@pytest.mark.parametrize(("imports", "forked"), [("numpy", False), ("net", True)])
+def test_forks_use_cuda_if_their_file_mentions_devices(imports: str, forked: bool) -> None:
+    pool = f"from multiprocessing import Pool\nimport {imports}\nworkers = Pool(2)"
+    code = {"pool": pool, "main": "import pool\nx.cuda()", "net": "x = x.cuda()"}
+    files = Project.of(summarize(text.encode(), f"/p/{name}.py") for name, text in code.items())
+    assert files.is_forked("/p/main.py") is forked
 
 
 def test_star_names() -> None:

@@ -262,6 +262,7 @@ _READERS: dict[str, Any] = {
     "get_device": bool,
     "late": frozenset,
     "forks": bool,
+    "devices_mentioned": bool,
     "options": _pairs,
     "flags": dict,
     "low_precision": bool,

@@ -129,6 +129,7 @@ def passed_through(data: bytes, path: str) -> Summary | None:
         get_device=b"def get_device(" in data,
         choices=choices,
         forks=forks_processes(data),
+        devices_mentioned=mentions_devices(data),
         low_precision=low_precision,
         mixing=_mixing(data) if low_precision else frozenset(),
         low_flags=low_flags(data) if low_precision else frozenset(),
@@ -216,6 +217,11 @@ def _transforms(data: bytes) -> frozenset[tuple[str, tuple[str, int]]]:
         return frozenset(transforming(Facts.read(data)))
     except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
+
+
+def mentions_devices(data: bytes) -> bool:
+    """Return whether the text of a module may use CUDA, or whatever device it gets."""
+    return b"cuda" in data or b"device" in data or b".to(" in data
 
 
 def forks_processes(data: bytes) -> bool:

@@ -26,6 +26,7 @@ from devicefix.facts.exports.scan import (
     attributes_set,
     forks_processes,
     library_choices,
+    mentions_devices,
     numbered_names,
     passed_through,
 )
@@ -98,6 +99,7 @@ def summary_of(facts: Facts, path: str) -> Summary:
         get_device="def get_device(" in facts.source.text,
         late=late_functions(facts),
         forks=forks_processes(data),
+        devices_mentioned=mentions_devices(data),
         options=facts.options,
         flags=_flags(facts),
         low_precision=(low := has_low_precision(data)),

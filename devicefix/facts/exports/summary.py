@@ -30,6 +30,7 @@ class Summary:
         late: the functions that set an environment variable of CUDA's driver after torch has been imported;
             an empty name for the module's own code.
         forks: whether processes are forked, which CUDA does not survive once it was asked for.
+        devices_mentioned: whether its code may use CUDA, or whatever device it gets.
         options: the command line's options, each with its type.
         flags: attributes of objects that the module sets; true for those that only CUDA makes true.
         mixing: the classes of modules in which low precision meets float32, whatever they are given.
@@ -80,6 +81,7 @@ class Summary:
     get_device: bool = False
     late: frozenset[str] = frozenset()
     forks: bool = False
+    devices_mentioned: bool = False
     options: frozenset[tuple[str, str]] = frozenset()
     flags: dict[str, bool] = field(default_factory=dict)
     low_precision: bool = False

@@ -9,8 +9,6 @@ from functools import cached_property
 from devicefix.facts.exports import Summary
 from devicefix.facts.project.questions import Questions, remembered
 
-_TENSOR_LIBRARIES = ("torch", "transformers", "diffusers", "accelerate", "lightning", "pytorch_", "cupy")
-
 
 class Files(Questions):
     """The files of a project, by their imports.
@@ -154,6 +152,19 @@ class Files(Questions):
         return self.find(path, module) is not None
 
     @remembered
+    def replaces_library(self, path: str, module: str) -> bool:
+        """Return whether an import in the file at `path` reads a file of the project, and no library of that name.
+
+        A file in a package has the package in front of its name: `import triton` beside it reads the library.
+        """
+        target = self.find(path, module)
+        if target is None:
+            return False
+        stem = os.path.splitext(os.path.normpath(target.path))[0].removesuffix(f"{os.sep}__init__")
+        root = stem.removesuffix(module.replace(".", os.sep))
+        return os.path.join(root, "__init__.py") not in self.files
+
+    @remembered
     def is_tried(self, path: str, name: str) -> bool:
         """Return whether another file than `path` catches the errors of a module or function of this name."""
         here = os.path.normpath(path)
@@ -210,14 +221,15 @@ class Files(Questions):
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
         # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
-        folder = os.path.join(os.path.dirname(os.path.normpath(path)), "")
+        path = os.path.normpath(path)
+        folder = os.path.join(os.path.dirname(path), "")
         stem = module.replace(".", os.sep)
         found = [
             (len(file) - len(end), file)
             for end in (f"{stem}.py", os.path.join(stem, "__init__.py"))
             for file in named
             if file.endswith(end) and folder.startswith(file[: len(file) - len(end)])
-            if len(file) == len(end) or file[-len(end) - 1] == os.sep
+            if (len(file) == len(end) or file[-len(end) - 1] == os.sep) and file != path
         ]
         return self.files[max(found, key=lambda each: each[0])[1]] if found else None
 
@@ -276,13 +288,9 @@ class Files(Questions):
         return any(self.files[file].forks for file in reached if file in self.files)
 
     def _computes(self, path: str) -> bool:
-        """Return whether the processes that a file forks may use CUDA: it, or what it imports, imports torch.
-
-        A file that imports it may pass on a function that does.
-        """
-        reached = closure({path}, self._imported) | self._importers.get(path, set())
-        modules = (module for file in reached if file in self.files for module in self.files[file].imports)
-        return any(module.split(".")[0].startswith(_TENSOR_LIBRARIES) for module in modules)
+        """Return whether processes that a file forks may use CUDA: it, or what it imports, names devices."""
+        reached = closure({path}, self._imported)
+        return any(self.files[file].devices_mentioned for file in reached if file in self.files)
 
     @cached_property
     def _patched(self) -> dict[str, frozenset[str]]:

@@ -145,7 +145,7 @@ class CudaLibraries:
         return None
 
     def _is_of_project(self, module: str) -> bool:
-        return self.context.project.has_module(self.context.devices.path, module)
+        return self.context.project.replaces_library(self.context.devices.path, module)
 
     @cached_property
     def _extensions(self) -> dict[str, str]:
