@@ -153,7 +153,7 @@ class Files(Questions):
 
     @remembered
     def replaces_library(self, path: str, module: str) -> bool:
-        """Return whether an import in the file at `path` reads a file of the project, and no library of that name.
+        """Return whether an import in the file at `path` reads a file of the project, and no library.
 
         A file in a package has the package in front of its name: `import triton` beside it reads the library.
         """
