@@ -142,7 +142,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a fix needs a defined device to be.
+    """The form that a fix needs of a defined device.
 
     Attributes:
         definition: The definition.

@@ -39,7 +39,7 @@ if torch.cuda.is_available():
 
 
 class AdamATan2(torch.optim.Optimizer):
-    """What adam-atan2 computes, in plain torch."""
+    """The optimizer of adam-atan2, in plain torch."""
 
     def __init__(self, params, lr, weight_decay, betas):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "betas": betas})
