@@ -29,6 +29,9 @@ IDS = [f"{each.target}-{'unsafe' if each.unsafe_fixes else 'safe'}" for each in 
 
 # The smallest programs of what has been found; each once broke a property, with some settings at least.
 FAILED = {
+    "a finding of the module, and a handler": (
+        "import torch\ntry:\n    self.x = 1 / torch.cuda.memory_reserved()\nexcept a:\n    pass\n"
+    ),
     "an f-string that is not a device": 'import torch\ntorch.cuda.set_device(f"on {a.cuda}")\n',
     "a device inside a device": "import torch\ntorch.cuda.set_device(torch.device('cuda:0'))\n",
     "devices in a dictionary": "import torch\noptions = {'device_ids': [a]}\nx.cuda\n",

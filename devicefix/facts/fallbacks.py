@@ -54,7 +54,7 @@ class Fallbacks:
 
     def of(self, node: ast.AST) -> Fallback | None:
         """Return the path that the program takes if CUDA fails at a node, None if that error ends it."""
-        if not self._any:
+        if not self._any or isinstance(node, ast.Module):  # rules that search the whole module ask themselves
             return None
         return self._around(node) or self._of_callers(node, _CALLS) or self._of_reads(node)
 

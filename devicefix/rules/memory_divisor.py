@@ -150,12 +150,14 @@ class MemoryDivisor(Rule):
         self._uses = Uses(context.facts, zero=True)
         self._reported: set[ast.AST] = set()
 
-    def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
-        if self.facts.call(node, *MEMORY_FIGURES) and not self.facts.is_guarded(node):
-            for divisor in self._divisors(node):
-                if divisor not in self._reported:
-                    self._reported.add(divisor)
-                    yield self._found(divisor, self.facts.resolve(node.func) or "")
+    def visit_Module(self, node: ast.Module) -> Iterator[Finding]:
+        # The line of a division may hold no word that it is visited for.
+        for figure in self.facts.tree.nodes_with("memory_allocated(", "memory_reserved(", "memory_cached("):
+            if isinstance(figure, ast.Call) and self.facts.call(figure, *MEMORY_FIGURES):
+                for divisor in () if self.facts.is_guarded(figure) else self._divisors(figure):
+                    if divisor not in self._reported:
+                        self._reported.add(divisor)
+                        yield self._found(divisor, self.facts.resolve(figure.func) or "")
 
     def _found(self, divisor: ast.expr, name: str) -> Finding:
         safety = Safety.SAFE if self._is_shown(divisor) else Safety.UNSAFE
