@@ -30,7 +30,7 @@ IDS = [f"{each.target}-{'unsafe' if each.unsafe_fixes else 'safe'}" for each in 
 # The smallest programs of what has been found; each once broke a property, with some settings at least.
 FAILED = {
     "a finding of the module, and a handler": (
-        "import torch\ntry:\n    self.x = 1 / torch.cuda.memory_reserved()\nexcept a:\n    pass\n"
+        "import torch\ntry:\n    x.cuda()\nexcept a:\n    pass\ny = 1 / torch.cuda.memory_reserved()\n"
     ),
     "an f-string that is not a device": 'import torch\ntorch.cuda.set_device(f"on {a.cuda}")\n',
     "a device inside a device": "import torch\ntorch.cuda.set_device(torch.device('cuda:0'))\n",
