@@ -14,10 +14,11 @@ from helpers import devicefix
 
 from devicefix.config.settings import Settings
 from devicefix.facts.exports import Summary, summarize
+from devicefix.facts.project import Project
 from devicefix.rules.registry import RULES
-from devicefix.runner import cache
+from devicefix.runner import cache, parsed, pool
 from devicefix.runner import run as runner
-from devicefix.runner.first_pass import FirstPass
+from devicefix.runner.record import Record
 from devicefix.runner.run import check_files
 
 FILES = 50  # enough for a pool, and for outcomes to be kept as a whole
@@ -77,8 +78,8 @@ def test_all_ways_of_running_find_the_same(tree: Path, tmp_path: Path) -> None:
 def test_a_warm_run_looks_at_nothing(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     plain = found(tree, settings)
-    monkeypatch.setattr(runner, "_first_pass", None)
-    monkeypatch.setattr(runner, "_second_passes", None)
+    monkeypatch.setattr(runner, "_summarized", None)
+    monkeypatch.setattr(runner, "_checked", None)
     assert found(tree, settings) == plain
 
 
@@ -87,16 +88,43 @@ def test_only_changed_files_are_checked(tree: Path, tmp_path: Path, monkeypatch:
     found(tree, settings)
     (tree / "m1.py").write_text("import torch\n\nx = x.cuda()\n")
     (tree / "m2.py").touch()  # another time, the same content
-    looked, first_pass = [], runner._first_pass
+    looked, checked = [], runner._checked
 
-    def counted(settings: Settings, among: int, path: str) -> FirstPass:
+    def counted(settings: Settings, project: Project, path: str) -> Record:
         looked.append(path)
-        return first_pass(settings, among, path)
+        return checked(settings, project, path)
 
-    monkeypatch.setattr(runner, "_first_pass", counted)
+    monkeypatch.setattr(runner, "_checked", counted)
     changed = found(tree, settings)
     assert looked == [str(tree / "m1.py")]
     assert changed == found(tree, Settings(quiet=True, jobs=1))
+
+
+def test_a_file_that_changes_between_summary_and_check_is_not_kept(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(quiet=True, jobs=1, cache_dir=tmp_path / "cache")
+    changed, plain, checked = tree / "batch.py", (tree / "batch.py").read_text(), runner._checked
+
+    def changing(settings: Settings, project: Project, path: str) -> Record:
+        if path == str(changed):
+            changed.write_text("class Batch:\n    pass\n\n\nBatch().cuda()\n")
+        return checked(settings, project, path)
+
+    monkeypatch.setattr(runner, "_checked", changing)
+    found(tree, settings)
+    monkeypatch.undo()
+    assert found(tree, settings) == found(tree, replace(settings, cache_dir=None))
+    changed.write_text(plain)
+    assert found(tree, settings) == found(tree, replace(settings, cache_dir=None))
+
+
+def test_no_room_for_parsed_files_makes_no_difference(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = found(tree, Settings(quiet=True, jobs=1))
+    for room in (0, 2_000):
+        monkeypatch.setattr(pool, "_PARSED", room)
+        assert found(tree, Settings(quiet=True, jobs=1)) == plain
+    assert not parsed.PARSED._files
 
 
 def test_what_one_file_says_of_another_is_not_forgotten(tree: Path, tmp_path: Path) -> None:
@@ -122,15 +150,22 @@ def test_a_change_within_the_clocks_tick_is_seen(tree: Path, tmp_path: Path) -> 
     assert found(tree, settings) == found(tree, Settings(quiet=True))
 
 
-def test_a_change_during_a_run_is_seen_by_the_next(tree: Path, tmp_path: Path) -> None:
+def test_a_change_during_a_run_is_seen_by_the_next(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
-    paths = [os.fspath(path) for path in sorted(tree.iterdir())]
-    kept = cache.Cache(tmp_path / "cache", settings)
-    seen = {path: runner._first_pass(settings, len(paths), path) for path in paths}
-    changed = tree / "m1.py"
-    changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
-    os.utime(changed, (0, 0))  # as a copy that keeps the time
-    kept.save(seen, [value.outcome for value in seen.values() if value.outcome])
+    changed, checked = tree / "m1.py", runner._checked
+
+    def changing(settings: Settings, project: Project, path: str) -> Record:
+        record = checked(settings, project, path)
+        if path == str(changed):
+            changed.write_text("import torch\n\nx = x.cuda()\ny = y.cuda()\n")
+            os.utime(changed, (0, 0))  # as a copy that keeps the time
+        return record
+
+    monkeypatch.setattr(runner, "_checked", changing)
+    found(tree, replace(settings, jobs=1))
+    monkeypatch.undo()
     assert found(tree, settings) == found(tree, Settings(quiet=True))
 
 
@@ -226,5 +261,5 @@ def test_every_fact_of_a_file_is_read_back() -> None:
     )
     assert summary is not None
     assert all((summary.public, summary.attributes, summary.numbered, summary.scripted, summary.passed))
-    passed = FirstPass("digest", None, summary)
-    assert cache._seen("x.py", None, json.loads(json.dumps(cache._plain(passed)))).summary == summary
+    record = Record("digest", None, summary)
+    assert cache._record("x.py", None, json.loads(json.dumps(cache._plain(record)))).summary == summary

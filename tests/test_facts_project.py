@@ -202,10 +202,3 @@ def test_answers_are_remembered_and_compared() -> None:
     assert one.agrees(one.answers)
     assert not other.agrees(one.answers)
     assert other.agrees({})
-
-
-@pytest.mark.parametrize(("among", "expected"), [(500, False), (501, True)])
-def test_alone(among: int, expected: bool) -> None:
-    summary = summarize(b"x = cuda\n", "/p/a.py")
-    assert summary is not None
-    assert Project.alone(summary, among).has_own_cuda() is expected

@@ -70,6 +70,14 @@ class File:
             return []
         return [summary for module in self.modules if (summary := module.summary) is not None]
 
+    def matters(self, project: Project) -> bool:
+        """Return whether there may be something to find in the file with these facts of all files."""
+        return (
+            self.kind is Kind.CONFIG
+            or self._document is not None
+            or any(module.matters or module.is_reached(project) for module in self.modules)
+        )
+
     def check(self, project: Project) -> Result:
         """Check the file, and fix it if the settings say so; see `check_file`."""
         if self.kind is Kind.CONFIG:
@@ -167,7 +175,7 @@ class Module:
 
     def find(self, project: Project) -> list[Finding]:
         """Return the findings with their fixes, and keep what the fixes rely on in `devices`."""
-        if not self.matters and not self._is_reached(project):
+        if not self.matters and not self.is_reached(project):
             return []
         if self.facts is None:
             return self._unreadable()
@@ -176,7 +184,7 @@ class Module:
         findings, self.devices = check_module(self.facts, self.path, self.settings, project)
         return findings
 
-    def _is_reached(self, project: Project) -> bool:
+    def is_reached(self, project: Project) -> bool:
         """Return whether the module, without a word of CUDA, needs it because of other files.
 
         It imports a CUDA extension that they build, or moves something to the number of a GPU that they pass.

@@ -1,8 +1,9 @@
 """The cache: the findings of earlier runs, so that a run checks only files that have changed.
 
-An entry holds the result of a file's first pass, and the questions that it asked about the other files. Both
-depend only on the file's content, the settings and devicefix's version. The entries are JSON, not pickles: a
-cache may come with a cloned repository, and a wrong one can mislead, but it can't run code.
+An entry holds the result of a file's check, and the questions that it asked about the other files with their
+answers. With the same answers, the result depends only on the file's content, the settings and devicefix's
+version. The entries are JSON, not pickles: a cache may come with a cloned repository, and a wrong one can
+mislead, but it can't run code.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from devicefix.config.settings import Settings
 from devicefix.config.version import __version__
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.runner.configurations import asks_for_configurations
-from devicefix.runner.first_pass import FirstPass, Stamp
+from devicefix.runner.record import Record, Stamp
 
 NAME = ".devicefix_cache"
 _RACY = 2_000_000_000  # ns; a second change may get the same time as a recent one
@@ -72,8 +73,8 @@ class Cache:
             return [found[path] for path in paths]
         return None
 
-    def seen(self, paths: Iterable[str]) -> dict[str, FirstPass]:
-        """Return the first passes of the files that have not changed."""
+    def records(self, paths: Iterable[str]) -> dict[str, Record]:
+        """Return the records of the files that have not changed."""
         if self._entries is None:
             self._entries = {}
             with suppress(*_WRONG):
@@ -84,28 +85,28 @@ class Cache:
             with suppress(OSError, *_WRONG):
                 now = stamp(path)
                 if entry and (self._unchanged(path) or digest(Path(path).read_bytes()) == entry[0]):
-                    found[path] = _seen(path, now, entry)
+                    found[path] = _record(path, now, entry)
         return found
 
     def _unchanged(self, path: str) -> bool:
         known = self._stamps.get(path)
         return known is not None and known == stamp(path) and known[0] < self._saved_from - _RACY
 
-    def save(self, seen: Mapping[str, FirstPass], outcomes: Iterable[Outcome]) -> None:
+    def save(self, records: Mapping[str, Record], outcomes: Iterable[Outcome]) -> None:
         """Save the results of a run; if they can't be written, there is no cache.
 
         Args:
-            seen: the first pass of each file.
-            outcomes: the outcomes with the facts of all files.
+            records: those of all files, checked.
+            outcomes: their outcomes.
         """
         first = {
             "begun": self._begun,
-            # A configuration file that changes changes the outcomes: then only the first passes are kept.
-            "paths": [] if any(map(asks_for_configurations, seen.values())) else list(seen),
-            "stamps": {path: passed.stamp for path, passed in seen.items() if passed.stamp},
+            # A configuration file that changes changes the outcomes: then only the records are kept.
+            "paths": [] if any(map(asks_for_configurations, records.values())) else list(records),
+            "stamps": {path: record.stamp for path, record in records.items() if record.stamp},
             "outcomes": [_plain_outcome(outcome) for outcome in outcomes if outcome.result.findings],
         }
-        rest = {path: _plain(passed) for path, passed in seen.items() if passed.digest}
+        rest = {path: _plain(record) for path, record in records.items() if record.digest}
         with suppress(OSError):
             _prepare(self._file.parent)
             handle, name = tempfile.mkstemp(dir=self._file.parent)
@@ -208,25 +209,25 @@ def _cell(number: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def _plain(seen: FirstPass) -> list[Any]:
-    summary = seen.summary and {
+def _plain(record: Record) -> list[Any]:
+    summary = record.summary and {
         name: _plain_value(value)
-        for name in seen.summary.__dataclass_fields__
-        if (value := getattr(seen.summary, name)) and name != "path"
+        for name in record.summary.__dataclass_fields__
+        if (value := getattr(record.summary, name)) and name != "path"
     }
-    outcome = seen.outcome and _plain_outcome(seen.outcome)[1]
-    return [seen.digest, summary, outcome, [[*item] for item in seen.answers.items()]]
+    outcome = record.outcome and _plain_outcome(record.outcome)[1]
+    return [record.digest, summary, outcome, [[*item] for item in (record.answers or {}).items()]]
 
 
 def _plain_value(value: Any) -> Any:
     return sorted(value, key=repr) if isinstance(value, frozenset) else value  # they mix positions and names
 
 
-def _seen(path: str, now: Stamp | None, entry: Any) -> FirstPass:
+def _record(path: str, now: Stamp | None, entry: Any) -> Record:
     from devicefix.facts.exports import Summary
 
     known, summary, findings, answers = entry
-    return FirstPass(
+    return Record(
         known,
         now,
         None

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from devicefix.facts.exports import Summary
 from devicefix.files.discover import work_tree
-from devicefix.runner.first_pass import FirstPass
+from devicefix.runner.record import Record
 
 
-def asks_for_configurations(passed: FirstPass) -> bool:
-    """Return whether the result of a file's first pass depends on configuration files."""
-    return any(question == "configured" for question, *_ in passed.answers)
+def asks_for_configurations(record: Record) -> bool:
+    """Return whether the result of a file's check depends on configuration files."""
+    return any(question == "configured" for question, *_ in record.answers or ())
 
 
 def configurations(summaries: Iterable[Summary]) -> list[Summary]:

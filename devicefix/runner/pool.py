@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
+from devicefix.runner.parsed import PARSED
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 POOL_FROM = 40  # files; for fewer, starting processes costs more than it saves
 CHUNK = 16  # files that a process takes at a time
+_PARSED = 16_000_000  # bytes of source that all processes together keep parsed, in some 600 MB
 
 
 def _cores() -> int:
@@ -41,18 +43,21 @@ def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
     jobs = settings.jobs or _cores()
     jobs = min(jobs, -(-files // CHUNK), 61 if sys.platform == "win32" else jobs)  # Windows' own limit
     if jobs < 2 or files < POOL_FROM:
+        PARSED.room = _PARSED
+        stack.callback(PARSED.clear)
         return None
     from concurrent.futures import ProcessPoolExecutor
 
     with suppress(ImportError, NotImplementedError, OSError):  # no semaphores, as in some sandboxes
-        pool = ProcessPoolExecutor(jobs, initializer=_start)
+        pool = ProcessPoolExecutor(jobs, initializer=_start, initargs=(_PARSED // jobs,))
         stack.callback(pool.shutdown, cancel_futures=True)
         return pool
     return None
 
 
-def _start() -> None:
-    """Prepare a worker process."""
+def _start(room: int) -> None:
+    """Prepare a worker process, which keeps so many bytes of source parsed."""
+    PARSED.room = room
     # Ctrl-C ends a worker silently: the process that started it prints the message.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     collect_less()

@@ -1,4 +1,4 @@
-"""Check many files: each one alone first, then those for which the other files make a difference."""
+"""Check many files: summarize each one for the others first, then check it with the facts of all of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,9 +17,10 @@ from devicefix.files import discover
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
-from devicefix.runner.first_pass import FirstPass, Stamp
+from devicefix.runner.parsed import PARSED
 from devicefix.runner.pool import CHUNK, POOL_FROM, pool_for
 from devicefix.runner.progress import Progress
+from devicefix.runner.record import Record, Stamp
 
 if TYPE_CHECKING:
     from devicefix.facts.project import Project
@@ -81,14 +83,20 @@ def check_files(files: list[Path], settings: Settings) -> list[Outcome]:
         pool = pool_for(settings, len(paths), stack)
         progress = Progress(2 * len(paths), settings.quiet)
         stack.callback(progress.close)
-        seen = cache.seen(paths) if cache else {}
-        todo = [path for path in paths if path not in seen]
-        passes = _map(partial(_first_pass, settings, len(paths)), settings, todo, pool)
-        seen |= zip(todo, progress(passes), strict=True)
-        seen = {path: seen[path] for path in paths}
-        outcomes = _second_passes(seen, settings, progress, pool, stack)
-    if cache and (todo or len(paths) >= POOL_FROM):
-        cache.save(seen, outcomes)
+        records = cache.records(paths) if cache else {}
+        todo = [path for path in paths if path not in records]
+        summarized = _map(partial(_summarized, settings), settings, todo, pool)
+        records |= zip(todo, progress(summarized), strict=True)
+        records = {path: records[path] for path in paths}
+        project = _project(records)
+        stale = [path for path, record in records.items() if not _holds(record, project)]
+        shared = _shared(project, pool, stack) if stale else project
+        checked = _map(partial(_checked, settings), settings, stale, pool, shared)
+        for path, record in zip(stale, progress(checked), strict=True):
+            records[path] = _with_summary(record, records[path])
+    outcomes = [record.outcome or Outcome(path, Result(path)) for path, record in records.items()]
+    if cache and (todo or stale or len(paths) >= POOL_FROM):
+        cache.save(records, outcomes)
     return outcomes
 
 
@@ -137,12 +145,10 @@ def _cache(settings: Settings) -> Cache | None:
     return Cache(settings.cache_dir, settings)
 
 
-def _first_pass(
-    settings: Settings, among: int, path: str, sent: Content | OSError | None = None
-) -> FirstPass:
-    """Check one file as if it were the whole project; for most files, that is all there is to do."""
+def _summarized(settings: Settings, path: str, sent: Content | OSError | None = None) -> Record:
+    """Summarize one file for the others, which is all there is to do for most files."""
     if kind_of(path) is Kind.OTHER:
-        return FirstPass(outcome=Outcome(path, Result(path), error=_OTHER))
+        return _failed(path, _OTHER)
     from devicefix.engine.file import File
     from devicefix.facts.project import Project
 
@@ -150,51 +156,60 @@ def _first_pass(
         data, version = _content(path, settings, sent)
         file = File(data, path, settings)
         summary = next(iter(file.summaries), None)  # a file holds one module, or exports nothing
-        project = Project.alone(summary, among) if summary else Project()
-        result = file.check(project)
+        alone = Project.of([summary])
+        if not file.matters(alone):
+            return Record(*version, summary, answers=alone.answers)
     except OSError as problem:
-        return FirstPass(outcome=Outcome(path, Result(path), error=problem.strerror or str(problem)))
+        return _failed(path, problem.strerror or str(problem))
     except Exception as problem:
-        return FirstPass(outcome=Outcome(path, Result(path), error=internal_error(problem)))
-    outcome = _outcome(data, result) if result.findings else None
-    return FirstPass(*version, summary, outcome, project.answers)
+        return _failed(path, internal_error(problem))
+    PARSED.keep(file, settings)
+    return Record(*version, summary)
 
 
-def _second_passes(
-    seen: dict[str, FirstPass], settings: Settings, progress: Progress, pool: Pool, stack: ExitStack
-) -> list[Outcome]:
-    """Return the outcomes of files, which have been checked alone, with the facts of all of them."""
+def _project(records: dict[str, Record]) -> Project:
+    """Return the facts of all files, and of those that they import or name."""
     from devicefix.facts.project import Project
-    from devicefix.runner.configurations import asks_for_configurations, configurations
+    from devicefix.runner.configurations import configurations
     from devicefix.runner.imports import imported
 
-    outcomes = {path: first.outcome or Outcome(path, Result(path)) for path, first in seen.items()}
-    summaries = [first.summary for first in seen.values() if first.summary]
+    summaries = [record.summary for record in records.values() if record.summary]
     summaries += imported(summaries)
-    if any(map(asks_for_configurations, seen.values())):
-        summaries += configurations(summaries)
-    project = Project.of(summaries)
-    todo = [path for path, first in seen.items() if not project.agrees(first.answers)]
-    shared = _shared(project, pool, stack) if todo else project
-    for outcome in progress(_map(partial(_second_pass, settings), settings, todo, pool, shared)):
-        outcomes[outcome.path] = outcome
-    return list(outcomes.values())
+    return Project.of(summaries + configurations(summaries))
 
 
-def _second_pass(
+def _holds(record: Record, project: Project) -> bool:
+    """Return whether the result of an earlier check is that of a check with this project."""
+    return record.answers is not None and project.agrees(record.answers)
+
+
+def _checked(
     settings: Settings, project: Project | str, path: str, sent: Content | OSError | None = None
-) -> Outcome:
-    """Check one file with the facts of all files."""
-    from devicefix.engine.file import check_file
-
+) -> Record:
+    """Check one file with the facts of all files; the record lacks its summary."""
     try:
-        data, _ = _content(path, settings, sent)
+        data, version = _content(path, settings, sent)
         project = _loaded(project) if isinstance(project, str) else project
-        return _outcome(data, check_file(data, path, settings, project))
+        project.forget()
+        result = PARSED.take(data, path, settings).check(project)
     except OSError as problem:
-        return Outcome(path, Result(path), error=problem.strerror or str(problem))
+        return _failed(path, problem.strerror or str(problem))
     except Exception as problem:
-        return Outcome(path, Result(path), error=internal_error(problem))
+        return _failed(path, internal_error(problem))
+    outcome = _outcome(data, result) if result.findings else None
+    return Record(*version, outcome=outcome, answers=project.answers)
+
+
+def _with_summary(checked: Record, summarized: Record) -> Record:
+    """Return the record of a check with the summary, or one that is not cached if the file has changed."""
+    if checked.digest != summarized.digest:
+        return Record(outcome=checked.outcome, answers=checked.answers)
+    return replace(checked, summary=summarized.summary)
+
+
+def _failed(path: str, error: str) -> Record:
+    """Return the record of a file that can't be checked."""
+    return Record(outcome=Outcome(path, Result(path), error=error), answers={})
 
 
 def _outcome(data: bytes, result: Result) -> Outcome:

@@ -14,8 +14,8 @@ from devicefix.files.discover import is_excluded
 from devicefix.files.kinds import Kind, is_python, kind_of
 from devicefix.runner.cache import stamp
 from devicefix.runner.configurations import configurations
-from devicefix.runner.first_pass import Stamp
 from devicefix.runner.imports import imported
+from devicefix.runner.record import Stamp
 from devicefix.runner.run import find_files, is_included
 
 

@@ -21,27 +21,13 @@ class Project(SharedNames, Values, Compiled):
             the same answers, a check has the same result.
     """
 
-    def __init__(self, summaries: Iterable[Summary] = (), among_many: bool = False) -> None:
+    def __init__(self, summaries: Iterable[Summary] = ()) -> None:
         super().__init__(summaries)
-        self._among_many = among_many
-        self._among_own = among_many and any(map(_imports_own, self.files.values()))
 
     @classmethod
     def of(cls, summaries: Iterable[Summary | None]) -> Project:
         """Put the files' summaries together."""
         return cls(summary for summary in summaries if summary is not None)
-
-    @classmethod
-    def alone(cls, summary: Summary, among: int) -> Project:
-        """Return the project of one file, before the others are known.
-
-        Args:
-            summary: the file's.
-            among: how many files there are. Among many, some class mostly defines `cuda`, and some file
-                forks that runs with one which imports others of the project; where that turns out to be
-                wrong, the file is checked again.
-        """
-        return cls([summary], among_many=among > 500)
 
     def fresh(self) -> Project:
         """Return the same project with no answers yet."""
@@ -52,21 +38,15 @@ class Project(SharedNames, Values, Compiled):
     @remembered
     def has_own_cuda(self) -> bool:
         """Return whether `.cuda()` and `.to(device)` may differ: a class has its own of either."""
-        return self._among_many or self._adds_cuda or bool(self._own_classes)
+        return self._adds_cuda or bool(self._own_classes)
 
     @remembered
     def is_forked(self, path: str) -> bool:
         """Return whether a file must not ask for CUDA on import: processes are forked later."""
-        return self._among_own or os.path.normpath(path) in self._forking
+        return os.path.normpath(path) in self._forking
 
     @remembered
     def has_cuda_effects(self) -> bool:
         """Return whether a `cuda` of the project may do more than move, as a counter or a flag."""
         effects = any(summary.cuda_effects for summary in self.files.values())
-        return self._among_many or self._adds_cuda or effects
-
-
-def _imports_own(summary: Summary) -> bool:
-    """Return whether a file imports from its own package or folder, as far as its path shows."""
-    own = {*os.path.splitext(os.path.normpath(summary.path))[0].split(os.sep)}
-    return any(name.startswith(".") or name.partition(".")[0] in own for name in summary.imports)
+        return self._adds_cuda or effects

@@ -15,11 +15,16 @@ class Questions:
     """The questions that were asked.
 
     Attributes:
-        answers: the questions, with their answers.
+        answers: the questions since the last call of `forget`, with their answers.
     """
 
     def __init__(self) -> None:
         self.answers: Answers = {}
+        self._known: Answers = {}
+
+    def forget(self) -> None:
+        """Begin a new record of questions; what is known stays known."""
+        self.answers = {}
 
     def agrees(self, answers: Answers) -> bool:
         """Return whether this project gives the same answers as another did."""
@@ -32,8 +37,9 @@ def remembered(method: Method) -> Method:
     @wraps(method)
     def ask(self: Questions, *args: Any) -> Any:
         question = (method.__name__, *args)
-        if question not in self.answers:
-            self.answers[question] = method(self, *args)
-        return self.answers[question]
+        if question not in self._known:
+            self._known[question] = method(self, *args)
+        answer = self.answers[question] = self._known[question]
+        return answer
 
     return cast(Method, ask)

@@ -1,8 +1,8 @@
-"""The result of checking a file alone."""
+"""The record of a file: what the other files need to know of it, and the result of its check."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,20 +14,20 @@ Stamp = list[int]  # the time of a file's last change in ns, and its size
 
 
 @dataclass(frozen=True, slots=True)
-class FirstPass:
-    """The result of checking a file as if it were the whole project.
+class Record:
+    """A file as a run has seen it.
 
     Attributes:
-        digest: the digest of the file's content.
+        digest: the digest of the file's content; empty where nothing is cached.
         stamp: taken before the file was read.
         summary: what the other files need to know of this one.
         outcome: None if there is nothing to report.
-        answers: what the check asked of the project, with the answers. Where the whole project gives the
-            same answers, it makes no difference to the outcome.
+        answers: what the check asked of the project, with the answers. With a project that gives the same
+            answers, the outcome is the same. None if the file has not been checked.
     """
 
     digest: str = ""
     stamp: Stamp | None = None
     summary: Summary | None = None
     outcome: Outcome | None = None
-    answers: Answers = field(default_factory=dict)
+    answers: Answers | None = None
