@@ -195,6 +195,13 @@ def test_has_module() -> None:
     assert not files.has_module("/p/a.py", "torch")
 
 
+@pytest.mark.parametrize("order", [("json", "other"), ("other", "json")])
+def test_a_file_never_imports_itself_whichever_is_asked_about_first(order: tuple[str, str]) -> None:
+    files = project(json="import json", other="import json")
+    found = {name: files.has_module(f"/p/{name}.py", "json") for name in order}
+    assert found == {"json": False, "other": True}
+
+
 def test_answers_are_remembered_and_compared() -> None:
     one, other = project(a="self.use_cuda = torch.cuda.is_available()"), project(a="self.use_cuda = x")
     assert one.is_flag("use_cuda")

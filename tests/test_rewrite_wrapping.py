@@ -81,6 +81,11 @@ CASES = {
         "seconds_of_all_steps = (\n"
         f'    event.elapsed_time(event) / 1000 if {IF} else float("nan")\n)\n',
     ),
+    "a condition that only starts with a parenthesis": (
+        "resume_state = torch.load(path_of_the_state, map_location=lambda storage, loc: storage.cuda(k))\n",
+        "resume_state = torch.load(path_of_the_state, map_location=(lambda storage, loc: storage.cuda(k))"
+        f' if {IF} else "cpu")\n',
+    ),
 }
 
 

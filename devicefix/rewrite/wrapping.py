@@ -203,7 +203,7 @@ class _Line:
             self._hanging(),
         )
         if isinstance(root, ast.IfExp):
-            if not new.startswith("("):
+            if root.col_offset == 0:  # without parentheses around the whole
                 is_value = any(
                     isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return))
                     and node.value is not None

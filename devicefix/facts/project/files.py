@@ -211,9 +211,10 @@ class Files(Questions):
         named = self._named.get(name, [])
         if name and not named:  # most imports are of other projects
             return None
-        key = os.path.dirname(path), module
+        here = os.path.normpath(path)
+        key = here if here in named else os.path.dirname(here), module  # no file imports itself
         if key not in self._found:
-            self._found[key] = self._find(path, module, named)
+            self._found[key] = self._find(here, module, named)
         return self._found[key]
 
     def _find(self, path: str, module: str, named: list[str]) -> Summary | None:
@@ -221,7 +222,6 @@ class Files(Questions):
         if module.startswith("."):
             return next((self.files[name] for name in candidates(path, module) if name in self.files), None)
         # The same as by `candidates`, the nearest one, from the end of the path: that is ten times as fast.
-        path = os.path.normpath(path)
         folder = os.path.join(os.path.dirname(path), "")
         stem = module.replace(".", os.sep)
         found = [
