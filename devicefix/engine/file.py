@@ -64,6 +64,11 @@ class File:
         self.modules = [Module(content, path, self.settings) for content in self._modules()]
 
     @property
+    def size(self) -> int:
+        """How many bytes of source the modules have; a notebook holds much besides."""
+        return sum(len(module.data) for module in self.modules)
+
+    @property
     def summaries(self) -> list[Summary]:
         """The exports of the modules for the other files; none for documentation and configuration."""
         if self.kind is Kind.DOCS:

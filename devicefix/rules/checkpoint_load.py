@@ -465,14 +465,17 @@ class CheckpointLoad(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self.facts.call(node, "torch.load", "torch.jit.load", "torch.hub.load_state_dict_from_url"):
             return
-        if self.facts.is_guarded(node) or any(isinstance(arg, ast.Starred) for arg in node.args):
+        if any(isinstance(arg, ast.Starred) for arg in node.args):
             return
         given = load_location(self.facts, node)
         if given is None or (isinstance(given, ast.Constant) and given.value is None):
             yield from self._nowhere(node, given)
         elif self._may_be_left_out(given):
-            yield self.finding(given, f"{_NOWHERE}, where callers pass nothing", self._unless_given(given))
-        elif safety := self._safety(given):
+            if not self.facts.is_guarded(node):
+                yield self.finding(
+                    given, f"{_NOWHERE}, where callers pass nothing", self._unless_given(given)
+                )
+        elif (safety := self._safety(given)) and not self.facts.is_guarded(node):
             self.context.mark_handled(given)
             yield self.finding(
                 given,
@@ -497,7 +500,7 @@ class CheckpointLoad(Rule):
     def _nowhere(self, node: ast.Call, given: ast.expr | None) -> Iterator[Finding]:
         if any(keyword.arg is None for keyword in node.keywords):
             return  # `**kwargs` may contain it
-        if self._is_on_cpu(node) or (node.args and self._is_own(node.args[0])):
+        if self._is_on_cpu(node) or (node.args and self._is_own(node.args[0])) or self.facts.is_guarded(node):
             return
         where = self.devices.either(node, "None", of_cuda=True)
         code, use = self._constant(node, where)

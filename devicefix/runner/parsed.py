@@ -23,8 +23,8 @@ class Parsed:
 
     def keep(self, file: File, settings: Settings) -> None:
         """Keep a file if there is room."""
-        if len(file.data) <= self.room and file.path not in self._files:
-            self.room -= len(file.data)
+        if file.size <= self.room and file.path not in self._files:
+            self.room -= file.size
             self._files[file.path] = settings, file
             gc.freeze()  # no collection walks over the trees that are kept
 
@@ -34,7 +34,7 @@ class Parsed:
 
         known, file = self._files.pop(path, (None, None))
         if file is not None:
-            self.room += len(file.data)
+            self.room += file.size
             if known == settings and file.data == data:
                 return file
         return File(data, path, settings)

@@ -102,5 +102,7 @@ def _is_standard(summary: Summary, base: str) -> bool:
     module, _, name = base.rpartition(".")
     if module:
         return module in _STANDARD and module in summary.imports
+    if not any(f"{each}.{name}" in summary.imports for each in _STANDARD):
+        return False  # this is soon known of most bases
     found = {each.rpartition(".")[0] for each in summary.imports if each.rpartition(".")[2] == name}
-    return bool(found) and found.issubset(_STANDARD)
+    return found.issubset(_STANDARD)

@@ -21,6 +21,7 @@ class Files(Questions):
         super().__init__()
         self.files = {os.path.normpath(summary.path): summary for summary in summaries}
         self._found: dict[tuple[str, str], Summary | None] = {}
+        self._imported_by_name: dict[str, frozenset[str]] = {}
 
     @remembered
     def is_late(self, path: str) -> bool:
@@ -63,7 +64,7 @@ class Files(Questions):
             seen.add(file)
             for each in self._importers.get(file, ()):
                 importer = self.files[each]
-                if not any(module.rpartition(".")[2] == name for module in importer.imports):
+                if name not in self._imported_names(each):
                     if self._has_module(importer, file) or (importer.star_imports and name in importer.read):
                         return False
                 elif name in importer.guarded:
@@ -76,12 +77,22 @@ class Files(Questions):
 
     def _has_module(self, importer: Summary, file: str) -> bool:
         """Return whether a file imports another as a whole, and may read any attribute of it."""
+        names = {_module_name(file), ""}  # `from . import x` has no last part
+        if names.isdisjoint(self._imported_names(os.path.normpath(importer.path))):
+            return False  # this is soon known of most files
         return any(
             not any(other.startswith(f"{module}.") for other in importer.imports)
             for module in importer.imports
             if (found := self.find(importer.path, module)) is not None
             and os.path.normpath(found.path) == file
         )
+
+    def _imported_names(self, path: str) -> frozenset[str]:
+        """Return the last parts of the names of what a file imports."""
+        if path not in self._imported_by_name:
+            imports = self.files[path].imports
+            self._imported_by_name[path] = frozenset(module.rpartition(".")[2] for module in imports)
+        return self._imported_by_name[path]
 
     @remembered
     def is_set_elsewhere(self, path: str, name: str) -> bool:
@@ -238,8 +249,7 @@ class Files(Questions):
         """Return the project's files by the last parts of their modules' names."""
         named: dict[str, list[str]] = {}
         for path in self.files:
-            *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
-            named.setdefault(folder if name == "__init__" and folder else name, []).append(path)
+            named.setdefault(_module_name(path), []).append(path)
         return named
 
     def _importing(self, path: str) -> frozenset[str]:
@@ -314,6 +324,12 @@ class Files(Questions):
     def _imported_files(self, summary: Summary) -> set[str]:
         found = (self.find(summary.path, module) for module in summary.imports)
         return {os.path.normpath(target.path) for target in found if target is not None}
+
+
+def _module_name(path: str) -> str:
+    """Return the last part of a module's name; a package has that of its folder."""
+    *_, folder, name = ["", *os.path.splitext(path)[0].split(os.sep)]
+    return folder if name == "__init__" and folder else name
 
 
 def _endless(following: Mapping[str, set[str]], previous: Mapping[str, set[str]]) -> frozenset[str]:
