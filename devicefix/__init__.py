@@ -4,12 +4,10 @@ The names in `__all__` are the public API, which docs/api.md describes. Plugins 
 and `devicefix.testing`. Everything else is private, and may change with every version.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from devicefix.config.version import __version__ as __version__
 
+# Not imported: `python -m devicefix` runs this module while it still looks for modules in the current folder.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devicefix.api import (
         DevicefixError,

@@ -30,8 +30,8 @@ LATE = {
     "parts of files and configurations that most runs don't have": (
         "config.globs", "config.toml", "files.notebook.", "files.markdown.",
     ),
-    "dask, the cache, and files beside those that are checked": (
-        "runner.cluster", "runner.cache", "runner.configurations", "runner.imports",
+    "dask, processes, the cache, and files beside those that are checked": (
+        "runner.cluster", "runner.processes", "runner.cache", "runner.configurations", "runner.imports",
     ),
 }  # fmt: skip
 # A command, the API and the tests of plugins load what they do when they are called: `--version` needs none.

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, Cli, Git, devicefix
 
-from devicefix.files import commit
 from devicefix.files import write as writing
 from devicefix.files.kinds import is_python
 from devicefix.files.write import Change
@@ -433,16 +432,6 @@ def test_no_code_of_the_checked_folder_runs(git: Git, tmp_path: Path, program: l
         assert done.returncode in (0, 1), done.stderr
         assert "more39.py" in done.stdout
     assert not mark.exists(), mark.read_text()
-
-
-@pytest.mark.usefixtures("tree")
-def test_the_process_that_commits_imports_nothing_of_the_current_folder(tmp_path: Path) -> None:
-    for name in TRAPS.split():
-        Path(f"{name}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'a').write(__file__)\n")
-    Path("x").write_bytes(b"old")
-    commit.commit([Change("x", b"old", b"new")])
-    assert Path("x").read_bytes() == b"new"
-    assert not (tmp_path / "mark").exists()
 
 
 def test_links_out_of_the_folder_are_followed_only_if_named(run: Cli) -> None:

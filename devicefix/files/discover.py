@@ -182,11 +182,24 @@ def _git_files(folder: str) -> list[str] | None:
     return [os.fsdecode(name) for name in dict.fromkeys(listed.split(b"\0")) if name]
 
 
+def git_program() -> str | None:
+    """Return the path of git, None if it is not installed.
+
+    Windows would look for the name alone in the current folder first.
+    """
+    name = "git.exe" if os.name == "nt" else "git"
+    files = (os.path.join(folder, name) for folder in os.get_exec_path() if os.path.isabs(folder))
+    return next((file for file in files if os.path.isfile(file) and os.access(file, os.X_OK)), None)
+
+
 def git(folder: str, *arguments: str) -> bytes | None:
     """Return the output of git, None if it fails. It runs no program that the repository names.
 
     That is true for commands that neither read files nor run hooks.
     """
+    program = git_program()
+    if program is None:
+        return None
     # In a git hook these name the hook's repository, with paths relative to another folder.
     hook = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
     environment = {name: value for name, value in os.environ.items() if name not in hook}
@@ -194,7 +207,7 @@ def git(folder: str, *arguments: str) -> bytes | None:
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
     try:
         return subprocess.run(
-            ["git", "-c", "core.fsmonitor=false", "-C", folder, *arguments],
+            [program, "-c", "core.fsmonitor=false", "-C", folder, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from devicefix.files.discover import git
+from devicefix.files.discover import git, git_program
 from devicefix.model import Finding, Result
 from devicefix.runner.worktree import top_of
 
@@ -77,7 +76,7 @@ class _Base:
 
     def __init__(self, top: str, revision: str) -> None:
         self.top = top
-        if shutil.which("git") is None:
+        if git_program() is None:
             raise DiffBaseError("git is not installed")
         if self._git("rev-parse", "--git-dir") is None:
             raise DiffBaseError(f"git does not accept {top}; see: git -C {top} status")

@@ -46,10 +46,10 @@ def pool_for(settings: Settings, files: int, stack: ExitStack) -> Pool:
         PARSED.room = _PARSED
         stack.callback(PARSED.clear)
         return None
-    from concurrent.futures import ProcessPoolExecutor
-
     with suppress(ImportError, NotImplementedError, OSError):  # no semaphores, as in some sandboxes
-        pool = ProcessPoolExecutor(jobs, initializer=_start, initargs=(_PARSED // jobs,))
+        from devicefix.runner.processes import Processes
+
+        pool = Processes(jobs, _start, _PARSED // jobs)
         stack.callback(pool.shutdown, cancel_futures=True)
         return pool
     return None

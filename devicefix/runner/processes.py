@@ -1,0 +1,57 @@
+"""Worker processes that import nothing from the current folder, which holds other people's code."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import util
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Python 3.10 lacks -P. `multiprocessing` then gives a process the import path of the one that starts it.
+_SAFE_PATH = "-P" if sys.version_info >= (3, 11) else "-I"
+_STARTING = threading.Lock()
+
+
+class Processes(ProcessPoolExecutor):
+    """A pool whose processes start with a safe path, in which the current folder is not.
+
+    `multiprocessing` starts Python with `-c`, which puts the current folder first on the import path: a
+    multiprocessing.py there would run, in spawned workers and in servers that fork them or track semaphores.
+
+    Args:
+        jobs: the number of processes.
+        start: called in each process with the argument `room`.
+        room: see `start`.
+    """
+
+    def __init__(self, jobs: int, start: Callable[[int], None], room: int) -> None:
+        with _safe_path():
+            super().__init__(jobs, initializer=start, initargs=(room,))
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call a function in a process; the first calls start the processes."""
+        with _safe_path():
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let `multiprocessing` start Python with a safe path meanwhile.
+
+    The variable PYTHONSAFEPATH would also reach other processes that the program starts, and has no effect
+    below `python -E`.
+    """
+    functions: Any = util
+    with _STARTING:
+        flags = functions._args_from_interpreter_flags  # of this process, which each one that it starts gets
+        functions._args_from_interpreter_flags = lambda: [*flags(), _SAFE_PATH]
+        try:
+            yield
+        finally:
+            functions._args_from_interpreter_flags = flags
