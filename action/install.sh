@@ -2,6 +2,8 @@
 # Install devicefix into a separate virtual environment: a version from PyPI, or the action's own.
 set -euo pipefail
 
+# Not in the workspace, where `-m` would find modules of the checked code.
+cd "$RUNNER_TEMP"
 venv="$RUNNER_TEMP/devicefix"
 "$(command -v python3 || command -v python)" -m venv "$venv"
 bin="$venv/bin"

@@ -57,7 +57,7 @@ def run(tmp_path: Path) -> Run:
         kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
         done = subprocess.run(
             [str(ROOT / "action" / script)],
-            cwd=tmp_path, env=environment | kept, capture_output=True, text=True, timeout=300, check=False,
+            cwd=workspace, env=environment | kept, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
         return Step(
@@ -118,6 +118,17 @@ def test_install(run: Run) -> None:
     version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert version.startswith("devicefix, version ")
     assert run(devicefix=step.outputs["devicefix"]).outputs["findings"] == "1"
+
+
+@pytest.mark.slow
+def test_no_module_of_the_workspace_runs(run: Run, tmp_path: Path) -> None:
+    """The workspace is the current folder of each step, and holds a stranger's pull request."""
+    for name in ("ensurepip", "json", "pip", "runpy", "subprocess", "venv"):
+        (tmp_path / "workspace" / f"{name}.py").write_text("open('../mark', 'a').write(__file__)\n")
+    run("install.sh", version="no-version")  # the environment is made, and pip refuses the version
+    assert (tmp_path / "temp" / "devicefix").is_dir()
+    assert run().outputs["findings"] == "1"
+    assert not (tmp_path / "mark").exists()
 
 
 @pytest.mark.needs("check_jsonschema")
