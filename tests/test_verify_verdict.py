@@ -288,6 +288,42 @@ def test_a_scratch_copy_maps_paths_both_ways(original: Path) -> None:
     assert scratch.restored(recorded) == restored
 
 
+def test_links_in_a_scratch_copy_lead_into_it_or_out_of_the_folder(original: Path) -> None:
+    outside = original.parent / "data"
+    outside.mkdir()
+    (outside / "set.txt").write_text("data")
+    (original / "run").mkdir()
+    (original / "run/log.txt").write_text("old")
+    targets: dict[str, str | Path] = {
+        "relative": "run/log.txt", "absolute": original / "run/log.txt", "folder": original / "run",
+        "new": original / "new.txt", "out": "../data", "loop": "loop", "git": ".git",
+    }  # fmt: skip
+    for name, target in targets.items():
+        (original / name).symlink_to(target)
+    into = original.parent / "here"
+    into.mkdir()
+    Scratch(original, into)
+    copy = into / "project"
+    for name in ("relative", "absolute", "folder/log.txt", "new"):
+        (copy / name).write_text("written")
+        assert (copy / name).read_text() == "written"
+    assert (original / "run/log.txt").read_text() == "old"
+    assert not (original / "new.txt").exists()
+    assert (copy / "out/set.txt").read_text() == "data"
+    assert os.readlink(copy / "relative") == "run/log.txt"
+    assert (copy / "loop").is_symlink() and not (copy / "loop").exists()
+    assert (copy / "git").is_dir()  # what is not copied is used where it is
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no pipes in folders")
+def test_pipes_are_not_copied(original: Path) -> None:
+    os.mkfifo(original / "pipe")
+    into = original.parent / "here"
+    into.mkdir()
+    Scratch(original, into)
+    assert os.listdir(into / "project") == ["train.py"]
+
+
 def test_a_scratch_copy_keeps_relative_words_of_a_command_that_moves_along(original: Path) -> None:
     into = original.parent / "run"
     into.mkdir()

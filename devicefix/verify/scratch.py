@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
 from devicefix.verify.program import Program
 
+_COPIED = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 _NOT_COPIED = shutil.ignore_patterns(".git", "__pycache__", ".venv", "venv")
 
 
 class Scratch:
     """A copy of a program's folder.
+
+    A link in the folder leads to the same file, or to its copy if that is in the folder, too: a program that
+    writes through it changes nothing in the folder itself.
 
     Args:
         original: the program's folder, as a real path.
@@ -26,7 +31,20 @@ class Scratch:
     def __init__(self, original: Path, parent: Path) -> None:
         self._original = original
         self._copy = parent / (original.name or "copy")
-        shutil.copytree(original, self._copy, symlinks=True, ignore=_NOT_COPIED)
+        shutil.copytree(original, self._copy, symlinks=True, ignore=_ignored)
+        for folder, folders, names in os.walk(self._copy):
+            for link in (Path(folder, name) for name in folders + names):
+                if link.is_symlink():
+                    self._redirect(link)
+
+    def _redirect(self, link: Path) -> None:
+        target = Path(os.path.realpath(self._original / link.relative_to(self._copy)))
+        if target.is_relative_to(self._original):
+            copied = self._copy / target.relative_to(self._original)
+            target = target if target.exists() and not copied.exists() else copied  # not everything is copied
+        if os.path.realpath(link) != str(target):
+            link.unlink()
+            link.symlink_to(target)
 
     def path(self, path: str) -> str:
         """Return the path of a file's copy; any other string stays as it is."""
@@ -69,3 +87,9 @@ class Scratch:
         if isinstance(event, dict):
             return {key: self.restored(part) for key, part in event.items()}
         return event
+
+
+def _ignored(folder: str, names: list[str]) -> set[str]:
+    """Return the names in a folder that are not copied; pipes, sockets and devices have no content."""
+    modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
+    return _NOT_COPIED(folder, names) | {name for name in names if stat.S_IFMT(modes[name]) not in _COPIED}
