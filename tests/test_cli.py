@@ -14,6 +14,7 @@ import pytest
 from helpers import Cli, devicefix
 
 from devicefix import __version__
+from devicefix.config.settings import Settings
 from devicefix.engine import check as engine
 from devicefix.facts import Facts
 from devicefix.files import write as writing
@@ -113,14 +114,14 @@ def test_an_unreadable_file_is_an_error_and_the_others_are_checked(
 ) -> None:
     (tmp_path / "locked.py").write_text(TIED)
     (tmp_path / "tied.py").write_text(TIED)
-    read = runner._bytes
+    read = runner._read
 
-    def locked(path: str) -> bytes:
+    def locked(path: str, settings: Settings) -> runner.Content:
         if path.endswith("locked.py"):
             raise PermissionError(13, "Permission denied", path)
-        return read(path)
+        return read(path, settings)
 
-    monkeypatch.setattr(runner, "_bytes", locked)
+    monkeypatch.setattr(runner, "_read", locked)
     done = cli("check", "--config", os.devnull)
     assert done.exit_code == 2
     assert done.stderr == "locked.py: error: Permission denied\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,9 @@ def read(file: Path) -> Document:
     """
     from devicefix.config.toml import TomlError, parse
 
+    # Reading from a pipe or a device may never end.
+    if file.exists() and not (file.is_file() or file.samefile(os.devnull)):
+        raise ConfigError(f"{file}: it is not a regular file")
     try:
         text, document = parse(file.read_bytes())
     except OSError as problem:
@@ -103,7 +107,7 @@ def settings_of(document: Document, known_codes: KnownCodes) -> Settings:
     Raises:
         ConfigError: it holds an unknown key or a wrong value.
     """
-    origin = Origin(document.file.parent, known_codes)
+    origin = Origin(document.file.parent, known_codes, within=True)
     values: dict[str, Any] = {}
     where = f"{TABLE} " if document.within else ""
     for name, value in document.table.items():

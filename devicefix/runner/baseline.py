@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from devicefix.config.settings import ConfigError
 from devicefix.files.documents import text_of
+from devicefix.files.read import read as contents
 from devicefix.model import Finding, Outcome
 
 VERSION = 1
@@ -38,7 +39,7 @@ def read(file: Path) -> Counter[Entry]:
         ConfigError: the file cannot be read, or is not a baseline.
     """
     try:
-        document = json.loads(file.read_bytes())
+        document = json.loads(contents(file))
     except OSError as problem:
         hint = "; create it with --write-baseline" if isinstance(problem, FileNotFoundError) else ""
         raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None

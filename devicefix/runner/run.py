@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.files import discover
 from devicefix.files.kinds import Kind, is_python, kind_of
+from devicefix.files.read import read
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
 from devicefix.runner.parsed import PARSED
@@ -240,18 +241,12 @@ def _content(path: str, settings: Settings, sent: Content | OSError | None) -> C
 
 def _read(path: str, settings: Settings) -> Content:
     if settings.cache_dir is None:
-        return _bytes(path), ("", None)
+        return read(path), ("", None)
     from devicefix.runner.cache import digest, stamp
 
     now = stamp(path)  # the next run sees a change after this
-    data = _bytes(path)
+    data = read(path)
     return data, (digest(data), now)
-
-
-def _bytes(path: str) -> bytes:
-    """Return the content of a file on disk, as `Path.read_bytes` does, which takes twice as long."""
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
 
 
 def _sent(path: str, settings: Settings) -> Content | OSError:
