@@ -218,6 +218,7 @@ def test_a_broken_cache_is_ignored(
 ) -> None:
     file = tmp_path / "cache" / kept.file.parent.name / kept.file.name
     file.parent.mkdir(parents=True)
+    (tmp_path / "cache" / "CACHEDIR.TAG").touch()
     if not isinstance(content, bytes):
         first, rest = kept.file.read_bytes().split(b"\n", 1)
         content = content(first.replace(b'"paths":[', b'"paths":["x",'), rest)

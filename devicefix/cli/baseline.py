@@ -67,6 +67,7 @@ def write(checked: Checked, paths: tuple[Path, ...]) -> None:
             found += _unchecked(baseline.read(file), checked, paths)
             files.write(files.Change(str(file), file.read_bytes(), baseline.written(found.elements())))
         else:
+            files.refuse_dangling(str(file))
             with file.open("xb") as new_file:
                 new_file.write(baseline.written(found.elements()))
     except OSError as error:

@@ -55,7 +55,7 @@ def _how(kind: Kind) -> dict[str, Any]:
             "callback": _reading(lambda words, origin: kind.read(list(words), origin)),
         },
         values.FILE: {"type": click.Path(dir_okay=False, path_type=Path)},
-        values.FOLDER_INSIDE: {"type": click.Path(file_okay=False, path_type=Path)},
+        values.FOLDER: {"type": click.Path(file_okay=False, path_type=Path)},
         values.VERSION: {"metavar": "X.Y", "callback": _reading(kind.read)},
         values.TARGET: {"type": click.Choice(values.TARGETS)},
         values.FORMAT: {"type": click.Choice(values.FORMATS)},
@@ -261,6 +261,8 @@ def combined(document: load.Document | None, given: dict[str, Any]) -> Settings:
     settings = load.settings_of(document, known_codes) if document else Settings()
     uncached = given.pop("no_cache", True)
     options = {name: value for name, value in given.items() if value not in (None, ())}
+    if "cache_dir" in options:  # follows links that the user names, but none that the cache may find there
+        options["cache_dir"] = Path(os.path.realpath(options["cache_dir"]))
     settings = load.with_options(settings, options)
     default = (document.file.parent if document else Path()) / ".devicefix_cache"
     return replace(settings, cache_dir=None if uncached else settings.cache_dir or default)

@@ -97,6 +97,20 @@ def check_folder(file: Path) -> None:
         raise CommandError(f"{file}: the folder {str(file.parent)!r} does not exist")
 
 
+def check_default(file: Path) -> None:
+    """Refuse a file that nobody has named if it is a link or no regular file: others may have planted it.
+
+    Raises:
+        CommandError: it is one.
+    """
+    if file.is_symlink():
+        raise CommandError(
+            f"{file}: it is a symbolic link; remove it, or name the file to write with --output"
+        )
+    if file.exists() and not file.is_file():
+        raise CommandError(f"{file}: it is not a regular file; name the file to write with --output")
+
+
 def write_file(file: Path, data: bytes) -> None:
     """Write a file atomically.
 

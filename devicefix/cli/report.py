@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from devicefix.cli.errors import exit_status, missing_package
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, settings_for
-from devicefix.cli.output import check_folder, write_file
+from devicefix.cli.output import check_default, check_folder, write_file
 from devicefix.files.write import Change
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def report(
         raise missing_package("report", error.name, "report") from None
     from devicefix.report.migration import migration
 
-    if output != STDIN:
+    if ctx.get_parameter_source("output") is ParameterSource.DEFAULT:
+        check_default(output)
+    elif output != STDIN:
         check_folder(output)
     settings = replace(settings_for(paths, config_file, stdin_filename, given), replacements=True)
     checked = check_paths(paths, stdin_filename, settings)

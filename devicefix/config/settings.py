@@ -203,7 +203,8 @@ class Settings:
             "none",
             "Report only findings that are not in this file, which --write-baseline creates.",
             'baseline = "devicefix-baseline.json"',
-            details="The path is relative to the folder of the configuration.",
+            details="The path is relative to the folder of the configuration, and inside it; the option can"
+            " name a file elsewhere.",
         ),
     )
     unsafe_fixes: bool = field(
@@ -271,13 +272,14 @@ class Settings:
     cache_dir: Path | None = field(
         default=None,
         metadata=_key(
-            values.FOLDER_INSIDE,
+            values.FOLDER,
             ".devicefix_cache next to the configuration",
             "The folder for the cache; by default .devicefix_cache next to the configuration.",
             'cache-dir = ".cache/devicefix"',
             details="The path is relative to the folder of the configuration, and inside it. The environment"
-            " variable `DEVICEFIX_CACHE_DIR` overrides it, and the option overrides both."
-            " `--no-cache` neither reads nor writes a cache.",
+            " variable `DEVICEFIX_CACHE_DIR` overrides it, and the option overrides both; they can name a"
+            " folder elsewhere. A folder that exists must be empty, or a cache of devicefix. `--no-cache`"
+            " neither reads nor writes a cache.",
             variable="DEVICEFIX_CACHE_DIR",
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -38,10 +39,12 @@ class Origin(NamedTuple):
         folder: the folder that paths and patterns are relative to.
         known_codes: returns the codes of all rules. It is only called for values that name codes, since
             loading the rules takes time.
+        within: whether paths must be in the folder, as in a configuration file, which may be a stranger's.
     """
 
     folder: Path
     known_codes: KnownCodes
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,14 +160,13 @@ def _read_count(value: Any, _origin: Origin) -> int:
 def _read_path(value: Any, origin: Origin) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("must be a path")
-    return origin.folder / value
-
-
-def _read_path_inside(value: Any, origin: Origin) -> Path:
-    """Read a folder that is written to: the configuration of a clone may not name one elsewhere."""
-    path = _read_path(value, origin)
-    if not path.resolve().is_relative_to(origin.folder.resolve()):
-        raise ValueError("must be inside the folder of the configuration; use --cache-dir for another folder")
+    path = origin.folder / value
+    if origin.within:
+        folder, real = map(os.path.realpath, (origin.folder, path))
+        if not Path(real).is_relative_to(folder):
+            raise ValueError("must be inside the folder of the configuration; the option can name another")
+        if path.is_symlink():
+            raise ValueError("must not be a symbolic link; the option can name one")
     return path
 
 
@@ -188,7 +190,7 @@ SWITCH = Kind("bool", _read_flag)
 FLAG = Kind("bool", _read_flag)  # on the command line without a `--no-` form
 COUNT = Kind("int", _read_count)
 FILE = Kind("path", _read_path)
-FOLDER_INSIDE = Kind("path", _read_path_inside)
+FOLDER = Kind("path", _read_path)
 VERSION = Kind("str", lambda value, _origin: read_version(value))
 TARGET = _choice(TARGETS)
 FORMAT = _choice(FORMATS)

@@ -70,8 +70,10 @@ def put(path: str, data: bytes) -> None:
     """Write a file, new or not; a pipe or device is written to directly.
 
     Raises:
-        OSError: the file or its folder can't be written; an existing file is unchanged.
+        OSError: the file or its folder can't be written, or it is a link to nothing; an existing file is
+            unchanged.
     """
+    refuse_dangling(path)
     target = Path(path)
     if target.exists() and not target.is_file():
         target.write_bytes(data)
@@ -118,6 +120,16 @@ def stage(change: Change) -> Staged:
         os.unlink(name)
         raise
     return Staged(name, target)
+
+
+def refuse_dangling(path: str) -> None:
+    """Refuse a symbolic link whose target does not exist, instead of creating the target.
+
+    Raises:
+        OSError: the path is one.
+    """
+    if os.path.islink(path) and not os.path.exists(path):
+        raise FileNotFoundError(errno.ENOENT, "it is a symbolic link whose target does not exist", path)
 
 
 def refuse_changed(change: Change) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -20,8 +21,9 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from devicefix.config.settings import Settings
+from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.version import __version__
+from devicefix.files.read import read
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.record import Record, Stamp
@@ -44,9 +46,13 @@ class Cache:
     Args:
         folder: the cache folder.
         settings: the settings of the run.
+
+    Raises:
+        ConfigError: the folder is something else, or a link, which may lead anywhere.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
+        _refuse_foreign(folder)
         self._file = folder / __version__ / f"{_key(settings)}.json"
         self._paths: list[str] = []
         self._stamps: dict[str, Any] = {}
@@ -56,7 +62,7 @@ class Cache:
         self._rest = ""
         self._entries: dict[str, Any] | None = None
         with suppress(OSError, *_WRONG):
-            first, self._rest = self._file.read_text(encoding="utf-8").split("\n", 1)
+            first, self._rest = read(self._file).decode().split("\n", 1)
             content = json.loads(first)
             self._saved_from, self._paths = int(content["begun"]), content["paths"]
             self._stamps, self._outcomes = dict(content["stamps"]), content["outcomes"]
@@ -84,7 +90,7 @@ class Cache:
             entry = self._entries.get(path)
             with suppress(OSError, *_WRONG):
                 now = stamp(path)
-                if entry and (self._unchanged(path) or digest(Path(path).read_bytes()) == entry[0]):
+                if entry and (self._unchanged(path) or digest(read(path)) == entry[0]):
                     found[path] = _record(path, now, entry)
         return found
 
@@ -109,10 +115,8 @@ class Cache:
         rest = {path: _plain(record) for path, record in records.items() if record.digest}
         with suppress(OSError):
             _prepare(self._file.parent)
-            handle, name = tempfile.mkstemp(dir=self._file.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write("\n".join(json.dumps(part, separators=(",", ":")) for part in (first, rest)))
-            os.replace(name, self._file)
+            text = "\n".join(json.dumps(part, separators=(",", ":")) for part in (first, rest))
+            _replace(self._file, text.encode())
 
 
 def digest(data: bytes) -> str:
@@ -121,12 +125,15 @@ def digest(data: bytes) -> str:
 
 
 def stamp(path: str) -> Stamp | None:
-    """Return the time of a file's last change in ns, and its size; take it before reading the file."""
+    """Return the time of a file's last change in ns, and its size; take it before reading the file.
+
+    None for a missing file, and for a pipe or device, which is never read.
+    """
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return [status.st_mtime_ns, status.st_size]
+    return [status.st_mtime_ns, status.st_size] if stat.S_ISREG(status.st_mode) else None
 
 
 def _key(settings: Settings) -> str:
@@ -158,16 +165,55 @@ def _plugins() -> list[tuple[str, list[int]]]:
     return [(str(plugin), [os.stat(file).st_mtime_ns for file in sorted(plugin.files)]) for plugin in PLUGINS]
 
 
+_TAG = "CACHEDIR.TAG"  # https://bford.info/cachedir/
+_TAGGED = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of devicefix.\n"
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that no earlier run has made; what a clone has at its place may lead to other files.
+
+    Raises:
+        ConfigError: there is such a folder.
+    """
+    other = "choose another folder with --cache-dir, or none with --no-cache"
+    for part in (folder, folder / __version__):
+        if part.is_symlink():
+            raise ConfigError(f"{part}: a cache must not be a symbolic link; remove it, or {other}")
+    try:
+        if folder.is_dir() and not _is_ours(folder):
+            raise ConfigError(f"{folder}: it is not a cache of devicefix; {other}")
+    except OSError as problem:
+        raise ConfigError(f"{folder}: {problem.strerror or problem}; {other}") from None
+
+
+def _is_ours(folder: Path) -> bool:
+    """Return whether a folder is empty, or has our tag; a run that was killed may leave an empty one."""
+    tag = folder / _TAG
+    if not tag.is_file():
+        return not os.listdir(folder)
+    size = tag.stat().st_size
+    return size == 0 or (size == len(_TAGGED) and read(tag) == _TAGGED.encode())
+
+
 def _prepare(folder: Path) -> None:
     """Create the folder, marked so that git, backups and searches skip it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in ((".gitignore", "*\n"), ("CACHEDIR.TAG", _TAG)):
-        file = folder.parent / name
-        if not file.exists():
-            file.write_text(text, encoding="utf-8")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for name, text in ((_TAG, _TAGGED), (".gitignore", "*\n")):
+        with suppress(FileExistsError), open(folder.parent / name, "xb") as file:  # not through a link
+            file.write(text.encode())
+    folder.mkdir(exist_ok=True)
 
 
-_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n"  # https://bford.info/cachedir/
+def _replace(file: Path, data: bytes) -> None:
+    """Write a file, or leave nothing behind; its name is replaced even if it is a link."""
+    handle, name = tempfile.mkstemp(dir=file.parent)
+    try:
+        with os.fdopen(handle, "wb") as temporary:
+            temporary.write(data)
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 # --- JSON --------------------------------------------------------------------------------------------
