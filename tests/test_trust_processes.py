@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from helpers import ROOT, Git
+from helpers import ROOT, Git, devicefix
 
 from devicefix.files.commit import commit
 from devicefix.files.write import Change
@@ -78,12 +78,10 @@ class Tree:
     def run(self, *command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder."""
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-        done = subprocess.run(
+        return subprocess.run(
             [*map(str, command)],
             cwd=self.path, env=variables | environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
-        assert self.ran() == "", done.stderr
-        return done
 
     def ran(self) -> str:
         """Return the names of the planted modules that ran."""
@@ -93,6 +91,15 @@ class Tree:
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
+
+
+def checks_all(tree: Tree, *command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that checks the files in two processes, and check that no planted module runs."""
+    done = tree.run(*command, "check", "-j2", "--no-cache", "code", **environment)
+    assert tree.ran() == "", done.stderr
+    assert done.stdout.count("DF101") == FILES, done.stderr
+    assert done.returncode == 1
+    return done
 
 
 @cache
@@ -123,10 +130,8 @@ def test_worker_processes_import_nothing_of_the_current_folder(
     script.parent.mkdir()
     script.write_text(SCRIPT)
     path = {} if python == sys.executable else {"PYTHONPATH": pure_packages()}
-    done = tree.run(python, script, method, "check", "-j2", "--no-cache", "code", **path)
+    done = checks_all(tree, python, script, method, **path)
     assert done.stderr.count("started") == 2, done.stderr
-    assert done.stdout.count("DF101") == FILES
-    assert done.returncode == 1
 
 
 def pure_packages() -> str:
@@ -137,8 +142,7 @@ def test_without_the_environment_too(tree: Tree, tmp_path: Path) -> None:
     """`python -E`, as in scripts of some Linux distributions, ignores variables such as PYTHONSAFEPATH."""
     script = tmp_path / "devicefix"
     script.write_text(SCRIPT)
-    done = tree.run(sys.executable, "-E", script, "spawn", "check", "-j2", "--no-cache", "code")
-    assert done.stdout.count("DF101") == FILES
+    checks_all(tree, sys.executable, "-E", script, "spawn")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -149,17 +153,19 @@ def test_as_a_module_only_what_python_itself_imports_first_can_run(tmp_path: Pat
     code = [python, "-S", "-m", "empty"]
     first = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     tree = Tree(tmp_path, without=frozenset({"devicefix", *first.split()}))
-    done = tree.run(
-        python, "-S", "-m", "devicefix", "check", "-j2", "--no-cache", "code", PYTHONPATH=pure_packages()
-    )
-    assert done.stdout.count("DF101") == FILES
+    checks_all(tree, python, "-S", "-m", "devicefix", PYTHONPATH=pure_packages())
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no safe path")
 def test_as_a_module_with_a_safe_path_nothing_can_run(tree: Tree) -> None:
-    command = ("-m", "devicefix", "check", "-j2", "--no-cache", "code")
-    assert tree.run(sys.executable, "-P", *command).stdout.count("DF101") == FILES
-    assert tree.run(sys.executable, *command, PYTHONSAFEPATH="1").stdout.count("DF101") == FILES
+    checks_all(tree, sys.executable, "-P", "-m", "devicefix")
+    checks_all(tree, sys.executable, "-m", "devicefix", PYTHONSAFEPATH="1")
+
+
+def test_a_folder_that_the_user_puts_on_the_path_is_imported_from(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('it runs')")
+    done = devicefix("--version", cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."})
+    assert done.stdout.startswith("it runs\ndevicefix, version ")
 
 
 def test_the_process_that_commits_imports_nothing_of_the_current_folder(
@@ -186,7 +192,8 @@ def test_git_of_the_current_folder_does_not_run(
     (tree.path / ".gitignore").write_text("1*.py\n")
     monkeypatch.setenv("PATH", os.pathsep.join([path, os.environ["PATH"]]))
     done = tree.run(sys.executable, "-I", "-m", "devicefix", "check", "-q", "--no-cache", "code")
-    assert done.stdout.count("DF101") == FILES - 11  # the real git has been asked
+    assert done.stdout.count("DF101") == FILES - 11, done.stderr  # the real git has been asked
+    assert tree.ran() == ""
 
 
 def test_nothing_else_starts_processes() -> None:
