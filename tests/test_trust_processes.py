@@ -59,7 +59,7 @@ VERSIONS = [
 
 
 class Tree:
-    """A current folder where every module that might be imported is planted, and some files to check.
+    """A current folder with all modules that might be imported, a plugin, and some files to check.
 
     Attributes:
         path: the folder.
@@ -72,6 +72,10 @@ class Tree:
         (self.path / "code").mkdir(parents=True)
         for name in PLANTED - without:
             (self.path / f"{name}.py").write_text(f"open({str(self.mark)!r}, 'a').write({name + ' '!r})\n")
+        metadata = self.path / "planted-1.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1\n")
+        (metadata / "entry_points.txt").write_text("[devicefix.rules]\nplanted = this\n")
         for number in range(FILES):
             (self.path / "code" / f"{number}.py").write_text(TIED)
 
@@ -160,6 +164,14 @@ def test_as_a_module_only_what_python_itself_imports_first_can_run(tmp_path: Pat
 def test_as_a_module_with_a_safe_path_nothing_can_run(tree: Tree) -> None:
     checks_all(tree, sys.executable, "-P", "-m", "devicefix")
     checks_all(tree, sys.executable, "-m", "devicefix", PYTHONSAFEPATH="1")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the current folder can't be removed")
+def test_a_current_folder_that_has_been_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = devicefix("--version", cwd=folder, preexec_fn=folder.rmdir)
+    assert done.stdout.startswith("devicefix, version "), done.stderr
 
 
 def test_a_folder_that_the_user_puts_on_the_path_is_imported_from(tmp_path: Path) -> None:

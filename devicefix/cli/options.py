@@ -264,7 +264,8 @@ def combined(document: load.Document | None, given: dict[str, Any]) -> Settings:
     if "cache_dir" in options:  # follows links that the user names, but none that the cache may find there
         options["cache_dir"] = Path(os.path.realpath(options["cache_dir"]))
     settings = load.with_options(settings, options)
-    default = (document.file.parent if document else Path()) / ".devicefix_cache"
+    beside = document.file.parent if document and document.file.is_file() else Path()  # not in /dev
+    default = beside / ".devicefix_cache"
     return replace(settings, cache_dir=None if uncached else settings.cache_dir or default)
 
 
