@@ -261,10 +261,11 @@ def combined(document: load.Document | None, given: dict[str, Any]) -> Settings:
     settings = load.settings_of(document, known_codes) if document else Settings()
     uncached = given.pop("no_cache", True)
     options = {name: value for name, value in given.items() if value not in (None, ())}
-    if "cache_dir" in options:  # follows links that the user names, but none that the cache may find there
+    if "cache_dir" in options:  # a link that the user names is followed; the cache itself follows none
         options["cache_dir"] = Path(os.path.realpath(options["cache_dir"]))
     settings = load.with_options(settings, options)
-    beside = document.file.parent if document and document.file.is_file() else Path()  # not in /dev
+    # The null device is a configuration, too, but nothing is written beside it.
+    beside = document.file.parent if document and document.file.is_file() else Path()
     default = beside / ".devicefix_cache"
     return replace(settings, cache_dir=None if uncached else settings.cache_dir or default)
 

@@ -107,7 +107,7 @@ def settings_of(document: Document, known_codes: KnownCodes) -> Settings:
     Raises:
         ConfigError: it holds an unknown key or a wrong value.
     """
-    origin = Origin(document.file.parent, known_codes, within=True)
+    origin = Origin(document.file.parent, known_codes, confined=True)
     values: dict[str, Any] = {}
     where = f"{TABLE} " if document.within else ""
     for name, value in document.table.items():

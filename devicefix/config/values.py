@@ -39,12 +39,12 @@ class Origin(NamedTuple):
         folder: the folder that paths and patterns are relative to.
         known_codes: returns the codes of all rules. It is only called for values that name codes, since
             loading the rules takes time.
-        within: whether paths must be in the folder, as in a configuration file, which may be a stranger's.
+        confined: whether paths must be in the folder, as in a configuration file, which may be a stranger's.
     """
 
     folder: Path
     known_codes: KnownCodes
-    within: bool = False
+    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +161,7 @@ def _read_path(value: Any, origin: Origin) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("must be a path")
     path = origin.folder / value
-    if origin.within:
+    if origin.confined:
         folder, real = map(os.path.realpath, (origin.folder, path))
         if not Path(real).is_relative_to(folder):
             raise ValueError("must be inside the folder of the configuration; the option can name another")
