@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
-from devicefix.rewrite.calls import first_choice, moved, on_call, receiver_of, with_keyword
+from devicefix.rewrite.calls import (
+    first_argument,
+    first_choice,
+    moved,
+    receiver_of,
+    with_first_argument,
+    with_function,
+    with_keyword,
+)
 from devicefix.rewrite.parsing import parse_expression
 
 
@@ -23,6 +34,14 @@ from devicefix.rewrite.parsing import parse_expression
         ("(x\n  # why\n  .cuda())[0].cuda()", "(x\n  # why\n  .cuda())[0].to(device)"),
         ("x . cuda ( )", "x . to ( device)"),
         ("x.cuda(\r\n\t0)", "x.to(\r\n\tdevice)"),
+        ("x.cuda((0))", "x.to(device)"),
+        ("x.cuda(*a, b)", "x.to(device, *a, non_blocking=b)"),
+        ("x.cuda(**a)", "x.to(device, **a)"),
+        ("x.cuda(non_blocking=b, device=(1))", "x.to(non_blocking=b, device=device)"),
+        ("x.cuda(non_blocking=b, device # ==\n = 1,)", "x.to(non_blocking=b, device # ==\n = device,)"),
+        ("x.cuda(a for a in b)", "x.to(device)"),
+        ("((é)\\\n .cuda)(0)", "((é)\\\n .to)(device)"),
+        ("x.cuda(ｄｅｖｉｃｅ=0)", "x.to(device)"),
     ],
 )
 def test_moved(before: str, after: str) -> None:
@@ -39,6 +58,13 @@ def test_moved(before: str, after: str) -> None:
         ("f(a,)", "f(a, k=v,)"),
         ("f(\n    a,\n    b,\n)", "f(\n    a,\n    b,\n    k=v,\n)"),
         ("f(\n    a  # why\n)", "f(\n    a, k=v  # why\n)"),
+        ("f(\n    a,  # why\n)", "f(\n    a, k=v,  # why\n)"),
+        ("f(\n    a,  # one\n\n    b,  # two\n)", "f(\n    a,  # one\n\n    b,  # two\n    k=v,\n)"),
+        ("f(((a)\n))", "f(((a)\n), k=v)"),
+        ("f(a for a in b if c )", "f((a for a in b if c), k=v )"),
+        ("f((a for a in b))", "f((a for a in b), k=v)"),
+        ("f('#,)', ')', )", "f('#,)', ')', k=v, )"),
+        ("(f)(a)(b)", "(f)(a)(b, k=v)"),
     ],
 )
 def test_with_keyword(before: str, after: str) -> None:
@@ -66,9 +92,64 @@ def test_the_first_choice_keeps_the_comments_of_the_rest(before: str, after: str
     assert first_choice(before) == after
 
 
-def test_an_unchanged_call_keeps_every_character() -> None:
+def test_every_other_character_stays() -> None:
     text = "f (a , # one\r\n\t*b,\r\n\t# two\r\n\tc = d,)"
-    assert on_call(lambda call: call)(text) == text
+    assert with_function(text, "f") == text
+    assert with_first_argument(text, "a") == text
+    assert first_argument("f ( # one\n name = (\n a ) , b = c)") == "(\n a )"
+    assert with_first_argument("f(name=(a), b=c)", "d") == "f(name=d, b=c)"
+    assert with_function("(a).b  (c)", "g") == "g  (c)"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_new_call_differs_only_in_what_changes(seed: int) -> None:
+    """Both rewrites of random calls parse, and keep the other arguments and every comment."""
+    random = Random(seed)
+    for _ in range(40):
+        text = random_call(random)
+        old = parsed(text)
+        keywords = [f"{keyword.arg}={ast.dump(keyword.value)}" for keyword in old.keywords]
+        new = parsed(with_keyword("k", "v")(text))
+        with_new = [f"{keyword.arg}={ast.dump(keyword.value)}" for keyword in new.keywords]
+        assert [*map(ast.dump, new.args)] == [*map(ast.dump, old.args)]
+        assert sorted(with_new) == sorted([*keywords, f"k={ast.dump(ast.Name('v', ast.Load()))}"])
+        assert COMMENT.findall(with_keyword("k", "v")(text)) == COMMENT.findall(text)
+        moving = parsed(moved("there")(text))
+        assert isinstance(moving.func, ast.Attribute) and moving.func.attr == "to"
+        given = [*moving.args[:1], *(each.value for each in moving.keywords if each.arg == "device")]
+        assert any(isinstance(each, ast.Name) and each.id == "there" for each in given)
+        kept = {f"{keyword.arg}" for keyword in old.keywords} - {"device"}
+        assert kept <= {f"{keyword.arg}" for keyword in moving.keywords}
+
+
+COMMENT = re.compile("#[0-9]+")
+
+
+def random_call(random: Random) -> str:
+    """Return the code of a call of `cuda` with arguments, white space and comments at random."""
+
+    def space() -> str:
+        comment = f" #{random.randrange(100)}\n\t"
+        return random.choice(("", "", "", " ", "\n  ", "\r\n", "\n\n ", "\\\n", comment))
+
+    values = ("0", "a", "(b)", "((c)\n)", "f(x, y)", "'é'", "a[0]", "[i for i in z]", "(i for i in z)", "','")
+    names = ["", *random.choices(("", "*"), k=random.randrange(2)), "device", "non_blocking", "other", "**"]
+    arguments = [
+        f"{name}{space()}{'=' if name.isidentifier() else ''}{space()}{random.choice(values)}"
+        for name in names
+        if random.random() < 0.5
+    ]
+    inside = f"{space()},{space()}".join(arguments)
+    last = "," if arguments and random.random() < 0.3 else ""
+    receiver = random.choice(("x", "(x)", "x[0]", "f(a, b)", "x.y", "(\nx)"))
+    return f"{receiver}{space()}.{space()}cuda{space()}({space()}{inside}{space()}{last}{space()})"
+
+
+def parsed(text: str) -> ast.Call:
+    """Parse a call."""
+    statement = ast.parse(f"({text}\n)").body[0]
+    assert isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return statement.value
 
 
 def test_what_is_nested_too_deeply_is_refused() -> None:

@@ -70,7 +70,12 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
 
         return [cst.If(parse_expression(test)[1], cst.IndentedBlock([parsed], indent=indent))], []
 
-    new = _on_statement(source, start, guarded)
+    in_libcst = _on_statement(source, start, guarded)
+
+    def new(text: str) -> str:
+        if "\n" in text or "\r" in text:
+            return in_libcst(text)
+        return f"if {test}:{source.newline}{source.indentation(start)}{indent}{text}"  # nothing else moves
 
     def under(text: str) -> str:
         body = _FIRST_LINE.sub("", new(text), count=1)

@@ -1,43 +1,96 @@
-"""New expressions from old ones: LibCST keeps the comments and line breaks inside them."""
+"""New calls from old ones: only what changes is replaced, so that comments and line breaks inside stay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+from devicefix.files.text import Source, parse
+from devicefix.rewrite.edits import Change, replaced
 from devicefix.rewrite.parsing import comments_in, parse_expression
 
-if TYPE_CHECKING:
-    import libcst as cst
+_SPACE = re.compile(r"(?:\s|\\(?:\r\n|\r|\n)|#[^\r\n]*)*")
+_LAST_LINE_BREAK = re.compile(r"(?:\r\n|\r|\n)[ \t\f]*\Z")
+_WORD = re.compile(r"[^\s=#\\]+")  # a keyword, in whatever form of Unicode
+_COMMENT = re.compile(r"[ \t\f]*#[^\r\n]*")
 
 
-def on_call(change: Callable[[cst.Call], cst.Call]) -> Callable[[str], str]:
-    """Return a function from text to text that parses a call, changes it and writes it out again."""
+def moved(device: str) -> Callable[[str], str]:
+    """Return the rewrite of `x.cuda(1, True)` as `x.to(device, non_blocking=True)`.
 
-    def rewrite(text: str) -> str:
-        import libcst as cst
+    Every argument but the device survives.
+    """
 
-        module, call = parse_expression(text)
-        assert isinstance(call, cst.Call)
-        return module.code_for_node(change(call))
+    def change(text: str) -> str:
+        call = _Call(text)
+        changes: list[Change] = [(*call.method, "to")]
+        first = call.arguments[0] if call.arguments else None
+        given = first if first and not (first.keyword or first.stars) else call.named("device")
+        if given is not None:
+            start = given.start if given is first else given.value
+            changes.append((start, given.end, device))
+        elif first is not None:
+            changes.append((first.start, first.start, f"{device}, "))
+        else:
+            changes.append((call.end, call.end, device))
+        changes += (
+            (argument.start, argument.start, "non_blocking=")
+            for argument in call.arguments
+            if argument is not given and not (argument.keyword or argument.stars)
+        )
+        return call.changed(*changes)
 
-    return rewrite
+    return change
+
+
+def with_keyword(name: str, value: str) -> Callable[[str], str]:
+    """Return the rewrite of a call with one more keyword argument, the last one before `**kwargs`."""
+    new = f"{name}={value}"
+
+    def change(text: str) -> str:
+        call = _Call(text)
+        for argument in call.arguments:
+            if argument.stars == "**":
+                return call.changed((argument.start, argument.start, f"{new}, "))
+        if not call.arguments:
+            return call.changed((call.end, call.end, new))
+        last = call.arguments[-1]
+        if last.is_bare:
+            return call.changed((last.start, last.start, "("), (last.end, last.end, f"), {new}"))
+        if last.comma is None:
+            return call.changed((last.end, last.end, f", {new}"))
+        gap, at = call.gap(last), last.comma + 1  # the call still ends in a comma
+        comment = _COMMENT.match(call.text, at)
+        if comment and gap[:1] in ("\r", "\n"):
+            at = comment.end()
+        return call.changed((at, at, f"{gap}{new},"))
+
+    return change
 
 
 def receiver_of(text: str) -> str:
     """Return the code of `x` in that of `x.method(...)`."""
-    code = ""
+    return _Call(text).receiver
 
-    def read(call: cst.Call) -> cst.Call:
-        import libcst as cst
 
-        nonlocal code
-        assert isinstance(call.func, cst.Attribute)
-        code = cst.Module([]).code_for_node(call.func.value)
-        return call
+def first_argument(text: str) -> str:
+    """Return the code of `a` in that of `f(a)` or `f(name=a)`."""
+    call = _Call(text)
+    return call.code(call.arguments[0])
 
-    on_call(read)(text)
-    return code
+
+def with_first_argument(text: str, value: str) -> str:
+    """Return the code of a call with another first argument."""
+    call = _Call(text)
+    return call.changed((call.arguments[0].value, call.arguments[0].end, value))
+
+
+def with_function(text: str, function: str) -> str:
+    """Return the code of a call with another function."""
+    call = _Call(text)
+    return call.changed((call.start, call.function, function))
 
 
 def first_choice(text: str) -> str:
@@ -67,76 +120,130 @@ def _is_one_line(code: str) -> bool:
     return "\n" not in code and "\r" not in code
 
 
-def moved(device: str) -> Callable[[str], str]:
-    """Return the rewrite of `x.cuda(1, True)` as `x.to(device, non_blocking=True)`.
+class _Argument(NamedTuple):
+    """An argument in the text of a call.
 
-    Every argument but the device survives.
+    Attributes:
+        start: where it starts, with its keyword, stars and parentheses.
+        value: where its value starts, with its parentheses.
+        end: where it ends.
+        keyword: its keyword, empty if there is none.
+        stars: the stars before it.
+        comma: where the comma after it is, None if there is none.
+        is_bare: whether it is a generator expression that has no parentheses but those of the call.
     """
 
-    def change(call: cst.Call) -> cst.Call:
-        import libcst as cst
-
-        _, target = parse_expression(device)
-        given = next((arg for i, arg in enumerate(call.args) if _is(arg, i, 0, "device")), None)
-        rest = [arg for arg in call.args if arg is not given]
-        rest = [_named(arg, "non_blocking") if arg.keyword is None and not arg.star else arg for arg in rest]
-        if given is None:
-            comma = (
-                cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")) if rest else cst.MaybeSentinel.DEFAULT
-            )
-            first = cst.Arg(target, comma=comma)
-        else:
-            first = given.with_changes(value=target, keyword=None, equal=cst.MaybeSentinel.DEFAULT)
-        args = [first, *rest]
-        return _renamed(call, "to").with_changes(args=args)
-
-    return on_call(change)
+    start: int
+    value: int
+    end: int
+    keyword: str
+    stars: str
+    comma: int | None
+    is_bare: bool
 
 
-def _is(arg: cst.Arg, index: int, position: int, name: str) -> bool:
-    if arg.star:
-        return False
-    return index == position if arg.keyword is None else arg.keyword.value == name
+class _Call:
+    """A call in a text, which may span lines.
 
+    Attributes:
+        text: the text, in parentheses if it spans lines; the positions refer to it.
+        start: where the call starts.
+        function: where what is called ends, with its parentheses.
+        end: where the closing parenthesis is.
+        arguments: the arguments in order.
+    """
 
-def _named(arg: cst.Arg, name: str) -> cst.Arg:
-    import libcst as cst
+    def __init__(self, text: str) -> None:
+        spans_lines = "\n" in text or "\r" in text  # Python allows no more than 200 parentheses
+        self._around = ("(", "\n)") if spans_lines else ("", "")
+        self._source = Source(text.join(self._around).encode())
+        self.text = self._source.text
+        statement = parse(self.text).body[0]
+        assert isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+        self._node = statement.value
+        self.start, end = self._source.span(self._node)
+        self.end = end - 1
+        self.function = self._closed(self._node.func)
+        self.arguments = list(self._arguments())
 
-    nothing = cst.SimpleWhitespace("")
-    equal = cst.AssignEqual(whitespace_before=nothing, whitespace_after=nothing)
-    return arg.with_changes(keyword=cst.Name(name), equal=equal)
+    @property
+    def method(self) -> tuple[int, int]:
+        """Where the name of the method starts and ends."""
+        assert isinstance(self._node.func, ast.Attribute)
+        dot = self._after_space(self._closed(self._node.func.value))
+        return self._after_space(dot + 1), self._source.span(self._node.func)[1]
 
+    @property
+    def receiver(self) -> str:
+        """The code of `x` in `x.method(...)`."""
+        assert isinstance(self._node.func, ast.Attribute)
+        return self.text[self._source.span(self._node.func)[0] : self._closed(self._node.func.value)]
 
-def _renamed(call: cst.Call, name: str) -> cst.Call:
-    import libcst as cst
+    def named(self, keyword: str) -> _Argument | None:
+        """Return the argument with a keyword."""
+        return next((argument for argument in self.arguments if argument.keyword == keyword), None)
 
-    assert isinstance(call.func, cst.Attribute)
-    return call.with_changes(func=call.func.with_changes(attr=cst.Name(name)))
+    def code(self, argument: _Argument) -> str:
+        """Return the code of an argument's value."""
+        return self.text[argument.value : argument.end]
 
+    def gap(self, argument: _Argument) -> str:
+        """Return the white space before an argument, without comments and blank lines."""
+        before = [other for other in self.arguments if other.start < argument.start]
+        if not before or before[-1].comma is None:
+            return " "
+        gap = self.text[before[-1].comma + 1 : argument.start]
+        line_break = _LAST_LINE_BREAK.search(gap)
+        return line_break.group() if line_break else gap
 
-def with_keyword(name: str, value: str) -> Callable[[str], str]:
-    """Return the rewrite of a call with one more keyword argument, the last one before `**kwargs`."""
+    def changed(self, *changes: Change) -> str:
+        """Return the code of the call with some parts replaced."""
+        before, after = self._around
+        return replaced(self.text, sorted(changes)).removeprefix(before).removesuffix(after)
 
-    def change(call: cst.Call) -> cst.Call:
-        import libcst as cst
+    def _arguments(self) -> Iterator[_Argument]:
+        at = self._after_space(self.function) + 1
+        given: list[ast.expr | ast.keyword] = [*self._node.args, *self._node.keywords]
+        for node in sorted(given, key=self._source.span):
+            argument = self._argument(node, self._after_space(at))
+            yield argument
+            at = self._after_space(argument.end) + 1
 
-        added = _named(cst.Arg(parse_expression(value)[1]), name)
-        args = list(call.args)
-        at = next((i for i, arg in enumerate(args) if arg.star == "**"), len(args))
-        separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-        if at < len(args):
-            return call.with_changes(args=[*args[:at], added.with_changes(comma=separator), *args[at:]])
-        if args:
-            last = args[-1]
-            if isinstance(last.comma, cst.Comma):  # the call still ends in a comma
-                before = args[-2].comma if len(args) > 1 else separator
-                if not isinstance(before, cst.Comma):
-                    before = separator
-                added = added.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
-                args[-1] = last.with_changes(comma=before)
+    def _argument(self, node: ast.expr | ast.keyword, start: int) -> _Argument:
+        keyword, stars, value, inner = "", "", start, node
+        if isinstance(node, (ast.Starred, ast.keyword)):
+            inner = node.value
+            if isinstance(node, ast.keyword) and node.arg is not None:
+                keyword, name = node.arg, _WORD.match(self.text, start)
+                assert name is not None
+                value = self._after_space(name.end()) + 1  # after the equals sign
             else:
-                added = added.with_changes(whitespace_after_arg=last.whitespace_after_arg)
-                args[-1] = last.with_changes(comma=separator, whitespace_after_arg=cst.SimpleWhitespace(""))
-        return call.with_changes(args=[*args, added])
+                stars = "*" if isinstance(node, ast.Starred) else "**"
+                value += len(stars)
+        bare = isinstance(inner, ast.GeneratorExp) and self._source.span(inner)[1] > self.end
+        if isinstance(inner, ast.GeneratorExp) and bare:
+            last = inner.generators[-1]
+            inner = [last.iter, *last.ifs][-1]
+        end = self._closed(inner)
+        comma = self._after_space(end)
+        return _Argument(
+            start,
+            self._after_space(value),
+            end,
+            keyword,
+            stars,
+            comma if self.text[comma] == "," else None,
+            bare,
+        )
 
-    return on_call(change)
+    def _after_space(self, at: int) -> int:
+        """Return the place after white space, line breaks and comments."""
+        match = _SPACE.match(self.text, at)
+        return match.end() if match else at
+
+    def _closed(self, node: ast.expr | ast.keyword) -> int:
+        """Return the end of an expression, with the parentheses around it."""
+        _, end = self._source.span(node)
+        while (following := self._after_space(end)) < self.end and self.text[following] == ")":
+            end = following + 1
+        return end

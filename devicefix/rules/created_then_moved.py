@@ -8,6 +8,7 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import is_variable
 from devicefix.facts.kinds import NUMBERS
 from devicefix.model import Finding, Safety
+from devicefix.rewrite.calls import first_argument, receiver_of, with_first_argument, with_keyword
 from devicefix.rules.base import Example, Rule
 
 # These give the same bits on every device. torch.linspace does not: it rounds differently on a GPU.
@@ -326,28 +327,11 @@ def _made_there(device: str | None) -> Callable[[str], str]:
     """
 
     def new(text: str) -> str:
-        import libcst as cst
-
-        from devicefix.rewrite.calls import on_call, with_keyword
-
-        there = [device] if device else []
-
-        def inner(call: cst.Call) -> cst.Call:
-            if not there:
-                there.append(cst.Module([]).code_for_node(call.args[0].value))
-            assert isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call)
-            return call.func.value
-
-        def variable(call: cst.Call) -> cst.Call:
-            made = call.args[0].value
-            changed = with_keyword("device", there[0])(cst.Module([]).code_for_node(made))
-            argument = call.args[0].with_changes(value=cst.parse_expression(changed))
-            return call.with_changes(args=[argument, *call.args[1:]])
-
-        text = on_call(inner)(text)
-        name = text.partition("(")[0].strip()
+        made = receiver_of(text)
+        there = device or first_argument(text)
+        name = made.partition("(")[0].strip()
         if name.rpartition(".")[2].strip() == "Variable":
-            return on_call(variable)(text)
-        return with_keyword("device", there[0])(text)
+            return with_first_argument(made, with_keyword("device", there)(first_argument(made)))
+        return with_keyword("device", there)(made)
 
     return new

@@ -7,8 +7,9 @@ from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.tensors import KEEPERS, MAKERS, expressions, is_variable
 from devicefix.facts import Facts
 from devicefix.facts.values import last_name
+from devicefix.files.text import parse
 from devicefix.model import Finding, Fix
-from devicefix.rewrite.calls import on_call
+from devicefix.rewrite.calls import first_argument
 from devicefix.rules.base import Example, Rule
 
 
@@ -186,12 +187,10 @@ class LegacyVariable(Rule):
         )
 
         def new(text: str) -> str:
-            import libcst as cst
-
-            text = on_call(lambda call: call.args[0].value)(text)  # type: ignore[arg-type,return-value]
-            tight = isinstance(
-                cst.parse_expression(f"({text}\n)"), (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
-            )
+            text = first_argument(text)
+            only = parse(f"({text}\n)").body[0]
+            assert isinstance(only, ast.Expr)
+            tight = isinstance(only.value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
             return text if "\n" not in text and (tight or roomy) else f"({text})"
 
         return self.context.edit(node, new, DeviceExpr(""))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from devicefix.devices.choose import DeviceExpr
 from devicefix.facts import Facts
@@ -9,6 +9,7 @@ from devicefix.facts.copies.binding import bound_by
 from devicefix.facts.copies.moves import method_called
 from devicefix.facts.values import last_name
 from devicefix.model import Finding, Fix
+from devicefix.rewrite.calls import with_function, with_keyword
 from devicefix.rules.base import Example, Rule
 
 # The dtypes of the legacy types: https://docs.pytorch.org/docs/stable/tensors.html.
@@ -320,16 +321,9 @@ class TypedTensor(Rule):
         return isinstance(node, (ast.List, ast.ListComp))
 
 
-def _maker(function: str, dtype: str, device: str):  # type: ignore[no-untyped-def]
-    from devicefix.rewrite.calls import on_call, with_keyword
-
-    def renamed(call):  # type: ignore[no-untyped-def]
-        import libcst as cst
-
-        return call.with_changes(func=cst.parse_expression(function))
-
+def _maker(function: str, dtype: str, device: str) -> Callable[[str], str]:
     def new(text: str) -> str:
-        text = on_call(renamed)(text)
+        text = with_function(text, function)
         return with_keyword("device", device)(with_keyword("dtype", dtype)(text))
 
     return new
