@@ -3,11 +3,11 @@
     python benchmarks/server.py [--lines 5000] [--every 25] [--changes 30]
 
 Starts `devicefix server` as an editor does, opens a generated file of so many lines with a tie in every so
-many, and types: each change puts a line with a tie in the middle of the file, or takes it out again. Prints
-the median, the fastest and the slowest time, from the moment that the change is sent to the one that the
-diagnostics of that version have been received. The client only decodes JSON, so that what is measured
-is the server's time. It also prints the processor's time, which says more on a machine that has other
-things to do.
+many, and types in the middle of the file, at each of the `places`: each change puts something there, or takes
+it out again. Prints the median, the fastest and the slowest time, from the moment that the change is
+sent to the one that the diagnostics of that version have been received. The client only decodes JSON, so that
+what is measured is the server's time. It also prints the processor's time, which says more on a machine that
+has other things to do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -131,21 +131,58 @@ class Client:
         self.server.wait(10)
 
 
-def measure(folder: Path, lines: int, every: int, changes: int) -> tuple[int, list[float], float]:
+class Place(NamedTuple):
+    """A place where somebody types.
+
+    Attributes:
+        line: the line, from 0.
+        character: the character in it, from 0.
+        text: what is put there and taken out again.
+        findings: the number of findings in it.
+    """
+
+    line: int
+    character: int
+    text: str
+    findings: int = 0
+
+
+def places(text: str) -> dict[str, Place]:
+    """Return the places by their kinds."""
+    lines = text.splitlines()
+    half = len(lines) // 2
+
+    def following(words: str) -> int:
+        return next(number for number in range(half, len(lines)) if words in lines[number])
+
+    tie = following(".cuda()")
+    loss = following("loss = criterion(")
+    return {
+        "a comment, in lines of its own": Place(following("class "), 0, "# a comment\n"),
+        "a name, in a function without ties": Place(loss, lines[loss].index("model"), "my_"),
+        "a line, in a function without ties": Place(loss, 0, f"{' ' * 12}inputs = inputs * 2\n"),
+        "a name, in a line with a tie": Place(tie, lines[tie].index("="), "= outputs "),
+        "a line without a tie, in the module": Place(following("class "), 0, "x = 1\n"),
+        "a line with a tie, in the module": Place(following("class "), 0, "x = torch.ones(1).cuda()\n", 1),
+    }
+
+
+def measure(folder: Path, text: str, place: Place, changes: int) -> tuple[int, list[float], float]:
     """Return the number of findings, the seconds of each change, and the processor's seconds for one."""
     file = folder / "program.py"
-    file.write_text(program(lines, every), encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     client = Client(folder)
-    text = file.read_text()
     document = {"uri": file.as_uri(), "languageId": "python", "version": 0, "text": text}
     client.send("textDocument/didOpen", {"textDocument": document})
     count = len(client.diagnostics(0))
-    middle = text.count("\n", 0, text.index("\nclass", len(text) // 2)) + 1
-    start, end = {"line": middle, "character": 0}, {"line": middle + 1, "character": 0}
+    start = {"line": place.line, "character": place.character}
+    whole = place.text.endswith("\n")
+    width = 0 if whole else place.character + len(place.text)
+    end = {"line": place.line + whole, "character": width}
     times = []
     used = client.processor_time()
     for version in range(1, changes + 1):
-        put_in = {"range": {"start": start, "end": start}, "text": "x = torch.ones(1).cuda()\n"}
+        put_in = {"range": {"start": start, "end": start}, "text": place.text}
         take_out = {"range": {"start": start, "end": end}, "text": ""}
         begun = time.perf_counter()
         client.send(
@@ -157,7 +194,7 @@ def measure(folder: Path, lines: int, every: int, changes: int) -> tuple[int, li
         )
         found = client.diagnostics(version)
         times.append(time.perf_counter() - begun)
-        assert len(found) == count + version % 2, (len(found), count)
+        assert len(found) == count + version % 2 * place.findings, (len(found), count)
     used = client.processor_time() - used
     client.end()
     return count, times, used / changes
@@ -170,14 +207,16 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=25, help="lines there is a tie")
     parser.add_argument("--changes", type=int, default=30)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(os.path.realpath(folder))
-        count, times, used = measure(path, arguments.lines, arguments.every, arguments.changes)
-    median, least, most, used = (
-        round(1000 * each) for each in (statistics.median(times), min(times), max(times), used)
-    )
-    print(f"{arguments.lines} lines, {count} findings, {len(times)} changes:", end=" ")
-    print(f"median {median} ms ({least} to {most} ms), {used} ms of a processor each")
+    text = program(arguments.lines, arguments.every)
+    for kind, place in places(text).items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(os.path.realpath(folder))
+            count, times, used = measure(path, text, place, arguments.changes)
+        median, least, most, used = (
+            round(1000 * each) for each in (statistics.median(times), min(times), max(times), used)
+        )
+        print(f"{arguments.lines} lines, {count} findings, {len(times)} changes of {kind}:", end=" ")
+        print(f"median {median} ms ({least} to {most} ms), {used} ms of a processor each")
 
 
 if __name__ == "__main__":

@@ -393,6 +393,44 @@ async def test_pulled_diagnostics(neovim: Editor) -> None:
     assert uri not in neovim.client.diagnostics
 
 
+STOPPED = """\
+import torch
+
+def stop():
+    print("no")
+
+if not torch.cuda.is_available():
+    stop()
+x = torch.ones(1).cuda()
+"""
+
+
+async def test_findings_move_while_one_types_and_are_checked_in_a_pause(code: Editor) -> None:
+    uri = code.open(code.project("pause") / "a.py", STOPPED)
+    assert codes(await code.shown(uri)) == [("DF101", 7)]
+    code.type(uri, 3, 0, "    # why\n")
+    assert codes(await code.shown(uri)) == [("DF101", 8)]
+    code.type(uri, 4, 4, "raise SystemExit", removed=len('print("no")'))
+    assert codes(await code.shown(uri)) == [("DF101", 8)]  # of the last check
+    assert codes(await code.shown(uri)) == [("DF701", 6), ("DF101", 8)]
+    code.type(uri, 3, 0, "", removed=9)
+    code.type(uri, 2, 0, "# and\n")
+    assert codes(await code.shown(uri)) == [("DF701", 7), ("DF101", 9)]
+    titles = await code.offers(uri, 9, 5)
+    assert any("DF101" in title and "Disable" not in title for title in titles)
+
+
+async def test_pulled_findings_are_checked_in_a_pause(neovim: Editor) -> None:
+    uri = neovim.open(neovim.project("pulled_pause") / "a.py", STOPPED)
+    assert codes(await neovim.pulled(uri)) == [("DF101", 7)]
+    refreshes = neovim.client.diagnostic_refresh_count
+    neovim.type(uri, 3, 4, "raise SystemExit", removed=len('print("no")'))
+    assert codes(await neovim.pulled(uri)) == [("DF101", 7)]
+    while neovim.client.diagnostic_refresh_count == refreshes:
+        await asyncio.sleep(0.02)
+    assert codes(await neovim.pulled(uri)) == [("DF701", 5), ("DF101", 7)]
+
+
 @pytest.mark.parametrize("name", ["code", "neovim", "emacs"])
 async def test_positions_and_edits_in_the_editors_units(name: str, editors: dict[str, Editor]) -> None:
     editor = editors[name]

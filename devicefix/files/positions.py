@@ -52,11 +52,12 @@ def moved(result: Result, old: Where, new: Where, respell: Respell) -> tuple[lis
         respell: returns a replacement's text as the document spells it; the second argument is true for a
             text that is inserted before a line.
     """
-    fixed = [_moved(finding, old, respell) for finding in result.fixed]
-    return fixed + [_moved(finding, new, respell) for finding in result.remaining], fixed
+    fixed = [moved_finding(finding, old, respell) for finding in result.fixed]
+    return fixed + [moved_finding(finding, new, respell) for finding in result.remaining], fixed
 
 
-def _moved(finding: Finding, where: Where, respell: Respell) -> Finding:
+def moved_finding(finding: Finding, where: Where, respell: Respell) -> Finding:
+    """Return a finding at its place in another text; see `moved`."""
     start = where(finding.line, finding.column)
     end = where(finding.end_line, finding.end_column)
     fix = finding.fix

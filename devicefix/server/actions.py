@@ -31,9 +31,9 @@ _MAX_TITLED = 20  # findings in a range; the actions of more findings have gener
 _CODE = re.compile(r"[A-Z]+\d+", re.I)
 
 
-def diagnostics(inspection: Inspection | None, text: Text) -> list[types.Diagnostic]:
-    """Return the findings as diagnostics."""
-    return [_diagnostic(finding, text) for finding in inspection.findings] if inspection else []
+def diagnostics(findings: Iterable[Finding], text: Text) -> list[types.Diagnostic]:
+    """Return findings as diagnostics."""
+    return [_diagnostic(finding, text) for finding in findings]
 
 
 def _diagnostic(finding: Finding, text: Text) -> types.Diagnostic:

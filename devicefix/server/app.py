@@ -23,6 +23,7 @@ from pygls.uris import to_fs_path, uri_scheme
 
 from devicefix.config.version import __version__
 from devicefix.facts.project import Project
+from devicefix.model import Finding
 from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
@@ -31,6 +32,7 @@ from devicefix.server.text import Document, Text
 from devicefix.server.workspace import Workspace
 
 DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
+PAUSE = 0.3  # seconds without changes before findings that were only moved are checked
 STACK_SIZE = 64 * 2**20  # bytes, for the parser: the default size of threads is too small on some systems
 GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 SCHEMES = ("file", "untitled")
@@ -50,7 +52,9 @@ class Server(LanguageServer):
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="devicefix")
         self._busy: set[str] = set()
         self._again: set[str] = set()
-        self._shown: dict[str, Inspection | None] = {}
+        self._pauses: dict[str, asyncio.Event] = {}
+        self._glances: dict[str, list[Finding]] = {}
+        self._shown: dict[str, Inspection | list[Finding] | None] = {}
         self._projects: WeakSet[Project] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
         self._register()
@@ -181,6 +185,12 @@ class Server(LanguageServer):
             if text == document.source:
                 return inspection, Text(text, document.position_codec)
 
+    async def glance(self, document: Document) -> tuple[list[Finding] | None, Text]:
+        """Return the findings of the current version of a document if a glance is enough, and its text."""
+        uri, path, text = document.uri, _path(document.uri), document.source
+        found = await self.work(lambda: self.known.glance(uri, path, text))
+        return (found if text == document.source else None), Text(text, document.position_codec)
+
     async def work(self, job: Callable[[], T]) -> T:
         """Run a function in the worker thread, and show the warnings that it causes."""
         result = await asyncio.get_running_loop().run_in_executor(self.worker, job)
@@ -201,6 +211,8 @@ class Server(LanguageServer):
             return
         for uri in uris:
             self._again.add(uri)
+            if uri in self._pauses:
+                self._pauses[uri].set()
             if uri not in self._busy:
                 self._busy.add(uri)
                 self._spawn(self._diagnose(uri))
@@ -212,19 +224,36 @@ class Server(LanguageServer):
                 await asyncio.sleep(DEBOUNCE)
                 self._again.discard(uri)
                 if document := self.document(uri):
+                    found, text = await self.glance(document)
+                    if found is not None:
+                        self._show(document, found, text)
+                        if not await self._is_left_alone(uri):
+                            continue
                     inspection, text = await self.check(document)
                     self._show(document, inspection, text)
+                    self._spread(inspection)
         finally:
             self._busy.discard(uri)
 
-    def _show(self, document: Document, inspection: Inspection | None, text: Text) -> None:
+    async def _is_left_alone(self, uri: str) -> bool:
+        """Wait until a document changes or has not changed for a while, and return whether it has not."""
+        changed = self._pauses[uri] = asyncio.Event()
+        try:
+            await asyncio.wait_for(changed.wait(), PAUSE)
+        except asyncio.TimeoutError:
+            return True
+        finally:
+            del self._pauses[uri]
+        return False
+
+    def _show(self, document: Document, found: Inspection | list[Finding] | None, text: Text) -> None:
+        """Publish the findings of a check or of a glance."""
         uri = document.uri
-        if self.document(uri) is not document or (uri in self._shown and self._shown[uri] is inspection):
+        if self.document(uri) is not document or (uri in self._shown and self._shown[uri] is found):
             return
-        self._shown[uri] = inspection
-        self._publish(uri, actions.diagnostics(inspection, text), document.version)
+        self._shown[uri] = found
+        self._publish(uri, actions.diagnostics(_findings(found), text), document.version)
         self.worker.submit(self.known.tidy)
-        self._spread(inspection)
 
     def _publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
@@ -239,9 +268,35 @@ class Server(LanguageServer):
         if not self._pulls:
             self._schedule(list(self._shown))
             return
-        workspace = self.client_capabilities.workspace
-        if workspace and workspace.diagnostics and workspace.diagnostics.refresh_support:
+        if self._refreshes:
             self.workspace_diagnostic_refresh(None)
+
+    @property
+    def _refreshes(self) -> bool:
+        """Return whether the server can ask the editor to request diagnostics again."""
+        workspace = self.client_capabilities.workspace
+        return bool(workspace and workspace.diagnostics and workspace.diagnostics.refresh_support)
+
+    def _confirm(self, document: Document, found: list[Finding]) -> None:
+        """Check a document soon for an editor that has got the findings of a glance."""
+        uri = document.uri
+        self._glances[uri] = found
+        if uri in self._pauses:
+            self._pauses[uri].set()
+        else:
+            self._spawn(self._check_later(document))
+
+    async def _check_later(self, document: Document) -> None:
+        uri = document.uri
+        while not await self._is_left_alone(uri):
+            pass
+        found = self._glances.pop(uri)
+        if self.document(uri) is document:
+            inspection, _ = await self.check(document)
+            self.worker.submit(self.known.tidy)
+            self._spread(inspection)
+            if [finding.portable() for finding in _findings(inspection)] != found:
+                self.workspace_diagnostic_refresh(None)
 
     async def _close(self, uri: str) -> None:
         await self.work(lambda: self.known.close(uri, _path(uri)))
@@ -267,10 +322,14 @@ class Server(LanguageServer):
         document = self.document(params.text_document.uri)
         if document is None:
             return types.RelatedFullDocumentDiagnosticReport([])
+        found, text = await self.glance(document) if self._refreshes else (None, None)
+        if found is not None and text is not None:
+            self._confirm(document, found)
+            return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(found, text))
         inspection, text = await self.check(document)
         self.worker.submit(self.known.tidy)
         self._spread(inspection)
-        return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(inspection, text))
+        return types.RelatedFullDocumentDiagnosticReport(actions.diagnostics(_findings(inspection), text))
 
     async def hover(self, params: types.HoverParams) -> types.Hover | None:
         """Return the pages of the rules at a position."""
@@ -353,6 +412,11 @@ def _path(uri: str) -> str | None:
         return None
     path = to_fs_path(uri)
     return os.path.normpath(path) if path else None
+
+
+def _findings(found: Inspection | list[Finding] | None) -> list[Finding]:
+    """Return the findings of a check or of a glance, none for an excluded document."""
+    return found.findings if isinstance(found, Inspection) else found or []
 
 
 def _options(value: Any) -> dict[str, Any]:

@@ -82,9 +82,9 @@ class Text:
 
     def _edit(self, index: int, old: str, new: str) -> types.TextEdit:
         """Return the edit of some lines, without the prefix and the suffix that stay the same."""
-        start = _common_length(old, new)
+        start = common_length(old, new)
         start -= old.startswith("\r\n", start - 1)  # a position cannot be between the two characters
-        behind = _common_length(old[start:][::-1], new[start:][::-1])
+        behind = common_length(old[start:][::-1], new[start:][::-1])
         behind -= old.startswith("\r\n", len(old) - behind - 1)
         where = types.Range(self._inside(index, old[:start]), self._inside(index, old[: len(old) - behind]))
         return types.TextEdit(where, new[start : len(new) - behind])
@@ -95,6 +95,6 @@ class Text:
         return self.position(index + len(lines), len(lines[-1]) + 1)
 
 
-def _common_length(one: str, other: str) -> int:
-    """Return the length of the common prefix of two texts."""
+def common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the common prefix of two texts or lists."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

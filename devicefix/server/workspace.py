@@ -16,9 +16,11 @@ from devicefix.config import load
 from devicefix.config.pins import pinned_torch
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import Origin
+from devicefix.model import Finding
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
 from devicefix.server.folder import Folder
+from devicefix.server.glance import glance
 from devicefix.server.inspect import FixError, Inspection, inspect
 
 logger = logging.getLogger(__name__)
@@ -81,6 +83,24 @@ class Workspace:
             self._past.append(known)
         self._looks[uri] = found
         return found
+
+    def glance(self, uri: str, path: str | None, text: str) -> list[Finding] | None:
+        """Return the findings of a text, without their edits, if they follow from those of the last check.
+
+        Args:
+            uri: as for `look`.
+            path: as for `look`.
+            text: as for `look`.
+
+        Returns:
+            The findings; None if only `look` can find them.
+        """
+        known = self._looks.get(uri)
+        if known is None or self.stale:
+            return None
+        folder = self._folder(path)
+        project = folder.project(path or "untitled.py", known.summaries)
+        return glance(known, text) if known.settings == folder.settings and known.project is project else None
 
     def tidy(self) -> None:
         """Free outdated syntax trees, which takes time that no request should wait for."""
