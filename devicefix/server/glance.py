@@ -143,11 +143,11 @@ def _function(facts: Facts, change: _Change) -> _Region | None:
     text = "".join(change.after[start - 1 : end + change.added])
     try:
         (new,) = parse(f"if 1:\n{text}" if function.col_offset else text).body
+        if function.col_offset and isinstance(new, ast.If) and not new.orelse:
+            (new,) = new.body
+        if type(new) is not type(function) or _outside(new) != _outside(function):
+            return None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    if isinstance(new, ast.If) and len(new.body) == 1 and not new.orelse and function.col_offset:
-        (new,) = new.body
-    if type(new) is not type(function) or _outside(new) != _outside(function):
         return None
     return _Region(start, end, "".join(change.before[start - 1 : end]) + text)
 
