@@ -61,7 +61,7 @@ class Refusals:
     def _leaving(self) -> set[ast.AST]:
         """The nodes that hold a `return`, `yield`, `break` or `continue`."""
         found: set[ast.AST] = set()
-        leaving: list[ast.AST] = [node for node in self.facts.tree.statements if isinstance(node, _LEAVING)]
+        leaving: list[ast.AST] = [*self.facts.tree.of_kind(*_LEAVING)]
         leaving += (node for node in self.facts.tree.nodes_with("yield") if isinstance(node, _YIELDS))
         for node in leaving:
             if node not in found:
@@ -111,7 +111,7 @@ class Refusals:
     @cached_property
     def _tries(self) -> bool:
         """Return whether the module handles any error."""
-        return any(isinstance(node, TRIES) for node in self.facts.tree.statements)
+        return any(True for _ in self.facts.tree.of_kind(*TRIES))
 
     def is_handled(self, node: ast.AST, error: str | None) -> bool:
         """Return whether an error leads to other code of the same function: that is the path of the CPU."""

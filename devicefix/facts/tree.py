@@ -11,11 +11,13 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import ClassVar
+from typing import ClassVar, TypeVar, cast
 from weakref import proxy
 
 from devicefix.facts.prefilter import lines_with, lines_with_name
 from devicefix.facts.scopes import COMPREHENSIONS, Bindings, Scope, dotted
+
+Node = TypeVar("Node", bound=ast.AST)
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 # Fields that hold no node, or none that is asked for.
@@ -103,6 +105,7 @@ class Tree:
         self._first: list[int] = []
         self._last: list[int] = []
         self._nodes: list[list[ast.AST] | None] = []
+        self._of_kind: dict[type[ast.AST], list[ast.AST]] = {}
         self._complete = False
 
         self._bindings = Bindings(self.root)
@@ -126,6 +129,11 @@ class Tree:
     def statements(self) -> Sequence[ast.AST]:
         """The module, its statements, and their handlers and cases, in the order of the source."""
         return self._statements
+
+    def of_kind(self, *kinds: type[Node]) -> Iterator[Node]:
+        """Return the statements of some classes; those of one class are in the order of the source."""
+        found = chain.from_iterable(self._of_kind.get(kind, ()) for kind in kinds)
+        return cast("Iterator[Node]", found)
 
     def nodes_at(self, lines: Iterable[int] | None) -> Iterator[ast.AST]:
         """Return the nodes of the statements at some lines, in the order of the source.
@@ -245,6 +253,7 @@ class Tree:
                     self._bindings.parameters(node.args, inner)
             first, last = _header(node)
             self._statements.append(node)
+            self._of_kind.setdefault(kind, []).append(node)
             self._first.append(first)
             self._last.append(last)
             for name in _INSIDE[kind]:
@@ -304,6 +313,11 @@ class Tree:
         else:
             self._bindings.bind(node, scope)
         return scope
+
+
+def statements_in(node: ast.AST) -> list[ast.AST]:
+    """Return the statements, handlers and cases right below a node."""
+    return [child for name in _INSIDE[type(node)] for child in getattr(node, name)]
 
 
 def children(node: ast.AST) -> list[ast.AST]:

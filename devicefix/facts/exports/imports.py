@@ -43,16 +43,16 @@ def guarded_names(facts: Facts) -> Iterable[str]:
 def _under_tests(facts: Facts) -> Iterable[str]:
     """Yield the code of the `if` statements whose test names CUDA: to look only there takes less time."""
     lines = facts.tree.text.splitlines()
-    for node in facts.tree.statements:
-        if isinstance(node, ast.If) and "cuda" in "".join(lines[node.lineno - 1 : node.test.end_lineno]):
+    for node in facts.tree.of_kind(ast.If):
+        if "cuda" in "".join(lines[node.lineno - 1 : node.test.end_lineno]):
             yield "\n".join(lines[node.lineno - 1 : node.end_lineno])
 
 
 def tried_names(facts: Facts) -> Iterable[str]:
     """Yield the last names of what a `try` statement imports or calls, if it catches such errors."""
     refusals = facts.guards.refusals
-    for node in facts.tree.statements:
-        if isinstance(node, ast.Try) and any(
+    for node in facts.tree.of_kind(ast.Try):
+        if any(
             any(may_catch(handler, error) for error in _ERRORS) and not refusals.refuses(handler.body)
             for handler in node.handlers
         ):

@@ -12,7 +12,7 @@ from devicefix.facts.names import Names
 from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Scope
 from devicefix.facts.texts import text_of
-from devicefix.facts.tree import children
+from devicefix.facts.tree import children, statements_in
 from devicefix.facts.values import cpu, last_name
 
 
@@ -106,8 +106,9 @@ class Calls(Objects):
         return found | UNKNOWN if function.decorator_list or generates else found
 
 
-def results(_: Names, function: Scope) -> tuple[list[ast.expr], bool]:
+def results(names: Names, function: Scope) -> tuple[list[ast.expr], bool]:
     """Return what a function returns or yields, and whether it yields."""
+    inside = children if "yield" in names.tree.text else statements_in
     values: list[ast.expr] = []
     generates = False
     todo: list[ast.AST] = list(function.node.body)  # type: ignore[attr-defined]
@@ -118,5 +119,5 @@ def results(_: Names, function: Scope) -> tuple[list[ast.expr], bool]:
         generates |= isinstance(node, (ast.Yield, ast.YieldFrom))
         if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
             values.append(node.value)
-        todo += children(node)
+        todo += inside(node)
     return values, generates

@@ -111,9 +111,8 @@ class Conversions:
         """The names of the methods that the module runs in any case, in statements of their own."""
         return frozenset(
             statement.value.func.attr
-            for statement in self._tree.statements
-            if isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Call)
+            for statement in self._tree.of_kind(ast.Expr)
+            if isinstance(statement.value, ast.Call)
             and isinstance(statement.value.func, ast.Attribute)
             and self._is_unconditional(statement)
         )
