@@ -334,6 +334,7 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
         (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
         (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is UTF-8"),
         (b"[" * 100_000 + b"torch.cuda", "1:1 DF901"),
+        (b'{"cells": [], "x": ' + b"9" * 5000 + b', "y": "torch.cuda"}', "1:1 DF901 too many digits"),
         (b"", ""),
         (b"{", ""),
         (b'{"cells": [{"source": 1, "x": "cuda"}, {}], "nbformat": 4, "metadata": []}', ""),

@@ -130,6 +130,10 @@ def _read(data: bytes) -> tuple[str, dict[int, str]]:
         raise NotANotebook("a notebook is UTF-8, and this is not") from None
     except RecursionError:
         raise NotANotebook("nested too deeply") from None
+    except NotANotebook:
+        raise
+    except ValueError:
+        raise NotANotebook("a number has too many digits") from None
 
 
 def _python_cells(text: str) -> dict[int, str]:
