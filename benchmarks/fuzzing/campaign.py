@@ -20,7 +20,7 @@ from fuzzing.scratch import Scratch
 from fuzzing.surface import Surface
 
 HANGS = 30  # seconds after which an input is given up
-FRESH = 200  # new inputs among the first ones
+REAL, FRESH = 400, 200  # inputs of the corpus, and new ones, among the first ones
 LAST = "last"  # the input that is being tried, for when the process dies
 
 
@@ -68,8 +68,12 @@ class Campaign:
         return None
 
     def first_inputs(self, random: Random, fresh: int) -> list[bytes]:
-        """Return the inputs of the corpus, and some new ones."""
-        return [*self.surface.seeds(), *(self.surface.fresh(random) for _ in range(fresh))]
+        """Return some inputs of the corpus, and some new ones."""
+        real = list(self.surface.seeds())
+        return [
+            *random.sample(real, min(len(real), REAL)),
+            *(self.surface.fresh(random) for _ in range(fresh)),
+        ]
 
     def unguided(self, seed: int, runs: int, seconds: float) -> None:
         """Try new and changed inputs, each made from the seed and its number.

@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 ODD = (
-    b"\0", b"\r", b"\r\n", b"\n", b"\f", b"\t", b"\\", b'"', b"'", b"#", b"\xff", b"\xef\xbb\xbf",
-    b"\xed\xa0\x80", b"\x1b]0;x\x07", b"\x1b[2J", b"\x7f", b"\xc2\x9b2J", b"\xe2\x80\xa8", b"\xe2\x80\xae",
-    b"\xc3\xa9", b"\xf0\x9f\x99\x82", b"\xf0\x9d\x92\x99", b"cuda", b"device", b"import torch\n",
-    b"x.cuda()\n", b"# noqa: DF101", b"# devicefix: skip-file\n", b"# -*- coding: latin-1 -*-\n",
-    b"__cell_0()", b"__magic_0()", b"```", b"    ", b"*", b"**/", b"[", b"]", b"{", b"}", b"(", b")", b",",
-    b":", b"=", b"-", b"..", b"/", b"$", b"%", b"!", b"0", b"1e999",
+    b"9" * 5000, b"[" * 3000, b"(" * 200, b"a." * 1000, b"\0", b"\r", b"\r\n", b"\n", b"\f", b"\t", b"\\",
+    b'"', b"'", b"#", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\x1b]0;x\x07", b"\x1b[2J", b"\x7f",
+    b"\xc2\x9b2J", b"\xe2\x80\xa8", b"\xe2\x80\xae", b"\xc3\xa9", b"\xf0\x9f\x99\x82", b"\xf0\x9d\x92\x99",
+    b"cuda", b"device", b"import torch\n", b"x.cuda()\n", b"# noqa: DF101", b"# devicefix: skip-file\n",
+    b"# -*- coding: latin-1 -*-\n", b"__cell_0()", b"__magic_0()", b"```", b"    ", b"*", b"**/", b"[",
+    b"]", b"{", b"}", b"(", b")", b",", b":", b"=", b"-", b"..", b"/", b"$", b"%", b"!", b"0", b"1e999",
 )  # fmt: skip
 ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 4, 2**31, 2**63, 10**30, 1.5, 1e308, float("nan"), float("inf"), "", "\0",
