@@ -228,6 +228,10 @@ def with_wrong_place(first: bytes, rest: bytes) -> bytes:
     return first + b"\n" + json.dumps(entries).encode()
 
 
+def with_wrong_code(first: bytes, rest: bytes) -> bytes:
+    return first + b"\n" + rest.replace(b'"DF101"', b'"DF\\u001b[2J"')
+
+
 def with_wrong_begin(first: bytes, rest: bytes) -> bytes:
     return json.dumps(json.loads(first) | {"begun": float("inf")}).encode() + b"\n" + rest
 
@@ -237,7 +241,7 @@ def with_wrong_begin(first: bytes, rest: bytes) -> bytes:
     [
         with_wrong_question("is_late", 1), with_wrong_question("is_late"), with_wrong_question("agrees", "a"),
         with_wrong_question("is_late", "a", "b"), with_wrong_question("__init__"), with_wrong_question(),
-        with_wrong_place, with_wrong_begin, b"[" * 100_000, b"{}\n" + b"[" * 100_000,
+        with_wrong_place, with_wrong_code, with_wrong_begin, b"[" * 100_000, b"{}\n" + b"[" * 100_000,
         b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"begun": "x"}\n', b"null\nnull",
         b"\x00" * 10, without_half, with_wrong_imports,
     ],

@@ -196,13 +196,16 @@ def _outcome(plain: Any) -> Outcome:
 
 
 def _finding(code: str, message: str, place: Any, plain: Any) -> Finding:
+    from devicefix.rules.registry import RULES
+
+    if code not in RULES:
+        raise ValueError(f"no rule has the code {code}")
     fix = None
     if plain:
         safety, replacements = plain
         fix = Fix((), Safety(safety), replacements=tuple(map(_replacement, replacements)))
     line, column, end_line, end_column, cell = _read(_Place, place)
-    code, message = _read(str, code), _read(str, message)
-    return Finding(code, message, line, column, end_line, end_column, fix, cell)
+    return Finding(code, _read(str, message), line, column, end_line, end_column, fix, cell)
 
 
 def _replacement(plain: Any) -> Replacement:
