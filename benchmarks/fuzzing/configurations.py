@@ -53,7 +53,15 @@ _TIED = (
     "run:\n\tpython a.py --gpu=0 \\\n\t--cuda", "'a: \"cuda", "- ? [", "device: &a !b cuda # noqa: DF905",
     "{{ a }}: cuda",
 )  # fmt: skip
-_OTHERS = ("c.yaml", "c.yml", "c.json", "c.toml", "run.sh", "Makefile", "requirements.txt", "Dockerfile")
+_PINS = (
+    "torch==2.1.0", "torch ~= 2.0.1", "pytorch=1.9", "torch", "torch==2.1 ; python_version > '3.8'",
+    "torch==9.9,<3", "  - pytorch::pytorch=2.0", 'torch = "==2.0.1"', "torch===2.0",
+    "torch==" + "1" * 5000 + ".1", "torch==٢.٠",
+)  # fmt: skip
+_TEXTS = {
+    **dict.fromkeys(("c.yaml", "c.yml", "c.json", "c.toml", "run.sh", "Makefile", "Dockerfile"), _TIED),
+    **dict.fromkeys(("requirements.txt", "setup.cfg", "environment.yml", "Pipfile"), _PINS),
+}
 
 
 class Configurations:
@@ -78,8 +86,8 @@ class Configurations:
         for name in random.sample((".gitignore", "p/.gitignore"), random.choice((0, 0, 1, 2))):
             globs = random.sample(_GLOBS, random.randint(1, 5))
             files[name] = "\n".join(globs).encode(errors="surrogatepass")
-        for name in random.sample(_OTHERS, random.randint(0, 2)):
-            files[name] = "\n".join(random.sample(_TIED, random.randint(1, 5))).encode()
+        for name in random.sample(list(_TEXTS), random.randint(0, 2)):
+            files[name] = "\n".join(random.sample(_TEXTS[name], random.randint(1, 5))).encode()
         if random.random() < 0.3:
             files[_BASELINE] = _baseline(random)
         return joined(files)[:LONGEST]
@@ -106,11 +114,11 @@ class Configurations:
         elif way < 0.6 and is_python(name):
             files[name] = self._programs.changed(random, text_of(files[name])).encode()
         elif way < 0.7:
-            files[random.choice((*_SETTINGS, *_OTHERS, _BASELINE, "a.py", ".gitignore", "x/y.py"))] = (
+            files[random.choice((*_SETTINGS, *_TEXTS, _BASELINE, "a.py", ".gitignore", "x/y.py"))] = (
                 files.pop(name)
             )
         else:
-            others = [*_COMMENTS, *_TIED, *_keys(random, 5)]
+            others = [*_COMMENTS, *_TIED, *_PINS, *_keys(random, 5)]
             text = files[name].decode(errors="surrogateescape")
             changed = lines_changed(random, text, others)
             files[name] = changed.encode(errors="surrogatepass" if "\ud800" in changed else "surrogateescape")

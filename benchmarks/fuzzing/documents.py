@@ -129,7 +129,7 @@ class Documents:
             output = rewritten(data, name, options).output
             if output is not None:
                 changes = True
-                _nothing_else_changes(data, output, name)
+                nothing_else_changes(data, output, name)
             if choice // 4 % COMMANDS == 0:
                 commands.round_trip(name, data, output, options, scratch)
                 commands.report(choice // 32, "--no-cache", name)
@@ -145,7 +145,7 @@ def _blocks(lines: list[str], name: str) -> list[Block]:
     return list(find([line.rstrip("\r\n") for line in lines]))
 
 
-def _nothing_else_changes(data: bytes, output: bytes, name: str) -> None:
+def nothing_else_changes(data: bytes, output: bytes, name: str) -> None:
     """Expect the same text around the same number of blocks, each of which parses if it did."""
     (before, old), (after, new) = ((lines, _blocks(lines, name)) for lines in map(_lines, (data, output)))
     if len(old) != len(new):

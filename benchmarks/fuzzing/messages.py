@@ -23,6 +23,7 @@ from devicefix.config.settings import KEYS
 from devicefix.server.app import Server
 from devicefix.server.text import Document, lines_of
 from fuzzing.configurations import value_of
+from fuzzing.documents import nothing_else_changes
 from fuzzing.faults import Fault, quick
 from fuzzing.mutation import ODD_VALUES, bytes_changed, lines_changed, value_changed
 from fuzzing.programs import LONGEST, Programs, found, text_of
@@ -376,6 +377,8 @@ def _can_be_made(document: Document, edits: list[Any]) -> None:
         raise Fault("an action that changes nothing")
     if document.uri.endswith(".py") and patterns.parses(text) and not patterns.parses(after):
         raise Fault("an action breaks a document")
+    if document.uri.endswith(".md"):
+        nothing_else_changes(text.encode(errors="replace"), after.encode(errors="replace"), document.uri)
 
 
 _UNITS = {
