@@ -1,181 +1,201 @@
-"""Search for programs that devicefix fails on, led by the coverage of its code.
+"""Search for inputs that devicefix fails on.
 
-    python benchmarks/fuzz.py CORPUS [--minutes N] [--out DIR]
+    python benchmarks/fuzz.py [CORPUS] [--surface NAME] [--minutes N] [--runs N] [--seed N] [--out DIR]
+    python benchmarks/fuzz.py --surface NAME --again FILE
 
-needs atheris (pip install atheris). The seeds are the small files in the folder CORPUS that can matter, and
-programs of `tests/patterns.py`. A mutation puts statements and expressions of the seeds into each other,
-changes the form of a program, or its bytes. Each input is checked and rewritten, and must have the properties
-of `tests/properties.py`, with one of four settings, which its checksum chooses.
+The surfaces:
 
-The run does not stop at a failure. For each kind of failure the shortest input goes to DIR, named by a
-checksum of the kind, next to a text with the traceback; `statistics.txt` says how far the run has come.
+    files           Python files
+    notebooks       Jupyter notebooks
+    documents       Markdown and reStructuredText
+    configurations  folders with settings, .gitignore, noqa comments, a baseline, a cache
+    messages        what an editor sends to the language server
+    frames          the bytes on the language server's standard input
+    all             each of them in turn, with an equal part of the time
+
+The seeds are the small files in the folder CORPUS that can matter, and inputs made of our own patterns:
+those of `tests/patterns.py`, and those of each surface in `benchmarks/fuzzing/`. With atheris (pip install
+atheris), the coverage of devicefix's code leads the search. Without it, or with --unguided, the inputs depend
+on the seed only.
+
+A fault is an internal error, an operation that takes over two seconds, something written outside of the
+folder that is checked, a program or code of that folder that runs, a rewrite that does not parse, that a
+second run changes, or that changes anything but the code, and a control character in what is printed. Each
+surface says what else it expects.
+
+The run does not stop at a failure. For each kind of failure an input goes to DIR/NAME, as short as it can be
+made, next to a text with the traceback; `statistics.txt` says how far the run has come. The exit status is 1
+if anything failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import re
+import importlib
+import os
+import pkgutil
+import subprocess
 import sys
 import tempfile
-import time
-import traceback
-import zlib
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
-import atheris
+if TYPE_CHECKING:
+    from fuzzing.kept import Kept
+    from fuzzing.surface import Surface
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests")]
 
-with atheris.instrument_imports(include=["devicefix"]):
-    import patterns
-    import properties
-
-    from devicefix.facts.prefilter import may_matter
-
-LONGEST = 20_000  # bytes of a seed
-SLOW = 5.0  # seconds for one input: a failure, too
+SURFACES = ("files", "notebooks", "documents", "configurations", "messages", "frames")
+UNGUIDED = ("frames",)  # another process does the work
+SHORTENING = 20  # seconds for each kind of failure
+INSTRUMENTED = 5  # how much longer everything takes where the coverage is recorded
+WITHOUT = ("devicefix.__main__", "devicefix.codemod", "devicefix.verify")  # no surface needs them
 
 
-def seeds(folder: Path) -> list[bytes]:
-    """Return the small files in a folder that can matter."""
-    found = [path.read_bytes() for path in sorted(folder.rglob("*.py")) if path.is_file()]
-    return [data for data in found if len(data) < LONGEST and may_matter(data)]
-
-
-class Mutator:
-    """Makes a program of another one."""
-
-    def __init__(self, contents: list[bytes]) -> None:
-        texts = [data.decode(errors="ignore") for data in contents]
-        real, own = patterns.fragments_of(texts), patterns.fragments()
-        pairs = zip(real, own, strict=True)
-        self.pieces = patterns.Fragments(*(tuple(dict.fromkeys((*a, *b))) for a, b in pairs))
-        self.ways = (self.fresh, self.formed, self.with_statement, self.with_expression, self.shorter)
-
-    def __call__(self, data: bytes, longest: int, seed: int) -> bytes:
-        """Return a mutation of the data, as libFuzzer asks for it."""
-        random = Random(seed)
-        if random.random() < 0.1:
-            return bytes(atheris.Mutate(data, longest))
-        text = data.decode(errors="ignore").replace("\r\n", "\n")
-        for _ in range(5):
-            new = random.choice(self.ways)(random, text)
-            if new != text and patterns.parses(new):
-                text = new
-                if random.random() < 0.4:
-                    break
-        return text.encode()[:longest]
-
-    def fresh(self, random: Random, text: str) -> str:
-        """Return a new program, sometimes with the old one after it."""
-        new = patterns.program(random, self.pieces).decode()
-        return new + text if random.random() < 0.2 else new
-
-    def formed(self, random: Random, text: str) -> str:
-        """Return the same program in another form."""
-        return patterns.formed(random, text)
-
-    def with_statement(self, random: Random, text: str) -> str:
-        """Insert a statement between two lines, indented as the next one."""
-        lines = text.split("\n")
-        at = random.randrange(len(lines))
-        indentation = re.match(r"\s*", lines[at])
-        new = random.choice(self.pieces.statements or ("x.cuda()",))
-        lines[at:at] = [(indentation.group() if indentation else "") + line for line in new.split("\n")]
-        return "\n".join(lines)
-
-    def with_expression(self, random: Random, text: str) -> str:
-        """Replace a name or the arguments of a call by an expression."""
-        places = list(re.finditer(r"(?<![\w.])[a-z]\w*(?![\w=])|(?<=\()[^()]*(?=\))", text))
-        if not places:
-            return text
-        place = random.choice(places)
-        return text[: place.start()] + random.choice(self.pieces.expressions) + text[place.end() :]
-
-    def shorter(self, random: Random, text: str) -> str:
-        """Remove some lines of the program."""
-        lines = text.split("\n")
-        at = random.randrange(len(lines))
-        del lines[at : at + random.choice((1, 2, 5, 20))]
-        return "\n".join(lines)
-
-
-def kind_of(problem: Exception) -> str:
-    """Return what failures of one cause have in common: type, place, and first rule or words."""
-    frame = traceback.extract_tb(problem.__traceback__)[-1]
-    code = re.search(r"DF\d+", str(problem))
-    words = code.group() if code else re.sub(r"\d+|'[^']*'.*", "", str(problem))[:80]
-    return f"{type(problem).__name__} {frame.name}:{frame.lineno} {words}"
-
-
-class Target:
-    """Tries inputs, and keeps what fails."""
-
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.started = time.monotonic()
-        self.inputs = self.parsed = self.rewritten = self.failed = 0
-        self.shortest: dict[str, int] = {}
-
-    def __call__(self, data: bytes) -> None:
-        """Try one input."""
-        settings = properties.SETTINGS[zlib.crc32(data) % len(properties.SETTINGS)]
-        self.inputs += 1
-        self.parsed += patterns.parses(data.decode(errors="replace"))
-        started = time.monotonic()
-        try:
-            self.rewritten += properties.hold(data, settings)
-            if time.monotonic() - started > SLOW:
-                raise TimeoutError("slow")
-        except Exception as problem:
-            self.keep(data, problem, f"target={settings.target} unsafe_fixes={settings.unsafe_fixes}")
-        if self.inputs % 50 == 0:
-            self.write_statistics()
-
-    def keep(self, data: bytes, problem: Exception, settings: str) -> None:
-        """Keep an input that fails, if it is the shortest of its kind."""
-        self.failed += 1
-        kind = kind_of(problem)
-        if len(data) < self.shortest.get(kind, sys.maxsize):
-            self.shortest[kind] = len(data)
-            name = hashlib.sha256(kind.encode()).hexdigest()[:12]
-            (self.out / f"{name}.py").write_bytes(data)
-            trace = "".join(traceback.format_exception(problem))
-            (self.out / f"{name}.txt").write_text(f"{kind}\n{settings}\n\n{trace}")
-
-    def write_statistics(self) -> None:
-        """Write down how far the run has come."""
-        kinds = "\n".join(sorted(self.shortest))
-        (self.out / "statistics.txt").write_text(
-            f"seconds {time.monotonic() - self.started:.0f}\ninputs {self.inputs}\nparsed {self.parsed}\n"
-            f"rewritten {self.rewritten}\nfailed {self.failed}\nkinds {len(self.shortest)}\n{kinds}\n"
-        )
-
-
-def main() -> None:
-    """Fuzz until the time is over."""
+def parsed() -> argparse.Namespace:
+    """Return the options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--out", type=Path, default=Path("fuzz-failures"))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    contents = seeds(given.corpus)
-    print(f"{len(contents)} files of the corpus are seeds", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        contents += [patterns.program(Random(seed)) for seed in range(500)]
-        for number, data in enumerate(contents):
-            (Path(folder) / f"{number:05}").write_bytes(data)
-        seconds = f"-max_total_time={given.minutes * 60:.0f}"
-        limits = [seconds, f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=6000"]
-        limits.append(f"-artifact_prefix={given.out}/")  # for what hangs, or ends the process
-        atheris.Setup([sys.argv[0], folder, *limits], Target(given.out), custom_mutator=Mutator(contents))
+    parser.add_argument("corpus", type=Path, nargs="?", help="a folder of files; else our own patterns only")
+    parser.add_argument("--surface", choices=[*SURFACES, "all"], default="all")
+    parser.add_argument("--minutes", type=float, help="how long; by default 30, or as long as --runs takes")
+    parser.add_argument("--runs", type=int, help="how many inputs of each surface at most")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the inputs")
+    parser.add_argument("--out", type=Path, default=Path("fuzz-failures"), help="the folder for what fails")
+    parser.add_argument("--unguided", action="store_true", help="do not use atheris")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="try one input that was kept")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in this process
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Fuzz each surface in a process of its own, and print what was found."""
+    given = parsed()
+    if given.again:
+        return again(given.surface, given.again)
+    if given.here:
+        fuzz(given)
+        return 0
+    names = SURFACES if given.surface == "all" else (given.surface,)
+    minutes = given.minutes or (None if given.runs else 30)
+    options = [
+        *(["--seed", str(given.seed)]),
+        *(["--unguided"] * given.unguided),
+        *(["--runs", str(given.runs)] if given.runs else []),
+        *(["--minutes", str(minutes / len(names))] if minutes else []),
+        *([str(given.corpus)] if given.corpus else []),
+    ]
+    return int(sum(faults(name, given.out / name, options) for name in names) > 0)
+
+
+def faults(name: str, out: Path, options: list[str]) -> int:
+    """Fuzz a surface, print what was found, made shorter, and return the number of faults."""
+    from fuzzing import kept
+
+    out.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, __file__, "--here", "--surface", name, "--out", str(out), *options]
+    with tempfile.TemporaryDirectory() as folder:  # atheris leaves files behind
+        environment = {**os.environ, "TMPDIR": folder, "TEMP": folder, "TMP": folder}
+        status = subprocess.run(command, env=environment, check=False).returncode
+    counts, failures = kept.statistics(out)
+    print(f"{name}: {counts}", flush=True)
+    if failures:
+        shorten(name, out, failures)
+    for each in failures:
+        print(f"  {each.file}  {each.kind}", flush=True)
+    if status:
+        print(f"  the process ended with {status}: see {out / 'last'}", flush=True)
+    return len(failures) + (status != 0)
+
+
+def shorten(name: str, out: Path, failures: list[Kept]) -> None:
+    """Make inputs that fail shorter."""
+    from fuzzing.campaign import in_scratch
+    from fuzzing.kept import shortened
+
+    files = [(each.file.absolute(), each.kind, each.choice) for each in failures]
+    with in_scratch(surface(name, None), out) as campaign:
+        for file, kind, choice in files:
+
+            def fails(data: bytes, kind: str = kind, choice: int = choice) -> bool:
+                return campaign.kind(data, choice) == kind
+
+            file.write_bytes(shortened(file.read_bytes(), fails, SHORTENING))
+
+
+def again(name: str, file: Path) -> int:
+    """Try an input that was kept; it fails with a traceback."""
+    from fuzzing.campaign import in_scratch
+    from fuzzing.kept import read
+
+    kept, data = read(file), file.read_bytes()
+    with tempfile.TemporaryDirectory() as out, in_scratch(surface(name, None), Path(out)) as campaign:
+        campaign.attempt(data, kept.choice)
+    return 0
+
+
+def surface(name: str, corpus: Path | None) -> Surface:
+    """Return a surface by its name."""
+    found: Surface = getattr(importlib.import_module(f"fuzzing.{name}"), name.capitalize())(corpus)
+    return found
+
+
+def fuzz(given: argparse.Namespace) -> None:
+    """Fuzz one surface in this process, led by coverage where that is wanted and possible."""
+    seconds = given.minutes * 60 if given.minutes else sys.maxsize
+    if not given.unguided and given.surface not in UNGUIDED and find_spec("atheris"):
+        led_by_coverage(given, seconds)
+        return
+    from fuzzing.campaign import in_scratch
+
+    with in_scratch(surface(given.surface, given.corpus), given.out) as campaign:
+        campaign.unguided(given.seed, given.runs or sys.maxsize, seconds)
+
+
+def led_by_coverage(given: argparse.Namespace, seconds: float) -> None:
+    """Let atheris choose the inputs; this ends the process."""
+    import atheris
+
+    with atheris.instrument_imports(include=["devicefix"]):
+        import devicefix
+
+        for module in pkgutil.walk_packages(devicefix.__path__, "devicefix."):
+            if not module.name.startswith(WITHOUT):
+                importlib.import_module(module.name)
+
+    from fuzzing import campaign as campaigns
+    from fuzzing import faults
+    from fuzzing.programs import LONGEST
+
+    faults.SLOW *= INSTRUMENTED
+    made = surface(given.surface, given.corpus)
+
+    def mutated(data: bytes, longest: int, seed: int) -> bytes:
+        random = Random(seed)
+        if random.random() < 0.1:
+            return bytes(atheris.Mutate(data, longest))
+        return made.changed(random, data)[:longest]
+
+    limits = ["-verbosity=0", f"-max_len={LONGEST}", "-timeout=120", "-rss_limit_mb=6000"]
+    limits += [
+        f"-seed={given.seed}",
+        f"-artifact_prefix={given.out.absolute()}/",
+    ]  # for what ends the process
+    limits += [f"-runs={given.runs}"] if given.runs else []
+    limits += [f"-max_total_time={seconds:.0f}"] if given.minutes else []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        campaign = stack.enter_context(campaigns.in_scratch(made, given.out))
+        for number, data in enumerate(campaign.first_inputs(Random(given.seed), campaigns.FRESH)):
+            (folder / f"{number:05}").write_bytes(data)
+        atheris.Setup([sys.argv[0], str(folder), *limits], campaign, custom_mutator=mutated)
         atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -76,6 +76,8 @@ REPORTED = {
     "NUL": TIED.encode() + b"y = '\0'\n",
     "NUL at the end": TIED.encode() + b"\0",
     "Ctrl-Z": TIED.encode() + b"\x1a",
+    "long number": TIED.encode() + b"y = " + b"9" * 5000,
+    "long number that Python reads": TIED.encode() + b"y = f.to(0x" + b"9" * 5000 + b")",
     "inconsistent tabs": TIED.encode() + b"if x:\n        y\n\tx.cuda()\n",
     "ends in a backslash": TIED.encode() + b"y = x.cuda() \\",
     "unterminated": TIED.encode() + b"y = '''abc\n",

@@ -6,8 +6,9 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import pytest
 from helpers import devicefix
@@ -15,6 +16,7 @@ from helpers import devicefix
 from devicefix.config.settings import Settings
 from devicefix.facts.exports import Summary, summarize
 from devicefix.facts.project import Project
+from devicefix.facts.project.questions import QUESTIONS
 from devicefix.rules.registry import RULES
 from devicefix.runner import cache, parsed, pool
 from devicefix.runner import run as runner
@@ -206,9 +208,40 @@ def with_wrong_imports(first: bytes, rest: bytes) -> bytes:
     return first + b"\n" + rest.replace(b'"imports":[', b'"imports":[[],')
 
 
+def with_wrong_question(*question: object) -> Callable[[bytes, bytes], bytes]:
+    """Return a change of a cache: what a file asked is something else."""
+
+    def changed(first: bytes, rest: bytes) -> bytes:
+        entries = json.loads(rest)
+        for entry in entries.values():
+            entry[3] = [[list(question), True]]
+        return first + b"\n" + json.dumps(entries).encode()
+
+    return changed
+
+
+def with_wrong_place(first: bytes, rest: bytes) -> bytes:
+    entries = json.loads(rest)
+    for entry in entries.values():
+        for finding in entry[2] or ():
+            finding[2][0] = float("inf")
+    return first + b"\n" + json.dumps(entries).encode()
+
+
+def with_wrong_code(first: bytes, rest: bytes) -> bytes:
+    return first + b"\n" + rest.replace(b'"DF101"', b'"DF\\u001b[2J"')
+
+
+def with_wrong_begin(first: bytes, rest: bytes) -> bytes:
+    return json.dumps(json.loads(first) | {"begun": float("inf")}).encode() + b"\n" + rest
+
+
 @pytest.mark.parametrize(
     "content",
     [
+        with_wrong_question("is_late", 1), with_wrong_question("is_late"), with_wrong_question("agrees", "a"),
+        with_wrong_question("is_late", "a", "b"), with_wrong_question("__init__"), with_wrong_question(),
+        with_wrong_place, with_wrong_code, with_wrong_begin, b"[" * 100_000, b"{}\n" + b"[" * 100_000,
         b"", b"\n", b"{}\n{}", b"[1, 2]\n[3]", b"\xff\xfe\n", b'{"begun": "x"}\n', b"null\nnull",
         b"\x00" * 10, without_half, with_wrong_imports,
     ],
@@ -254,7 +287,6 @@ def test_the_command_line(tree: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_every_fact_of_a_file_is_read_back() -> None:
-    assert {field.name for field in fields(Summary)} - {"path"} == set(cache._READERS)
     summary = summarize(
         b"import torch.cuda\nfrom net import Net, f\n__all__ = ['a']\na.b\nself.c\nx.split(':')[1]\n"
         b"torch.jit.script(Net())\ntorch.multiprocessing.spawn(f)\ng(1, torch.half)\n",
@@ -264,3 +296,48 @@ def test_every_fact_of_a_file_is_read_back() -> None:
     assert all((summary.public, summary.attributes, summary.numbered, summary.scripted, summary.passed))
     record = Record("digest", None, summary)
     assert cache._record("x.py", None, json.loads(json.dumps(cache._plain(record)))).summary == summary
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_question_is_read_back(name: str) -> None:
+    *kinds, _ = cache._kinds(QUESTIONS[name]).values()
+    values = [
+        next(value for value in ("x", 1) if type(value) in (get_args(kind) or (kind,))) for kind in kinds
+    ]
+    assert cache._question(name, *values) == (name, *values)
+
+
+VALUES = [
+    (bool, True), (dict[str, bool], {"a": True}), (dict[str, tuple[str, ...]], {"a": ("b", "c")}),
+    (frozenset[str], frozenset("ab")), (tuple[str, ...], ("a", "b")),
+    (frozenset[tuple[str, tuple[int | str, str]]], frozenset({("a", (1, "b")), ("a", ("c", "b"))})),
+    (tuple[tuple[str, int, str], ...], (("a", 1, "b"),)),
+]  # fmt: skip
+WRONG = [
+    1,
+    1.5,
+    "ab",
+    None,
+    ["a", 1],
+    [["a", 1]],
+    [["a", [1]]],
+    [["a", "b", "c"]],
+    {"a": "b"},
+    {"a": [1]},
+    [None],
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), VALUES)
+def test_a_value_is_read_as_its_type(kind: Any, value: Any) -> None:
+    plain = json.loads(json.dumps(value, default=list))
+    assert cache._read(kind, plain) == value
+    for wrong in WRONG:
+        with pytest.raises((TypeError, ValueError)):
+            cache._read(kind, wrong)
+
+
+def test_the_types_of_all_facts_are_known() -> None:
+    kinds = {kind for name, kind in cache._kinds(Summary).items() if name != "path"}
+    shapes = {get_origin(kind) or kind for kind in kinds}
+    assert shapes == {get_origin(kind) or kind for kind, _ in VALUES}

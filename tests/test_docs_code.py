@@ -71,6 +71,18 @@ def test_a_block_is_rewritten(path: str, before: str, after: str, prefix: str, n
     assert (finding.line, finding.column) == (line, len(prefix) + 12)
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "blank"),
+    [
+        ("a.rst", ".. code-block:: python\n\n\timport torch\n{}\n\tx = x.cuda()\n", "      "),
+        ("a.md", "> ```python\n> import torch\n{}\n> x = x.cuda()\n> ```\n", ">      "),
+    ],
+)
+def test_new_lines_start_like_the_code_and_not_like_a_blank_line(path: str, text: str, blank: str) -> None:
+    prefix = text.partition("import")[0].rpartition("\n")[2]
+    assert f"\n{prefix}{DEVICE}\n" in rewritten(text.format(blank), path)
+
+
 @pytest.mark.parametrize(("path", "before", "after", "prefix"), BLOCKS)
 def test_replacements_equal_the_rewrite(path: str, before: str, after: str, prefix: str) -> None:
     text, fixed = (block(before, code, after, prefix) for code in (CODE, FIXED))

@@ -61,6 +61,12 @@ def test_folders_left_out_unless_named(tmp_path: Path, found: Found) -> None:
     assert found(".venv", "a.py") == [".venv/b.py", "a.py"]
 
 
+def test_caches_are_left_out_unless_named(tmp_path: Path, found: Found) -> None:
+    make(tmp_path, "a.py", "old/CACHEDIR.TAG", "old/b.py", "old/x/c.py", "CACHEDIR.TAG")
+    assert found() == ["a.py"]
+    assert found("old") == ["old/b.py", "old/x/c.py"]
+
+
 def test_a_package_called_dist_is_not_a_build(tmp_path: Path, found: Found) -> None:
     make(tmp_path, "net/dist/__init__.py", "net/dist/launch.py", "dist/net/a.py")
     assert found() == ["net/dist/__init__.py", "net/dist/launch.py"]

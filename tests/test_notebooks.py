@@ -213,6 +213,24 @@ def test_a_timed_statement_is_checked() -> None:
     )
 
 
+def test_a_timed_statement_stays_on_its_line() -> None:
+    """A command ends with its line, so that a line break would leave half a statement behind."""
+    long = "loss_of_the_whole_batch = criterion(network(images), labels_of_the_images.cuda(gpu))"
+    plain, timed = cells(rewritten(notebook(IMPORT, long, f"%time {long}")))[1:]
+    assert "\n" in plain and "\n" not in timed
+    assert timed.startswith("%time ") and timed.endswith(" else labels_of_the_images)")
+
+
+@pytest.mark.parametrize(("magic", "left"), [("", ""), ("%%time\n", "%%time\npass")])
+@pytest.mark.parametrize("test", ["assert {}", "if not {}:\n    raise RuntimeError('needs a GPU')"])
+def test_a_cell_whose_code_goes(test: str, magic: str, left: str) -> None:
+    """IPython refuses `%%time` without code."""
+    cell = magic + test.format("torch.cuda.is_available()")
+    data = rewritten(notebook(IMPORT, cell, "x = x.cuda()"))
+    assert cells(data)[1:] == [left, "x = x.to(device)"]
+    assert left or b'"source": []' in data
+
+
 def test_cells_of_other_languages_are_left_alone() -> None:
     for magic in ("%%bash", "%%html", "%%writefile train.py", "%%python", "%%R", "\n%%javascript"):
         assert not places(notebook("import torch", f"{magic}\nx.cuda()"))
@@ -316,6 +334,7 @@ MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "x.cuda()"}
         (b'{"worksheets": ["torch.cuda"], "nbformat": 3}', "1:1 DF901 the notebook is of format 3"),
         (b'{"cells": "torch.cuda \xff", "nbformat": 4}', "1:1 DF901 a notebook is UTF-8"),
         (b"[" * 100_000 + b"torch.cuda", "1:1 DF901"),
+        (b'{"cells": [], "x": ' + b"9" * 5000 + b', "y": "torch.cuda"}', "1:1 DF901 too many digits"),
         (b"", ""),
         (b"{", ""),
         (b'{"cells": [{"source": 1, "x": "cuda"}, {}], "nbformat": 4, "metadata": []}', ""),

@@ -604,6 +604,19 @@ async def test_edits_turn_one_text_into_another() -> None:
     assert lines_of("a\r\n\fb\rc") == ["a\r\n", "\fb\r", "c"]
 
 
+@pytest.mark.asyncio
+async def test_a_baseline_that_is_missing_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = Workspace()
+    known.options = {"baseline": "none.json"}
+    assert known.look("file:///a.py", str(tmp_path / "a.py"), SOURCE) is None
+    assert [re.sub(r"^.*none", "none", trouble) for trouble in known.troubles] == [
+        "none.json: No such file or directory; create it with --write-baseline"
+    ]
+    assert not caplog.records
+
+
 def _tree(known: Workspace, path: Path, text: str) -> weakref.ref[Any]:
     """Check a document, and return a reference to its syntax tree."""
     inspection = known.look("file:///a.py", str(path), text)

@@ -181,9 +181,9 @@ class Settings:
             "Exclude files that match a pattern, as in .gitignore.",
             'exclude = ["third_party/", "*_pb2.py"]',
             details="Patterns are relative to the folder of the configuration, on the command line to the"
-            " current folder, where `--exclude` overrides this key. Files that git ignores and"
-            " folders such as `.venv` and `node_modules` are always excluded. A file that is named on"
-            " the command line is never excluded.",
+            " current folder, where `--exclude` overrides this key. Files that git ignores, folders such as"
+            " `.venv` and `node_modules`, and caches with a `CACHEDIR.TAG` are always excluded. A file that"
+            " is named on the command line is never excluded.",
         ),
     )
     extend_exclude: tuple[Exclusion, ...] = field(

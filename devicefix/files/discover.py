@@ -34,6 +34,9 @@ EXCLUDED = frozenset(
     }
 )
 BUILT = frozenset({"build", "dist"})  # excluded as well, unless they are packages
+CACHE_TAG = (
+    "CACHEDIR.TAG"  # marks caches, ours in a folder of another name as well: https://bford.info/cachedir/
+)
 
 Matcher = Callable[[str], bool]
 OnError = Callable[[OSError], None]
@@ -156,6 +159,7 @@ class _Unwanted(dict[str, bool]):
             self[parent]
             or name in EXCLUDED
             or (name in BUILT and not os.path.isfile(os.path.join(path, "__init__.py")))
+            or os.path.isfile(os.path.join(path, CACHE_TAG))
             or self.excluded(os.path.join(path, ""))
         )
         return self[inner]

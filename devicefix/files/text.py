@@ -17,6 +17,7 @@ from string import ascii_lowercase
 
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_LONG_NUMBER = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")  # Python reads it, and can't write it
 
 
 class DecodeError(Exception):
@@ -154,6 +155,8 @@ def parse(text: str) -> ast.Module:
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: the text is not a module.
     """
+    if _LONG_NUMBER.search(text):
+        raise ValueError("a number has too many digits")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

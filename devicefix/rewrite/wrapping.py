@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from devicefix.facts.tree import Tree
+from devicefix.files.notebook.markers import MAGIC
 from devicefix.files.text import Source
 from devicefix.rewrite.edits import Change
 
@@ -38,7 +39,11 @@ def wrapped(source: Source, tree: Tree, changes: Sequence[Change]) -> list[Chang
         length = source.line_end(start) - start
         more = _growth(found)
         breaks: Sequence[Change] = found
-        if length + more > _AT_LEAST and not any("\n" in new or "\r" in new for _, _, new in found):
+        command = source.text.startswith(
+            MAGIC, start + len(source.indentation(start))
+        )  # it ends with its line
+        whole = not command and not any("\n" in new or "\r" in new for _, _, new in found)
+        if whole and length + more > _AT_LEAST:
             limit = limit or _limit(source)
             if length <= limit < length + more:
                 for longest in (limit, _AT_MOST):

@@ -18,8 +18,9 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import astuple
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.version import __version__
@@ -27,6 +28,9 @@ from devicefix.files.read import read
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.record import Record, Stamp
+
+if TYPE_CHECKING:
+    from devicefix.facts.project.questions import Question
 
 NAME = ".devicefix_cache"
 _RACY = 2_000_000_000  # ns; a second change may get the same time as a recent one
@@ -37,6 +41,8 @@ _WRONG = (
     KeyError,
     IndexError,
     AttributeError,
+    OverflowError,
+    RecursionError,
 )  # the errors that a broken cache may cause
 
 
@@ -235,24 +241,26 @@ def _outcome(plain: Any) -> Outcome:
     return Outcome(path, Result(path, [_finding(*finding) for finding in findings]))
 
 
-def _finding(code: str, message: str, place: list[int], plain: Any) -> Finding:
+def _finding(code: str, message: str, place: Any, plain: Any) -> Finding:
+    from devicefix.rules.registry import RULES
+
+    if code not in RULES:
+        raise ValueError(f"no rule has the code {code}")
     fix = None
     if plain:
         safety, replacements = plain
         fix = Fix((), Safety(safety), replacements=tuple(map(_replacement, replacements)))
-    *numbers, cell = place
-    line, column, end_line, end_column = map(int, numbers)
-    return Finding(str(code), str(message), line, column, end_line, end_column, fix, _cell(cell))
+    line, column, end_line, end_column, cell = _read(_Place, place)
+    return Finding(code, _read(str, message), line, column, end_line, end_column, fix, cell)
 
 
 def _replacement(plain: Any) -> Replacement:
-    *numbers, text, cell = plain
-    line, column, end_line, end_column = map(int, numbers)
-    return Replacement(line, column, end_line, end_column, str(text), _cell(cell))
+    *place, text, cell = plain
+    line, column, end_line, end_column, _ = _read(_Place, [*place, cell])
+    return Replacement(line, column, end_line, end_column, _read(str, text), cell)
 
 
-def _cell(number: Any) -> int | None:
-    return None if number is None else int(number)
+_Place = tuple[int, int, int, int, int | None]
 
 
 def _plain(record: Record) -> list[Any]:
@@ -273,70 +281,46 @@ def _record(path: str, now: Stamp | None, entry: Any) -> Record:
     from devicefix.facts.exports import Summary
 
     known, summary, findings, answers = entry
+    kinds = _kinds(Summary)
     return Record(
         known,
         now,
         None
         if summary is None
-        else Summary(path, **{name: _READERS[name](value) for name, value in summary.items()}),
+        else Summary(path, **{name: _read(kinds[name], value) for name, value in summary.items()}),
         None if findings is None else _outcome([path, findings]),
-        {tuple(question): answer for question, answer in answers},
+        {_question(*question): answer for question, answer in answers},
     )
 
 
-def _pairs(value: Any) -> frozenset[Any]:
-    return frozenset(
-        (first, tuple(second) if isinstance(second, list) else second) for first, second in value
-    )
+def _question(name: str, *args: Any) -> Question:
+    from devicefix.facts.project.questions import QUESTIONS
+
+    *kinds, _ = _kinds(QUESTIONS[name]).values()
+    return (name, *(_read(kind, value) for kind, value in zip(kinds, args, strict=True)))
 
 
-_READERS: dict[str, Any] = {
-    "imports": frozenset,
-    "star_imports": tuple,
-    "bound": frozenset,
-    "devices": frozenset,
-    "public": frozenset,
-    "read": frozenset,
-    "attributes": frozenset,
-    "set_on_imports": frozenset,
-    "numbered": frozenset,
-    "classes": lambda value: {name: tuple(bases) for name, bases in value.items()},
-    "cuda_classes": frozenset,
-    "mixed_classes": frozenset,
-    "to_classes": frozenset,
-    "adds_cuda": bool,
-    "cuda_effects": bool,
-    "get_device": bool,
-    "late": frozenset,
-    "forks": bool,
-    "devices_mentioned": bool,
-    "options": _pairs,
-    "flags": dict,
-    "low_precision": bool,
-    "mixing": frozenset,
-    "stops_autocast": bool,
-    "autocasts": frozenset,
-    "low_flags": frozenset,
-    "transforms": _pairs,
-    "scripted": frozenset,
-    "device_places": frozenset,
-    "receivers": _pairs,
-    "refusing": _pairs,
-    "passed": _pairs,
-    "passed_numbers": _pairs,
-    "compared": _pairs,
-    "backends": frozenset,
-    "backend_receivers": _pairs,
-    "passed_backends": _pairs,
-    "compared_backends": _pairs,
-    "tried": frozenset,
-    "numbers": frozenset,
-    "pure": frozenset,
-    "patched": frozenset,
-    "cuda_extensions": frozenset,
-    "configurations": frozenset,
-    "configured": lambda value: tuple(map(tuple, value)),
-    "choices": _pairs,
-    "namespaces": frozenset,
-    "guarded": frozenset,
-}
+@cache
+def _kinds(annotated: Any) -> dict[str, Any]:
+    """Return the types of the fields of a class, or of the parameters of a function and of its result."""
+    return get_type_hints(annotated)
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return a value from JSON as one of a type.
+
+    Raises:
+        TypeError, ValueError: it is not of that type.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is dict and type(value) is dict:
+        return {_read(parts[0], key): _read(parts[1], item) for key, item in value.items()}
+    if origin in (frozenset, tuple) and type(value) is list:
+        if origin is tuple and ... not in parts:
+            return tuple(_read(part, item) for part, item in zip(parts, value, strict=True))
+        if parts[0] is str and {str}.issuperset(map(type, value)):  # most values, and several times as fast
+            return origin(value)
+        return origin(_read(parts[0], item) for item in value)
+    if origin not in (dict, frozenset, tuple) and type(value) in (parts or (kind,)):  # the types of a union
+        return value
+    raise TypeError(f"not of the type {kind}")

@@ -152,11 +152,19 @@ def _new(path: str, text: str, settings: Settings, findings: list[Finding]) -> l
     file = settings.baseline
     if file is None or not findings:
         return findings
-    known = Counter(_baseline(file, os.stat(file).st_mtime_ns))
+    known = Counter(_baseline(file, _changed(file)))
     outcome = Outcome(path, Result(path, findings), before=encoded(text))
     return baseline.split([outcome], known, file.parent)[0].result.findings
 
 
+def _changed(file: Path) -> int:
+    """Return when a file was last changed, in ns; 0 if it can't be read, which reading it reports."""
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
+
+
 @lru_cache(maxsize=8)
-def _baseline(file: Path, _changed: int) -> Counter[baseline.Entry]:
+def _baseline(file: Path, _since: int) -> Counter[baseline.Entry]:
     return baseline.read(file)

@@ -10,6 +10,8 @@ Question = tuple[str, ...]
 Answers = dict[Question, Any]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+QUESTIONS: dict[str, Callable[..., Any]] = {}  # the methods that answer them, by name
+
 
 class Questions:
     """The questions that were asked.
@@ -33,6 +35,7 @@ class Questions:
 
 def remembered(method: Method) -> Method:
     """Record the questions to a project, with its answers."""
+    QUESTIONS[method.__name__] = method
 
     @wraps(method)
     def ask(self: Questions, *args: Any) -> Any:

@@ -23,10 +23,17 @@ _OPTION = re.compile(r"[ \t]*:[\w-]+:")
 
 
 class Block(NamedTuple):
-    """Lines of code: the number of the first, from 0, and the text before the code in each."""
+    """Lines of code.
+
+    Attributes:
+        first: the number of the first line, from 0.
+        prefixes: the text before the code in each line; a blank line may have another one.
+        usual: the text before the code in a line that is not blank.
+    """
 
     first: int
     prefixes: list[str]
+    usual: str
 
 
 def in_markdown(lines: list[str]) -> Iterator[Block]:
@@ -47,7 +54,7 @@ def in_markdown(lines: list[str]) -> Iterator[Block]:
         while at < len(lines) and (prefix := _prefix(lines[at], inner)) is not None:
             if closing.fullmatch(lines[at], len(prefix)):
                 if _INFO.match(opening["info"]):
-                    yield _without_options(Block(first, prefixes), lines, opening["info"])
+                    yield _without_options(Block(first, prefixes, inner), lines, opening["info"])
                 at += 1
                 break
             prefixes.append(prefix)
@@ -76,7 +83,7 @@ def in_rst(lines: list[str]) -> Iterator[Block]:
             at += 1
         while not lines[first + len(prefixes) - 1].strip():
             prefixes.pop()
-        yield Block(first, prefixes)
+        yield Block(first, prefixes, indentation)
 
 
 def _continued(outer: str) -> str:
@@ -105,4 +112,4 @@ def _without_options(block: Block, lines: list[str], info: str) -> Block:
             if not _OPTION.match(line, len(prefix)):
                 break
             skipped += 1
-    return Block(block.first + skipped, block.prefixes[skipped:])
+    return Block(block.first + skipped, block.prefixes[skipped:], block.usual)

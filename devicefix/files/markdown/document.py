@@ -54,11 +54,11 @@ class Docs:
             new, prefixes = code, block.prefixes
             if result.output is not None:
                 new = _LINE.findall(_text(result.output))
-                prefixes = list(_prefixes(block.prefixes, code, new))
+                prefixes = list(_prefixes(block, code, new))
             parts += self._lines[at : block.first]
             parts += (prefix + line for prefix, line in zip(prefixes, new, strict=True))
             at = block.first + len(code)
-            respell = _indented(_usual(block.prefixes))
+            respell = _indented(block.usual)
             there = _where(block.first + shift, prefixes)
             found, done = moved(result, _where(block.first, block.prefixes), there, respell)
             fixed += done
@@ -87,18 +87,14 @@ def _where(first: int, prefixes: list[str]) -> Where:
     return where
 
 
-def _prefixes(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:
+def _prefixes(block: Block, before: list[str], after: list[str]) -> Iterator[str]:
     """Yield the text before each new line: as before for an unchanged line, else the block's usual prefix."""
-    usual = _usual(old)
+    old, usual = block.prefixes, block.usual
     for kind, start, _, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         for at in range(first, last):
             yield (
                 old[start + at - first] if kind == "equal" else usual if after[at].strip() else usual.rstrip()
             )
-
-
-def _usual(prefixes: list[str]) -> str:
-    return max(prefixes, key=len, default="")
 
 
 def _indented(prefix: str) -> Respell:

@@ -12,7 +12,7 @@ from typing import Any
 from devicefix.files.documents import NotANotebook, Unreadable
 from devicefix.files.notebook.cells import Joined, Unmasked, as_python, is_masked
 from devicefix.files.notebook.json_text import Value, elements, members, with_lines
-from devicefix.files.notebook.magics import is_python
+from devicefix.files.notebook.magics import is_python, with_code
 from devicefix.files.positions import Lines, Place, Where, moved
 from devicefix.files.text import parse
 from devicefix.model import Finding, Result, SelfCheckError
@@ -66,6 +66,8 @@ class Notebook:
         if result.output is not None:
             new = result.output.decode()
             after = self._joined.unmasked(new)
+            if Joined(after.cells).magics != self._joined.magics:
+                raise SelfCheckError("would have other commands")
         found, fixed = moved(
             result,
             self._places(old, unmasked),
@@ -90,15 +92,20 @@ class Notebook:
 
     def _written(self, new: list[str]) -> bytes:
         """Return the file with new texts in the checked cells."""
+        changed = {
+            number: with_code(after)
+            for (number, before), after in zip(self._cells.items(), new, strict=True)
+            if before != after
+        }
         sources = _sources(self._text)
         parts, at = [], 0
-        for (number, before), after in zip(self._cells.items(), new, strict=True):
-            if before != after:
-                source = sources[number - 1]
-                parts += [self._text[at : source.start], with_lines(self._text, source, after)]
-                at = source.end
+        for number, after in changed.items():
+            source = sources[number - 1]
+            parts += [self._text[at : source.start], with_lines(self._text, source, after)]
+            at = source.end
         text = "".join([*parts, self._text[at:]])
-        if _python_cells(text) != _python_cells(self._text) | dict(zip(self._cells, new, strict=True)):
+        expected = _python_cells(self._text) | changed
+        if _python_cells(text) != {number: cell for number, cell in expected.items() if cell.strip()}:
             raise SelfCheckError("is not the expected notebook")
         return text.encode()
 
@@ -123,6 +130,10 @@ def _read(data: bytes) -> tuple[str, dict[int, str]]:
         raise NotANotebook("a notebook is UTF-8, and this is not") from None
     except RecursionError:
         raise NotANotebook("nested too deeply") from None
+    except NotANotebook:
+        raise
+    except ValueError:
+        raise NotANotebook("a number has too many digits") from None
 
 
 def _python_cells(text: str) -> dict[int, str]:

@@ -114,6 +114,8 @@ def with_lines(text: str, value: Value, new: str) -> str:
     elif raw[1:].startswith(("\n", "\r")):  # the only string, on a separate line
         usual = "," + text[value.start + 1 : spans[0].start]
     merged = _merged(old, lines, speller)
+    if not merged:
+        return "[]"
     parts = [text[value.start : spans[0].start]]
     for number, (line, index) in enumerate(merged, 1):
         parts.append(f'"{line}"')

@@ -45,6 +45,12 @@ def is_python(cell: str) -> bool:
     return magic is None or magic[1] in _OF_PYTHON
 
 
+def with_code(cell: str) -> str:
+    """Return a cell from which all code may have been removed: IPython refuses `%%time` without any."""
+    command, _, code = cell.partition("\n")
+    return cell if _CELL_MAGIC.match(cell) is None or code.strip() else f"{command.rstrip()}\npass"
+
+
 def masked(cell: str, mask: Mask) -> str:
     """Return a cell with its commands masked.
 
