@@ -14,6 +14,7 @@ import pytest
 from helpers import Cli, devicefix
 
 from devicefix import __version__
+from devicefix.config.settings import Settings
 from devicefix.engine import check as engine
 from devicefix.facts import Facts
 from devicefix.files import write as writing
@@ -77,7 +78,7 @@ def test_an_unparsable_file_is_a_finding_and_the_others_are_checked(cli: Cli, tm
         (["check", "--select", "DF1010"], "no rule has the code 'DF1010'; did you mean 'DF101'?"),
         (["rewrite", "--ignore", "XX"], "no rule has the code 'XX'"),
         (["check", "--config", "missing.toml"], "'missing.toml' does not exist"),
-        (["check", "--exclude", "!"], "exclude: "),
+        (["check", "--exclude", "!"], "'--exclude': '!': a pattern must not be empty"),
         (["check", "-", "."], "cannot be combined with other paths"),
         (["rewrite", "-", "--in-place"], "standard input"),
         (["explain", "DF999"], "no rule has the code or name 'DF999'"),
@@ -115,10 +116,10 @@ def test_an_unreadable_file_is_an_error_and_the_others_are_checked(
     (tmp_path / "tied.py").write_text(TIED)
     read = runner._bytes
 
-    def locked(path: str) -> bytes:
+    def locked(path: str, settings: Settings) -> bytes:
         if path.endswith("locked.py"):
             raise PermissionError(13, "Permission denied", path)
-        return read(path)
+        return read(path, settings)
 
     monkeypatch.setattr(runner, "_bytes", locked)
     done = cli("check", "--config", os.devnull)
@@ -382,7 +383,8 @@ def test_slow_modules_are_imported_only_when_needed(tmp_path: Path) -> None:
     program = (
         "import sys, devicefix.cli\n"
         "def loaded(*names): return [name for name in names if name in sys.modules]\n"
-        "assert not loaded('torch', 'libcst', 'rich', 'pathspec', 'asyncio', 'devicefix.engine.check')\n"
+        "assert not loaded('torch', 'libcst', 'rich', 'asyncio')\n"
+        "assert not loaded('devicefix.config.patterns', 'devicefix.engine.check')\n"
         "devicefix.cli.main(['rewrite', sys.argv[1]], standalone_mode=False)\n"
         "assert loaded('devicefix.engine.check')\n"
         "assert not loaded('torch')\n"

@@ -135,6 +135,7 @@ def _key(settings: Settings) -> str:
         settings.select, settings.ignore, settings.target, settings.torch_version, settings.pinned_torch,
         settings.config_files, settings.replacements, settings.extend_select, settings.below, settings.off,
         settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
+        settings.max_file_size,
     )  # fmt: skip
     return digest(repr((relevant, _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())).encode())
 

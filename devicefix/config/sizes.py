@@ -1,0 +1,56 @@
+"""Read files of limited size, so that none takes all memory, and none without an end is read for ever."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from functools import cache
+
+LARGEST = "16M"  # a file
+CODE = 8  # the part of a file that may be Python code, whose facts take up to a thousand times as much memory
+
+_CHUNK = 2**16  # bytes to read at least at once
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([KMGT]?)(?:I?B)?", re.I)
+
+
+def read(path: str | os.PathLike[str], most: int, advice: str = "") -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: the file.
+        most: the number of bytes that it may have.
+        advice: what to do about a larger one, as the end of the message.
+
+    Raises:
+        OSError: it cannot be read, or has more bytes.
+    """
+    with open(path, "rb", buffering=0) as file:  # buffering takes twice as long
+        expected = os.fstat(file.fileno()).st_size
+        chunks, left = [], most + 1 if expected <= most else 0
+        while left > 0 and (chunk := file.read(min(left, max(expected + 1, _CHUNK)))):
+            chunks.append(chunk)
+            left -= len(chunk)
+    if left <= 0:
+        raise OSError(errno.EFBIG, f"it is larger than {shown(most)}{advice}", os.fspath(path))
+    return b"".join(chunks)
+
+
+@cache
+def size(word: str) -> int:
+    """Return the number of bytes that a word such as `16M` means.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    match = _SIZE.fullmatch(word.strip())
+    if match is None:
+        raise ValueError(f"{word!r} is not a size such as 16M")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def shown(size: int) -> str:
+    """Return a number of bytes as text, such as `16M`."""
+    unit = next(unit for unit in reversed(_UNITS) if size >= _UNITS[unit] or not unit)
+    return f"{size / _UNITS[unit]:.4g}{unit or ' bytes'}"
