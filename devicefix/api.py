@@ -154,6 +154,7 @@ class RuleSettings(TypedDict, total=False):
         per_file_ignores: patterns of files, each with the codes of rules not to use there.
         target: what the program runs on besides the CPU.
         torch_version: the oldest torch that a rewrite must run with, such as `"2.6"`.
+        max_file_size: the largest source, such as `"16M"`, which is the default.
     """
 
     select: Sequence[str] | None
@@ -162,6 +163,7 @@ class RuleSettings(TypedDict, total=False):
     per_file_ignores: Mapping[str, Sequence[str]] | None
     target: Target | None
     torch_version: str | None
+    max_file_size: str | None
 
 
 class RewriteSettings(RuleSettings, total=False):
@@ -328,7 +330,7 @@ def _settings(config: StrPath | None, given: Mapping[str, Any], allowed: type) -
     values = {name.replace("_", "-"): _path_as_text(value) for name, value in given.items()}
     try:
         below = load(Path(config), known_codes) if config is not None else Settings()
-        settings = with_values(below, values, Origin(Path(), known_codes))
+        settings = with_values(below, values, Origin(Path(), known_codes, trusted=True))
     except ConfigError as problem:
         raise DevicefixError(str(problem)) from None
     return replace(settings, replacements=True, quiet=True, cache_dir=None)

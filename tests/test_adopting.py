@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers import Cli
 
-from devicefix.config.globs import matches
+from devicefix.config.globs import off
 from devicefix.config.load import with_options
 from devicefix.config.settings import Settings
 from devicefix.engine.file import check_file
@@ -349,7 +349,8 @@ def test_globs_are_those_of_ruff(tmp_path: Path, pattern: str) -> None:
     (root / "ruff.toml").write_text(f"[lint.per-file-ignores]\n{json.dumps(pattern)} = ['F401']\n")
     output = ruff(".", folder=root).splitlines()
     wanted = [name for name in TREE if not any(line.startswith(f"{name}:1:8: F401") for line in output)]
-    assert [name for name in TREE if matches(str(root / name), pattern, root)] == wanted
+    ignores = ((pattern, ("F401",), root),)
+    assert [name for name in TREE if off(str(root / name), ignores)] == wanted
 
 
 def test_per_file_ignores_of_the_file_and_of_the_command_line(cli: Cli, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_standard_input_reaches_the_program(folder: ProgramFolder) -> None:
     ("arguments", "message"),
     [
         (["missing.py"], "missing.py: no such file"),
-        (["--memory", "lots", "train.py"], "is not a size such as 8G"),
+        (["--memory", "lots", "train.py"], "'lots' is not a size such as 16M"),
         (["-m", "-c", "train"], "cannot be used together"),
         ([], "Missing argument"),
     ],

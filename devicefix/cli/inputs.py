@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.errors import print_error
+from devicefix.cli.errors import print_error, print_warning
 from devicefix.cli.options import STDIN
 from devicefix.config.settings import Settings
 from devicefix.model import Outcome, Result
@@ -40,7 +40,7 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, settings: S
     elif len(paths) > 1:
         raise click.UsageError("the standard input (-) cannot be combined with other paths")
     else:
-        data = sys.stdin.buffer.read()
+        data = sys.stdin.buffer.read(settings.largest + 1)
         outcomes = [check_text(data, stdin_filename or "-", settings)]
     failed = [
         Outcome(str(error.filename), Result(str(error.filename)), error=error.strerror or str(error))
@@ -54,9 +54,16 @@ def check_paths(paths: tuple[Path, ...], stdin_filename: str | None, settings: S
 
 def list_files(paths: tuple[Path, ...], settings: Settings, unread: list[OSError]) -> list[Path]:
     """Return the files that the paths name; errors of reading folders are added to `unread`."""
+    from devicefix.files.discover import GitTooSlow
     from devicefix.runner.run import find_files
 
-    found = find_files(paths, settings, unread.append)
+    def onerror(problem: OSError) -> None:
+        if isinstance(problem, GitTooSlow):
+            print_warning(str(problem.filename), str(problem.strerror))
+        else:
+            unread.append(problem)
+
+    found = find_files(paths, settings, onerror)
     if settings.verbose:
         for file in found:
             click.echo(printable(str(file)), err=True)

@@ -30,7 +30,7 @@ def _reading(read: Callable[[Any, Origin], Any]) -> Callable[[click.Context, cli
 
     def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:
         try:
-            return read(given, Origin(Path(), known_codes)) if given else given
+            return read(given, Origin(Path(), known_codes, trusted=True)) if given else given
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
@@ -40,6 +40,11 @@ def _reading(read: Callable[[Any, Origin], Any]) -> Callable[[click.Context, cli
 def _how(kind: Kind) -> dict[str, Any]:
     """Return the arguments for `click.option` that suit a kind of value."""
     repeated = {"multiple": True}
+    patterns = {
+        **repeated,
+        "metavar": "GLOB",
+        "callback": _reading(lambda words, origin: kind.read(list(words), origin)),
+    }
     found: dict[Kind, dict[str, Any]] = {
         values.CODES: {
             **repeated,
@@ -48,15 +53,12 @@ def _how(kind: Kind) -> dict[str, Any]:
             "shell_complete": complete_codes,
         },
         values.PER_FILE: {**repeated, "metavar": "GLOB:CODE", "callback": _reading(values.read_pairs)},
-        values.PATTERNS: {**repeated, "metavar": "GLOB"},
-        values.EXCLUSIONS: {
-            **repeated,
-            "metavar": "GLOB",
-            "callback": _reading(lambda words, origin: kind.read(list(words), origin)),
-        },
+        values.PATTERNS: patterns,
+        values.EXCLUSIONS: patterns,
         values.FILE: {"type": click.Path(dir_okay=False, path_type=Path)},
         values.FOLDER: {"type": click.Path(file_okay=False, path_type=Path)},
         values.VERSION: {"metavar": "X.Y", "callback": _reading(kind.read)},
+        values.SIZE: {"metavar": "SIZE", "callback": _reading(kind.read)},
         values.TARGET: {"type": click.Choice(values.TARGETS)},
         values.FORMAT: {"type": click.Choice(values.FORMATS)},
         values.COUNT: {"type": click.IntRange(min=1)},
@@ -99,6 +101,7 @@ def rule_options(command: Command) -> Command:
         _option("extend-per-file-ignores"),
         _option("exclude"),
         _option("extend-exclude"),
+        _option("max-file-size"),
         click.option(
             "--ignore-noqa",
             is_flag=True,

@@ -14,6 +14,7 @@ import click
 
 from devicefix.cli.errors import missing_package, os_error
 from devicefix.cli.options import common_folder, rule_options, settings_for, unsafe_option
+from devicefix.config.sizes import size
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
 PROGRESS_INTERVAL = 30  # seconds
-
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put the options of
@@ -53,15 +52,10 @@ class Limits(NamedTuple):
 
 def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
     """Return the number of bytes that a value such as "8G" means."""
-    if value is None:
-        return None
-    number, unit = value.upper().rstrip("IB"), ""
-    if number[-1:] in _UNITS:
-        number, unit = number[:-1], number[-1]
     try:
-        return int(float(number) * _UNITS[unit])
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a size such as 8G or 500M") from None
+        return None if value is None else size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def limit_options(command: Command) -> Command:

@@ -4,68 +4,106 @@ from __future__ import annotations
 
 import os
 import re
-from functools import cache
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
-_PART = re.compile(r"(?:^|(?<=/))\*\*/|\*+|\?|\[[!^]?\]?[^\]]*\]|[{},]|.", re.S)
+from devicefix.config.patterns import ANY, PART, Automaton, Item, Pattern, check_all, item, joined, literal
+
+Ignores = tuple[tuple[str, tuple[str, ...], Path], ...]  # patterns, codes, and folders
+
+_PART = re.compile(rf"(?:^|(?<=/))\*\*/|\*+|{PART}", re.S)
+_BRACES = "the braces of a pattern must match"
+_ANY_FOLDERS = [Item(ANY, repeated=True), *literal("/")]
 
 
-def matches(path: str, pattern: str, root: Path) -> bool:
-    """Return whether a pattern matches a file.
+def check(patterns: Iterable[str]) -> None:
+    """Check that patterns can be used together.
+
+    Raises:
+        ValueError: they can't be; the message names the pattern.
+    """
+    check_all(patterns, _alternatives)
+
+
+def off(path: str, ignores: Ignores) -> tuple[str, ...]:
+    """Return the codes of the rules that are off in a file.
 
     Args:
         path: the file, absolute or relative to the current folder.
-        pattern: a glob for the file's name, or for its path relative to `root`. With `!` in front it matches
-            every file that the rest does not match.
-        root: the folder that the pattern is relative to.
+        ignores: patterns with codes, each for the file's name, or for its path relative to a folder. With `!`
+            in front a pattern matches every file that the rest does not match.
     """
-    whole, name = compiled(pattern, root)
-    path = os.path.abspath(path).replace(os.sep, "/")
-    found = whole.fullmatch(path) or name.fullmatch(path.rpartition("/")[2])
-    return bool(found) is not pattern.startswith("!")
+    return _compiled(ignores).off(os.path.abspath(path).replace(os.sep, "/"))
 
 
-@cache
-def compiled(pattern: str, root: Path) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the regular expressions of which a file's path must match the first, or its name the second.
+class _Ignores:
+    """Patterns with the codes that they turn off."""
 
-    Raises:
-        ValueError: the pattern is not valid.
-    """
+    def __init__(self, ignores: Ignores) -> None:
+        self._paths = Automaton(_whole(pattern, root) for pattern, _, root in ignores)
+        self._names = Automaton(_alternatives(pattern) for pattern, _, _ in ignores)
+        self._each = list(zip(ignores, self._paths.ends, self._names.ends, strict=True))
+        self._folders: dict[str, int] = {}
+
+    def off(self, path: str) -> tuple[str, ...]:
+        """Return the codes that are off in a file, given its absolute path."""
+        folder, _, name = path.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = self._paths.after(f"{folder}/", self._paths.starts)
+        whole = self._paths.after(name, self._folders[folder])
+        alone = self._names.after(name, self._names.starts)
+        found = {
+            code: None
+            for (pattern, codes, _), of_path, of_name in self._each
+            if bool(whole & of_path or alone & of_name) is not pattern.startswith("!")
+            for code in codes
+        }
+        return tuple(found)
+
+
+_compiled = lru_cache(maxsize=8)(_Ignores)
+
+
+def _whole(pattern: str, root: Path) -> list[Pattern]:
+    """Return the alternatives of a pattern as absolute paths."""
     pattern = pattern.removeprefix("!").replace(os.sep, "/")
+    if os.path.isabs(pattern):
+        return _alternatives(pattern)
     folder = os.path.abspath(root)
     rest = pattern.removeprefix("./")
     while rest.startswith("../"):
         folder, rest = os.path.dirname(folder), rest[3:]
-    base = "" if os.path.isabs(pattern) else re.escape(folder.replace(os.sep, "/").rstrip("/") + "/")
-    return re.compile(base + _regex(rest), re.S), re.compile(_regex(pattern), re.S)
+    base = literal(folder.replace(os.sep, "/").rstrip("/") + "/")
+    return [base + alternative for alternative in _alternatives(rest)]
 
 
-def _regex(glob: str) -> str:
-    parts: list[str] = []
-    depth = 0
-    for part in _PART.findall(glob):
-        depth += (part == "{") - (part == "}")
-        if depth < 0:
-            break
-        parts.append(_part(part, depth))
-    if depth or not glob:
-        raise ValueError("the braces of a pattern must match" if glob else "a pattern must not be empty")
-    try:
-        re.compile(regex := "".join(parts))
-    except re.error:
-        raise ValueError("is not a valid pattern") from None
-    return regex
+def _alternatives(glob: str) -> list[Pattern]:
+    """Return the patterns that a glob with braces and `**/` stands for.
 
-
-def _part(part: str, depth: int) -> str:
-    if part == "**/":
-        return "(?:.*/)?"
-    if part[0] == "[" and len(part) > 1:
-        negated = part[1] in "!^"
-        inner = part[2 if negated else 1 : -1].replace("\\", r"\\").replace("]", r"\]").replace("[", r"\[")
-        return f"[{'^' if negated else ''}{inner}]"
-    if part == "," and depth:
-        return "|"
-    signs = {"*": ".*", "?": ".", "{": "(?:", "}": ")"}
-    return signs.get(part[0]) or re.escape(part)
+    Raises:
+        ValueError: the glob is not valid, or too long with all its alternatives.
+    """
+    glob = glob.removeprefix("!").replace(os.sep, "/")
+    if not glob:
+        raise ValueError("a pattern must not be empty")
+    # For the glob itself and each open brace: the alternatives that are complete, and those being read.
+    groups: list[tuple[list[Pattern], list[Pattern]]] = [([], [[]])]
+    for part in (match[0] for match in _PART.finditer(glob)):
+        done, reading = groups[-1]
+        if part == "{":
+            groups.append(([], [[]]))
+        elif part == "," and len(groups) > 1:
+            groups[-1] = ([*done, *reading], [[]])
+        elif part == "}" and len(groups) > 1:
+            groups.pop()
+            around, before = groups[-1]
+            groups[-1] = (around, joined(before, [*done, *reading]))
+        elif part == "}":
+            raise ValueError(_BRACES)
+        else:
+            following = [[], _ANY_FOLDERS] if part == "**/" else [[item(part, ANY)]]
+            groups[-1] = (done, joined(reading, following))
+    if len(groups) > 1:
+        raise ValueError(_BRACES)
+    return groups[0][1]

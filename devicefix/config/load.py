@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from devicefix.config import sizes
 from devicefix.config.settings import KEYS, ConfigError, Selection, Settings
 from devicefix.config.values import KnownCodes, Origin, nearest
 
 TABLE = "[tool.devicefix]"
+_SHOWN = 60  # characters of a key in a message
 NAMES = (".devicefix.toml", "devicefix.toml", "pyproject.toml")  # the first that a folder has is read
 
 
@@ -67,13 +69,10 @@ def read(file: Path) -> Document:
     Raises:
         ConfigError: the file cannot be read, or is not TOML.
     """
-    from devicefix.config.toml import TomlError, parse
+    from devicefix.config.toml import MOST, TomlError, parse
 
-    # Reading from a pipe or a device may never end.
-    if file.exists() and not (file.is_file() or file.samefile(os.devnull)):
-        raise ConfigError(f"{file}: it is not a regular file")
     try:
-        text, document = parse(file.read_bytes())
+        text, document = parse(sizes.read(file, MOST))
     except OSError as problem:
         raise ConfigError(f"{file}: {problem.strerror or problem}") from None
     except TomlError as problem:
@@ -107,7 +106,7 @@ def settings_of(document: Document, known_codes: KnownCodes) -> Settings:
     Raises:
         ConfigError: it holds an unknown key or a wrong value.
     """
-    origin = Origin(document.file.parent, known_codes, confined=True)
+    origin = Origin(document.file.parent, known_codes)
     values: dict[str, Any] = {}
     where = f"{TABLE} " if document.within else ""
     for name, value in document.table.items():
@@ -116,7 +115,7 @@ def settings_of(document: Document, known_codes: KnownCodes) -> Settings:
             hint = nearest(name, KEYS)
             if name == "tool":
                 hint = f": in a {document.file.name} the keys are at the top level, without {TABLE}"
-            unknown = f"{where or 'the configuration '}has no key {name!r}{hint}"
+            unknown = f"{where or 'the configuration '}has no key {name[:_SHOWN]!r}{hint}"
             raise ConfigError(f"{document.place(name)}: {unknown}")
         try:
             values[key.field] = key.kind.read(value, origin)
@@ -188,11 +187,11 @@ def _is_for_devicefix(file: Path) -> bool:
     from devicefix.config.toml import TomlError, parse
 
     try:
-        if b"devicefix" not in (data := file.read_bytes()):
+        if b"devicefix" not in (data := sizes.read(file, sizes.size(sizes.LARGEST))):
             return False
         tools = parse(data)[1].get("tool")
         return isinstance(tools, dict) and "devicefix" in tools
     except TomlError:
         return True  # broken, and perhaps meant for devicefix: `read` reports what is wrong
-    except OSError:
-        return False
+    except OSError as problem:
+        return problem.errno == errno.EFBIG  # likewise

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from devicefix.config import values
+from devicefix.config import sizes, values
 from devicefix.config.values import Exclusion, Kind, PerFileIgnores
 
 ACCELERATOR_SINCE = (2, 6)  # the first torch with torch.accelerator
@@ -257,6 +257,17 @@ class Settings:
             " `environment.yml` of the project pins.",
         ),
     )
+    max_file_size: str = field(
+        default=sizes.LARGEST,
+        metadata=_key(
+            values.SIZE,
+            f'"{sizes.LARGEST}"',
+            "The largest file to check, such as 16M (the default); an eighth of it may be Python code.",
+            'max-file-size = "4M"',
+            details="A larger file is an error, and is not read: some code needs a thousand times its size in"
+            f" memory. A configuration may set at most {sizes.LARGEST}.",
+        ),
+    )
     output_format: str | None = field(
         default=None,
         metadata=_key(
@@ -323,6 +334,11 @@ class Settings:
     pinned_torch: tuple[int, int] | None = None
 
     @property
+    def largest(self) -> int:
+        """The number of bytes that a file may have."""
+        return sizes.size(self.max_file_size)
+
+    @property
     def exclusions(self) -> tuple[Exclusion, ...]:
         """The patterns of `exclude` and `extend_exclude`, each with its folder."""
         return (*(Exclusion(pattern, self.root) for pattern in self.exclude), *self.extend_exclude)
@@ -346,10 +362,10 @@ class Settings:
         listed = self.per_file_ignores + self.extend_per_file_ignores
         if not listed:
             return self
-        from devicefix.config.globs import matches
+        from devicefix.config.globs import off
 
-        off = tuple(code for item in listed if matches(path, item.pattern, item.root) for code in item.codes)
-        return replace(self, off=off) if off else self
+        codes = off(path, listed)
+        return replace(self, off=codes) if codes else self
 
     def checked(self) -> Settings:
         """Return these settings if they go together.

@@ -12,10 +12,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MOST = 256 * 2**10  # bytes, which the parser reads in up to half a second
+_PARTS = 100  # of a dotted key; the parser's time grows with their square
+
 Position = tuple[int, int]
 
 _AT = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _AT_END = " (at end of document)"
+_DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_PARTS}}}""")
 
 
 class TomlError(ValueError):
@@ -36,12 +40,17 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
     Raises:
         TomlError: the bytes are not UTF-8, or the text is not TOML.
     """
+    if len(data) > MOST:
+        raise TomlError(f"it is larger than {MOST // 2**10}K", (1, 1))
     try:
         text = data.decode()
     except UnicodeDecodeError as problem:
         before = data[: problem.start]
         position = before.count(b"\n") + 1, problem.start - before.rfind(b"\n")
         raise TomlError(f"not UTF-8: byte 0x{data[problem.start]:02x}", position) from None
+    if deep := _DEEP_KEY.search(text):
+        line = text.count("\n", 0, deep.start()) + 1
+        raise TomlError(f"a key of more than {_PARTS} parts", (line, 1))
     try:
         return text, tomllib.loads(text)
     except RecursionError:
@@ -52,6 +61,8 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
         lines = text.split("\n")
         position = (int(at[1]), int(at[2])) if at else (len(lines), len(lines[-1]) + 1)
         raise TomlError(_AT.sub("", message).removesuffix(_AT_END), position) from None
+    except ValueError as problem:  # a number with too many digits
+        raise TomlError(str(problem), (1, 1)) from None
 
 
 def position(text: str, keys: Sequence[str]) -> Position | None:
@@ -65,16 +76,24 @@ def position(text: str, keys: Sequence[str]) -> Position | None:
         keys: the names of the tables that hold the key, and its own.
 
     Returns:
-        None if there is no such key, or it is written with escapes.
+        None if there is no such key, it is written with escapes, or the search takes too long.
     """
+    left = MOST  # of what is parsed for it
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     written = re.compile(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])" if keys[-1] else r"\"\"|''")
     for number, line in enumerate(lines):
         found = written.search(line)
         if found:
-            ends = ("".join(lines[:end]) for end in range(number + 1, len(lines) + 1))
-            if next((there for end in ends if (there := _reaches(end, keys)) is not None), False):
-                return number + 1, _column(line, keys[-1], found.start())
+            for end in range(number + 1, len(lines) + 1):
+                beginning = "".join(lines[:end])
+                left -= len(beginning)
+                if left < 0:
+                    return None
+                reaches = _reaches(beginning, keys)
+                if reaches:
+                    return number + 1, _column(line, keys[-1], found.start())
+                if reaches is False:
+                    break
     return None
 
 

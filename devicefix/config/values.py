@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from devicefix.config.sizes import LARGEST, size
+
 TARGETS = ("cuda", "accelerator")
 FORMATS = (
     "full", "concise", "grouped", "json", "json-lines", "jsonl", "sarif", "github", "gitlab", "junit", "html",
@@ -39,12 +41,12 @@ class Origin(NamedTuple):
         folder: the folder that paths and patterns are relative to.
         known_codes: returns the codes of all rules. It is only called for values that name codes, since
             loading the rules takes time.
-        confined: whether paths must be in the folder, as in a configuration file, which may be a stranger's.
+        trusted: whether they may raise limits and name paths elsewhere; those of a checked tree may not.
     """
 
     folder: Path
     known_codes: KnownCodes
-    confined: bool = False
+    trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,13 +76,13 @@ def read_codes(words: Iterable[str], origin: Origin) -> tuple[str, ...]:
     Raises:
         ValueError: no rule's code starts with one of the words.
     """
-    codes = tuple(code for word in words for code in word.upper().replace(",", " ").split())
+    codes = dict.fromkeys(code for word in words for code in word.upper().replace(",", " ").split())
     if codes:
         known = origin.known_codes()
         for code in codes:
             if not any(rule.startswith(code) for rule in known):
                 raise ValueError(f"no rule has the code {code!r}{nearest(code, known)}")
-    return codes
+    return tuple(codes)
 
 
 def read_pairs(words: Iterable[str], origin: Origin) -> tuple[PerFileIgnores, ...]:
@@ -122,8 +124,15 @@ def _read_code_list(value: Any, origin: Origin) -> tuple[str, ...]:
     return read_codes(_read_strings(value), origin)
 
 
+def _read_patterns(value: Any, _origin: Origin | None = None) -> tuple[str, ...]:
+    from devicefix.config.ignore import check
+
+    check(patterns := _read_strings(value))
+    return patterns
+
+
 def _read_exclusions(value: Any, origin: Origin) -> tuple[Exclusion, ...]:
-    return tuple(Exclusion(pattern, origin.folder) for pattern in _read_strings(value))
+    return tuple(Exclusion(pattern, origin.folder) for pattern in _read_patterns(value))
 
 
 def _read_per_file(value: Any, origin: Origin) -> tuple[PerFileIgnores, ...]:
@@ -133,12 +142,12 @@ def _read_per_file(value: Any, origin: Origin) -> tuple[PerFileIgnores, ...]:
 
 
 def _read_ignores(table: dict[str, Any], origin: Origin) -> tuple[PerFileIgnores, ...]:
-    from devicefix.config.globs import compiled
+    from devicefix.config.globs import check
 
+    check(table)
     ignores = []
     for pattern, words in table.items():
         try:
-            compiled(pattern, origin.folder)
             ignores.append(PerFileIgnores(pattern, _read_code_list(words, origin), origin.folder))
         except ValueError as problem:
             raise ValueError(f"{pattern!r}: {problem}") from None
@@ -161,13 +170,22 @@ def _read_path(value: Any, origin: Origin) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("must be a path")
     path = origin.folder / value
-    if origin.confined:
+    if not origin.trusted:
         folder, real = map(os.path.realpath, (origin.folder, path))
         if not Path(real).is_relative_to(folder):
             raise ValueError("must be inside the folder of the configuration; the option can name another")
         if path.is_symlink():
             raise ValueError("must not be a symbolic link; the option can name one")
     return path
+
+
+def _read_size(value: Any, origin: Origin) -> str:
+    """Read a size such as "16M"; as it limits memory, the configuration of a clone may not raise it."""
+    if not isinstance(value, str):
+        raise ValueError(f'must be a size such as "{LARGEST}"')
+    if size(value) > size(LARGEST) and not origin.trusted:
+        raise ValueError(f'must be at most "{LARGEST}"; use --max-file-size for more')
+    return value
 
 
 def _choice(words: tuple[str, ...]) -> Kind:
@@ -183,7 +201,7 @@ def _choice(words: tuple[str, ...]) -> Kind:
 
 
 CODES = Kind("list[str]", _read_code_list)
-PATTERNS = Kind("list[str]", _read_strings)
+PATTERNS = Kind("list[str]", _read_patterns)
 EXCLUSIONS = Kind("list[str]", _read_exclusions)
 PER_FILE = Kind("dict[str, list[str]]", _read_per_file)
 SWITCH = Kind("bool", _read_flag)
@@ -191,6 +209,7 @@ FLAG = Kind("bool", _read_flag)  # on the command line without a `--no-` form
 COUNT = Kind("int", _read_count)
 FILE = Kind("path", _read_path)
 FOLDER = Kind("path", _read_path)
+SIZE = Kind("str", _read_size)
 VERSION = Kind("str", lambda value, _origin: read_version(value))
 TARGET = _choice(TARGETS)
 FORMAT = _choice(FORMATS)

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
+from devicefix.config.sizes import CODE, shown
 from devicefix.engine.check import matters, skipped
 from devicefix.facts.prefilter import may_matter, uses_torch
 from devicefix.files.kinds import Kind, kind_of
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from devicefix.facts.exports import Summary
     from devicefix.facts.project import Project
     from devicefix.files.documents import Document
+
+
+class TooMuchCode(ValueError):
+    """A module is too large to be parsed; the message says what to do."""
+
 
 UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -161,10 +167,23 @@ class Module:
         from devicefix.facts import Facts
 
         try:
+            self._refuse_large()
             return Facts.read(self.data)
         except UNREADABLE as problem:
             self._error = problem
             return None
+
+    def _refuse_large(self) -> None:
+        """Refuse code whose facts may take all memory.
+
+        Raises:
+            TooMuchCode: the module is larger than the settings allow.
+        """
+        if len(self.data) > (most := self.settings.largest // CODE):
+            needed = -(-CODE * len(self.data) // 2**20)
+            raise TooMuchCode(
+                f"there is more than {shown(most)} of code; exclude it, or use --max-file-size {needed}M"
+            )
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -217,7 +236,8 @@ class Module:
         """Return the finding for a module that cannot be parsed; in documentation many are fragments."""
         from devicefix.rules.unparsable import Unparsable, explain
 
-        if kind_of(self.path) is Kind.DOCS or not self.settings.enabled(Unparsable.code):
-            return []
         assert self._error is not None
+        fragment = kind_of(self.path) is Kind.DOCS and not isinstance(self._error, TooMuchCode)
+        if fragment or not self.settings.enabled(Unparsable.code):
+            return []
         return [explain(self.data, self._error)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -38,8 +40,38 @@ CACHE_TAG = (
     "CACHEDIR.TAG"  # marks caches, ours in a folder of another name as well: https://bford.info/cachedir/
 )
 
+GIT_SECONDS = 30.0  # for git in all; it takes forever for some patterns in a .gitignore
+
 Matcher = Callable[[str], bool]
 OnError = Callable[[OSError], None]
+
+
+class GitTooSlow(OSError):
+    """git takes too long to list the files of a folder, which are found without it."""
+
+
+class _Git:
+    """git, for a limited time in all.
+
+    Args:
+        onerror: called with `GitTooSlow` when the time is over.
+    """
+
+    def __init__(self, onerror: OnError) -> None:
+        self._left = GIT_SECONDS
+        self._onerror = onerror
+
+    def __call__(self, folder: str, *arguments: str) -> bytes | None:
+        """Return the output of git, None if it fails or no time is left."""
+        if self._left <= 0:
+            return None
+        start = time.monotonic()
+        found = git(folder, *arguments, seconds=self._left)
+        self._left -= time.monotonic() - start
+        if self._left <= 0:
+            message = f"git took more than {GIT_SECONDS:g} s; the patterns in .gitignore are not applied"
+            self._onerror(GitTooSlow(errno.ETIMEDOUT, message, folder))
+        return found
 
 
 def _raise(problem: OSError) -> None:
@@ -60,19 +92,17 @@ def find(
     Args:
         paths: files and folders.
         exclusions: patterns as in .gitignore, each with the folder that it is relative to.
-        onerror: called for each folder that cannot be read.
+        onerror: called for each folder that cannot be read, and with `GitTooSlow` if git takes too long.
         wanted: returns whether to include a file of a folder, given its path.
-
-    Raises:
-        ValueError: a pattern is not valid.
     """
     excluded = _matcher(exclusions)
+    git = _Git(onerror)
     found: dict[str, str] = {}
     real_folder = cache(os.path.realpath)  # the same for many files
     for path in map(os.fspath, paths):
         folder = os.path.isdir(path)
         top = os.path.join(os.path.realpath(path), "")
-        for file in _inside(path, excluded, onerror, wanted) if folder else [path]:
+        for file in _inside(path, excluded, onerror, wanted, git) if folder else [path]:
             real = (
                 os.path.realpath(file)
                 if os.path.islink(file)
@@ -91,9 +121,6 @@ def is_excluded(path: str, exclusions: Iterable[tuple[str, Path]]) -> bool:
     Args:
         path: the file.
         exclusions: as for `find`.
-
-    Raises:
-        ValueError: a pattern is not valid.
     """
     return _matcher(exclusions)(path)
 
@@ -111,24 +138,27 @@ def _matcher(patterns: Iterable[tuple[str, Path]]) -> Matcher:
         by_folder.setdefault(os.path.join(os.path.abspath(folder), ""), []).append(pattern)
     if not by_folder:
         return lambda _path: False
-    from pathspec import GitIgnoreSpec
+    from devicefix.config.ignore import compiled
 
-    specs = [(base, GitIgnoreSpec.from_lines(lines)) for base, lines in by_folder.items()]
+    ignores = [(base, compiled(tuple(lines))) for base, lines in by_folder.items()]
 
     def excluded(path: str) -> bool:
-        slash = os.sep if path.endswith(os.sep) else ""
-        whole = os.path.abspath(path) + slash
-        return any(spec.match_file(whole.removeprefix(base)) for base, spec in specs)
+        is_folder, whole = path.endswith(os.sep), os.path.abspath(path)
+        for base, ignore in ignores:
+            inner = os.path.join(whole, "").removeprefix(base).strip(os.sep)
+            if inner and ignore.excludes(inner.replace(os.sep, "/"), is_folder):
+                return True
+        return False
 
     return excluded
 
 
-def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -> Iterator[str]:
+def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher, git: _Git) -> Iterator[str]:
     """Yield the wanted files below a folder."""
     if excluded(os.path.join(folder, "")):  # but named: the patterns don't apply to its content
         excluded = _matcher(())
     unwanted = _Unwanted(folder, excluded)
-    names = _git_files(folder)
+    names = _git_files(folder, git)
     for name in _walk(folder, unwanted, onerror) if names is None else names:
         path = os.path.normpath(os.path.join(folder, name))
         if unwanted(os.path.dirname(name)) or excluded(path):
@@ -139,7 +169,7 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher) -
             continue
         if stat.S_ISDIR(mode):  # a nested repository: git lists its name only
             if os.path.lexists(os.path.join(path, ".git")):
-                yield from _inside(path, excluded, onerror, wanted)
+                yield from _inside(path, excluded, onerror, wanted, git)
         elif wanted(path) and os.path.isfile(path):
             yield path
 
@@ -175,10 +205,10 @@ def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
         yield from (os.path.join(inner, name) for name in names)
 
 
-def _git_files(folder: str) -> list[str] | None:
+def _git_files(folder: str, git: _Git) -> list[str] | None:
     """Return the files below a folder that git tracks or does not ignore, relative to it.
 
-    None outside a work tree, without git, and if git ignores the folder itself, which was named.
+    None outside a work tree, without git or time for it, and if git ignores the folder, which was named.
     """
     listed = git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
     if listed is None or git(folder, "check-ignore", "--quiet", "--no-index", ".") is not None:
@@ -196,9 +226,10 @@ def git_program() -> str | None:
     return next((file for file in files if os.path.isfile(file) and os.access(file, os.X_OK)), None)
 
 
-def git(folder: str, *arguments: str) -> bytes | None:
-    """Return the output of git, None if it fails. It runs no program that the repository names.
+def git(folder: str, *arguments: str, seconds: float = GIT_SECONDS) -> bytes | None:
+    """Return the output of git, None if it fails or takes too long.
 
+    It runs no program that the repository names.
     That is true for commands that neither read files nor run hooks.
     """
     program = git_program()
@@ -217,6 +248,7 @@ def git(folder: str, *arguments: str) -> bytes | None:
             stdin=subprocess.DEVNULL,
             env=environment,
             check=True,
+            timeout=seconds,
         ).stdout
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return None

@@ -15,6 +15,8 @@ from devicefix.rewrite.preview import title
 from devicefix.rules.pages import url
 from devicefix.rules.registry import RULES
 
+UNPARSABLE = "DF901"
+
 
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
@@ -71,6 +73,8 @@ class _NoqaRows:
 
     def __init__(self, file: File) -> None:
         self._parsed: tuple[Source, ast.Module] | None = None
+        if all(finding.code == UNPARSABLE or finding.cell is not None for finding in file.findings):
+            return
         if not any(word in file.data for word in (b'"""', b"'''", b"\\\n", b"\\\r")):
             return
         try:
@@ -80,7 +84,7 @@ class _NoqaRows:
             return  # not valid Python
 
     def of(self, finding: Finding) -> int | None:
-        if finding.code == "DF901":
+        if finding.code == UNPARSABLE:
             return None
         if self._parsed is None or finding.cell is not None:
             return finding.line

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from devicefix.config import sizes
 from devicefix.config.settings import ConfigError
 from devicefix.files.documents import text_of
-from devicefix.files.read import read as contents
 from devicefix.model import Finding, Outcome
 
 VERSION = 1
@@ -39,7 +39,7 @@ def read(file: Path) -> Counter[Entry]:
         ConfigError: the file cannot be read, or is not a baseline.
     """
     try:
-        document = json.loads(contents(file))
+        document = json.loads(sizes.read(file))
     except OSError as problem:
         hint = "; create it with --write-baseline" if isinstance(problem, FileNotFoundError) else ""
         raise ConfigError(f"{file}: {problem.strerror or problem}{hint}") from None

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from devicefix.config.settings import ConfigError, Settings
+from devicefix.config.sizes import read
 from devicefix.config.version import __version__
-from devicefix.files.read import read
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.runner.configurations import asks_for_configurations
 from devicefix.runner.record import Record, Stamp
@@ -148,6 +148,7 @@ def _key(settings: Settings) -> str:
         settings.select, settings.ignore, settings.target, settings.torch_version, settings.pinned_torch,
         settings.config_files, settings.replacements, settings.extend_select, settings.below, settings.off,
         settings.per_file_ignores, settings.extend_per_file_ignores, settings.ignore_noqa,
+        settings.max_file_size,
     )  # fmt: skip
     return digest(repr((relevant, _plugins(), os.getcwd(), sys.version_info[:3], _code_changed())).encode())
 

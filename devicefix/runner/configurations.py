@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from devicefix.config.sizes import LARGEST, read, size
 from devicefix.facts.exports import Summary
 from devicefix.files.discover import work_tree
 from devicefix.runner.record import Record
@@ -46,6 +47,6 @@ def _selected(path: str) -> tuple[tuple[str, int, str], ...]:
     from devicefix.rules.config_file.examine import cuda_values
 
     try:
-        return tuple(cuda_values(Path(path).read_bytes(), path))
+        return tuple(cuda_values(read(path, size(LARGEST)), path))
     except OSError:
         return ()

@@ -6,6 +6,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from devicefix.config.sizes import CODE, LARGEST, read, size
 from devicefix.facts.exports import Summary, summarize
 from devicefix.facts.project import candidates
 from devicefix.files.discover import work_tree
@@ -45,4 +46,7 @@ def imported(summaries: list[Summary]) -> list[Summary]:
 @lru_cache(maxsize=4096)
 def _summary_at(path: str, _changed: int) -> Summary | None:
     """Return a file's summary, cached while it is unchanged: editors and flake8 ask again and again."""
-    return summarize(Path(path).read_bytes(), path)
+    try:
+        return summarize(read(path, size(LARGEST) // CODE), path)
+    except OSError:
+        return None

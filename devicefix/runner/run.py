@@ -12,10 +12,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from devicefix.config.settings import ConfigError, Settings
+from devicefix.config.settings import Settings
+from devicefix.config.sizes import read
 from devicefix.files import discover
 from devicefix.files.kinds import Kind, is_python, kind_of
-from devicefix.files.read import read
 from devicefix.model import Outcome, Result
 from devicefix.runner.errors import internal_error
 from devicefix.runner.parsed import PARSED
@@ -32,6 +32,7 @@ Content = tuple[bytes, tuple[str, Stamp | None]]  # a file's bytes, with their d
 
 R = TypeVar("R")
 
+_TOO_LARGE = "; exclude it, or allow more with --max-file-size"
 _OTHER = "not checked: it is neither Python nor a notebook, documentation or configuration file"
 
 
@@ -41,16 +42,9 @@ def find_files(paths: Iterable[Path], settings: Settings, onerror: Callable[[OSE
     Args:
         paths: files and folders.
         settings: what to exclude, and whether to include configuration files and documentation.
-        onerror: called for each folder that cannot be read.
-
-    Raises:
-        ConfigError: a pattern of what to exclude is not valid.
+        onerror: called for each folder that cannot be read, and if git takes too long to list files.
     """
-    include = partial(is_included, settings)
-    try:
-        return discover.find(paths, settings.exclusions, onerror, include)
-    except ValueError as problem:
-        raise ConfigError(f"exclude: {problem}") from None
+    return discover.find(paths, settings.exclusions, onerror, partial(is_included, settings))
 
 
 def is_included(settings: Settings, path: str) -> bool:
@@ -120,6 +114,8 @@ def check_text(
     """
     if kind_of(path) is Kind.OTHER:
         return Outcome(path, Result(path), data, _OTHER)
+    if refusal := too_large(data, settings):
+        return Outcome(path, Result(path), data, refusal)
     from devicefix.engine.file import File
     from devicefix.facts.project import Project
     from devicefix.runner.configurations import configurations
@@ -135,6 +131,11 @@ def check_text(
         return Outcome(path, _portable(file.check(project)), data)
     except Exception as problem:
         return Outcome(path, Result(path), data, internal_error(problem))
+
+
+def too_large(data: bytes, settings: Settings) -> str:
+    """Return why content is too large to be checked; empty if it is not."""
+    return f"it is larger than {settings.max_file_size}{_TOO_LARGE}" if len(data) > settings.largest else ""
 
 
 def _cache(settings: Settings) -> Cache | None:
@@ -241,12 +242,16 @@ def _content(path: str, settings: Settings, sent: Content | OSError | None) -> C
 
 def _read(path: str, settings: Settings) -> Content:
     if settings.cache_dir is None:
-        return read(path), ("", None)
+        return _bytes(path, settings), ("", None)
     from devicefix.runner.cache import digest, stamp
 
     now = stamp(path)  # the next run sees a change after this
-    data = read(path)
+    data = _bytes(path, settings)
     return data, (digest(data), now)
+
+
+def _bytes(path: str, settings: Settings) -> bytes:
+    return read(path, settings.largest, _TOO_LARGE)
 
 
 def _sent(path: str, settings: Settings) -> Content | OSError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from devicefix.config.settings import Settings
+from devicefix.config.sizes import LARGEST, read, size
 from devicefix.engine.file import File
 from devicefix.facts.exports import Summary
 from devicefix.facts.project import Project
@@ -43,11 +44,7 @@ class Folder:
         self._imports: dict[str, frozenset[str]] = {}
 
     def refresh(self, settings: Settings) -> None:
-        """Update the settings, and the facts of files that have changed.
-
-        Raises:
-            ConfigError: a pattern of what to exclude is not valid; nothing changes.
-        """
+        """Update the settings, and the facts of files that have changed."""
         known, found = self._files, {}
         for file in self._listed(settings):
             real = os.path.realpath(file)
@@ -114,6 +111,6 @@ class Folder:
 
 def _summaries(file: str) -> list[Summary]:
     try:
-        return File(Path(file).read_bytes(), file, Settings()).summaries
+        return File(read(file, size(LARGEST)), file, Settings()).summaries
     except Exception:  # reported when the file is opened
         return []

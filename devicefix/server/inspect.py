@@ -23,7 +23,7 @@ from devicefix.rewrite.preview import suggested
 from devicefix.rules.unparsable import explain
 from devicefix.runner import baseline
 from devicefix.runner.errors import internal_error
-from devicefix.runner.run import check_text
+from devicefix.runner.run import check_text, too_large
 
 ProjectOf = Callable[[list[Summary]], Project]  # of all files, given the facts of one
 
@@ -113,6 +113,10 @@ class Inspection:
         return Source(added.data).text
 
 
+class TooLarge(ValueError):
+    """A text is larger than the settings allow; the message says so."""
+
+
 def has_fix(finding: Finding) -> bool:
     """Return whether a finding has a fix that changes something itself."""
     return finding.fix is not None and bool(finding.fix.edits or finding.fix.replacements)
@@ -131,8 +135,8 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
         SelfCheckError: a document's findings cannot be placed in it.
     """
     try:
-        file = File(encoded(text), path, settings)
-    except DecodeError as problem:  # the text could not be saved
+        file = File(_limited(encoded(text), settings), path, settings)
+    except (DecodeError, TooLarge) as problem:  # the text could not be saved, or checked
         return Inspection(path, text, settings, [explain(b"", problem)], [], project_of([]), {})
     summaries = file.summaries
     project = project_of(summaries)
@@ -145,6 +149,13 @@ def inspect(path: str, text: str, settings: Settings, project_of: ProjectOf) -> 
         findings, devices = spelled.check(asked).findings, None
     findings = _new(path, text, settings, findings)
     return Inspection(path, text, settings, findings, summaries, project, asked.answers, devices)
+
+
+def _limited(data: bytes, settings: Settings) -> bytes:
+    """Return a text's bytes if there are not too many to check."""
+    if problem := too_large(data, settings):
+        raise TooLarge(problem)
+    return data
 
 
 def _new(path: str, text: str, settings: Settings, findings: list[Finding]) -> list[Finding]:

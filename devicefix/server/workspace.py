@@ -150,7 +150,7 @@ class Workspace:
         file = self._config(start)
         settings = load.load(file, known_codes) if file else Settings()
         settings = replace(settings, pinned_torch=pinned_torch(Path(start)))
-        return load.with_values(settings, self.options, Origin(Path(start), known_codes))
+        return load.with_values(settings, self.options, Origin(Path(start), known_codes, trusted=True))
 
     def _config(self, folder: str) -> Path | None:
         if folder not in self._configs:

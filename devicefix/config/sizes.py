@@ -1,0 +1,72 @@
+"""Read regular files of limited size: none takes all memory, and none without an end is read for ever."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+from functools import cache
+
+LARGEST = "16M"  # a file
+CODE = 8  # the part of a file that may be Python code, whose facts take up to a thousand times as much memory
+
+_CHUNK = 2**16  # bytes to read at least at once
+_SPECIAL = (
+    (stat.S_ISFIFO, "pipe"),
+    (stat.S_ISSOCK, "socket"),
+    (stat.S_ISCHR, "device"),
+    (stat.S_ISBLK, "device"),
+)
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([KMGT]?)(?:I?B)?", re.I)
+
+
+def read(path: str | os.PathLike[str], most: int = sys.maxsize - 1, advice: str = "") -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: the file.
+        most: the number of bytes that it may have.
+        advice: what to do about a larger one, as the end of the message.
+
+    Raises:
+        OSError: it cannot be read, has more bytes, or is a pipe, a socket or a device.
+    """
+    if what := _special(os.stat(path)):
+        raise OSError(errno.EINVAL, f"it is a {what}; copy its content to a regular file", os.fspath(path))
+    with open(path, "rb", buffering=0) as file:  # buffering takes twice as long
+        expected = os.fstat(file.fileno()).st_size
+        chunks, left = [], most + 1 if expected <= most else 0
+        while left > 0 and (chunk := file.read(min(left, max(expected + 1, _CHUNK)))):
+            chunks.append(chunk)
+            left -= len(chunk)
+    if left <= 0:
+        raise OSError(errno.EFBIG, f"it is larger than {shown(most)}{advice}", os.fspath(path))
+    return b"".join(chunks)
+
+
+def _special(status: os.stat_result) -> str | None:
+    """Return what kind of special file this is, if it is one; the null device counts as an empty file."""
+    name = next((name for is_special, name in _SPECIAL if is_special(status.st_mode)), None)
+    return None if name and os.path.samestat(status, os.stat(os.devnull)) else name
+
+
+@cache
+def size(word: str) -> int:
+    """Return the number of bytes that a word such as `16M` means.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    match = _SIZE.fullmatch(word.strip())
+    if match is None:
+        raise ValueError(f"{word!r} is not a size such as 16M")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def shown(size: int) -> str:
+    """Return a number of bytes as text, such as `16M`."""
+    unit = next(unit for unit in reversed(_UNITS) if size >= _UNITS[unit] or not unit)
+    return f"{size / _UNITS[unit]:.4g}{unit or ' bytes'}"
