@@ -51,6 +51,7 @@ class Source:
 
     def __init__(self, data: bytes) -> None:
         self._known_columns: dict[int, Sequence[int]] = {}
+        self._held: dict[str | re.Pattern[str], bool] = {}
         self.bom = data.startswith(codecs.BOM_UTF8)
         try:
             self.encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
@@ -71,6 +72,12 @@ class Source:
     def encode(self, text: str) -> bytes:
         """Encode a changed text in the encoding of the file."""
         return (codecs.BOM_UTF8 if self.bom else b"") + text.encode(self.encoding)
+
+    def holds(self, word: str | re.Pattern[str]) -> bool:
+        """Return whether the text holds a word or a match, from a cache: it may be asked at each node."""
+        if word not in self._held:
+            self._held[word] = word in self.text if isinstance(word, str) else bool(word.search(self.text))
+        return self._held[word]
 
     @cached_property
     def line_starts(self) -> list[int]:
