@@ -15,12 +15,31 @@ from functools import cached_property
 from itertools import accumulate, product
 from string import ascii_lowercase
 
+from devicefix.config.sizes import CODE, shown
+
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class DecodeError(Exception):
     """The bytes cannot be decoded in the encoding that the file declares."""
+
+
+class TooMuchCode(ValueError):
+    """Code whose facts may take all memory; the message says what to do."""
+
+
+def refuse_much(length: int, most: int) -> None:
+    """Refuse code that is too long.
+
+    Raises:
+        TooMuchCode: it is longer than `most`.
+    """
+    if length > most:
+        needed = -(-CODE * length // 2**20)
+        raise TooMuchCode(
+            f"there is more than {shown(most)} of code; exclude it, or use --max-file-size {needed}M"
+        )
 
 
 def encoded(text: str) -> bytes:
