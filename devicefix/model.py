@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -234,12 +234,14 @@ class Result:
         findings: all findings, in the order of the file; after fixes, the fixed ones first.
         fixed: the findings that are fixed in `output`.
         output: the new content; None if nothing changes.
+        changes: the start, the end and the new text of what one round of fixes replaced to make `output`.
     """
 
     path: str
     findings: list[Finding] = field(default_factory=list)
     fixed: list[Finding] = field(default_factory=list)
     output: bytes | None = None
+    changes: Sequence[tuple[int, int, str]] = ()
 
     @property
     def remaining(self) -> list[Finding]:

@@ -239,14 +239,15 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
 
     def longer(data: bytes, path: str, settings: Settings, project: Project) -> Result:
         found = [replace(finding) for finding in result.findings]
-        return Result(path, found, found, data + b"\n") if settings.fix else Result(path, found)
+        changes = [(len(data), len(data), "\n")]
+        return Result(path, found, found, data + b"\n", changes) if settings.fix else Result(path, found)
 
     settings = Settings(fix=True, target="accelerator")
     module = Module(data, "m.py", settings)
     findings = module.find(Project())
     assert module.devices
     monkeypatch.setattr(fix, "recheck", longer)
-    settled = fix.fix_until_stable(data, findings, module.devices, settings, Project())
+    settled = fix.fix_until_stable(findings, module.devices, settings, Project())
     assert (settled.output, [finding.line for finding in settled.fixed]) == (result.output, [3])
     assert settled.remaining == result.findings
 

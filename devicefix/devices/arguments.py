@@ -161,7 +161,7 @@ def _is_asked_tensor(facts: Facts, target: ast.expr) -> bool:
     path = dotted(target)
     for child, parent in facts.tree.ancestors(target) if path is not None else ():
         match parent:
-            case ast.If(test=test, body=[*body]) if child in body:
+            case ast.If(test=test) if isinstance(child, ast.stmt) and facts.tree.block(child) is parent.body:
                 pass
             case ast.IfExp(test=test, body=then) if child is then:
                 pass

@@ -215,11 +215,11 @@ class Context:
         """Yield the statements right above and below one that do nothing without CUDA."""
         if self.accelerator is not None or self.facts.is_guarded(statement):
             return
-        block = self.facts.tree.block(statement)
-        at = block.index(statement)
+        block, at = self.facts.tree.block(statement), self.facts.tree.position(statement)
         for step in (-1, 1):
             last = statement
-            for each in block[at + step :: step] if at + step >= 0 else ():
+            for place in range(at + step, len(block) if step > 0 else -1, step):
+                each = block[place]
                 upper, lower = (each, last) if step < 0 else (last, each)
                 touch = upper.end_lineno is not None and lower.lineno == upper.end_lineno + 1
                 if not touch or not self._does_nothing(each) or each in self._joined:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.bound import Bound
@@ -233,14 +234,14 @@ class KnownDevices:
         return len(bindings) <= 1 and not any(map(self._is_looped, bindings))
 
     def _bindings(self, node: ast.AST) -> Sequence[Binding]:
-        """Return the bindings of a name, or those of an attribute of any object."""
+        """Return the bindings of a name, or the first two of an attribute of any object."""
         tree = self._facts.tree
         if isinstance(node, ast.Name):
             found = tree.scope(node).lookup(node.id)
             return found[1] if found is not None else ()
         if isinstance(node, ast.Attribute):
-            end = f".{node.attr}"
-            return [each for path, found in tree.attributes.items() if path.endswith(end) for each in found]
+            paths = tree.paths_by_name.get(node.attr, ())
+            return list(islice((each for path in paths for each in tree.attributes[path]), 2))
         return ()
 
     def _is_looped(self, binding: Binding) -> bool:

@@ -98,12 +98,12 @@ def may_be_storage(context: Context, receiver: ast.expr) -> bool:
     Where its kind is not known, the first parameter of a `map_location` is one, and in a module that makes
     storages, any value may be.
     """
-    text = context.source.text
-    if "torage" in text:
+    source = context.source
+    if source.holds("torage"):
         answer = context.facts.kinds.of(receiver).can_be(Kind.STORAGE)
-        if answer is not None or _STORAGE.search(text):
+        if answer is not None or source.holds(_STORAGE):
             return answer is not False
-    return "storage" in last_name(receiver) or ("load" in text and _is_located(context, receiver))
+    return "storage" in last_name(receiver) or (source.holds("load") and _is_located(context, receiver))
 
 
 def _is_located(context: Context, receiver: ast.expr) -> bool:

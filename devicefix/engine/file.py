@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import Settings
-from devicefix.config.sizes import CODE, shown
+from devicefix.config.sizes import CODE
 from devicefix.engine.check import matters, skipped
 from devicefix.facts.prefilter import may_matter, uses_torch
 from devicefix.files.kinds import Kind, kind_of
-from devicefix.files.text import DecodeError
+from devicefix.files.text import DecodeError, refuse_much
 from devicefix.model import Finding, Result
 
 if TYPE_CHECKING:
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from devicefix.facts.exports import Summary
     from devicefix.facts.project import Project
     from devicefix.files.documents import Document
-
-
-class TooMuchCode(ValueError):
-    """A module is too large to be parsed; the message says what to do."""
-
 
 UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -101,7 +96,10 @@ class File:
             from devicefix.facts.project import Project
 
             project = Project()
-        results = [module.check(project) for module in self.modules]
+        results = []
+        for module in self.modules:
+            results.append(module.check(project))
+            module.forget()  # a document may have very many
         return self._document.result(self.path, results, self._problems())
 
     def _modules(self) -> list[bytes]:
@@ -112,14 +110,15 @@ class File:
     @cached_property
     def _document(self) -> Document | None:
         """The modules' place in the file, for a file that holds other things as well."""
+        most = self.settings.largest // CODE
         if self.kind is Kind.NOTEBOOK:
             from devicefix.files.notebook.document import Notebook
 
-            return Notebook(self.data, may_matter(self.data) or uses_torch(self.data))
+            return Notebook(self.data, may_matter(self.data) or uses_torch(self.data), most)
         if self.kind is Kind.DOCS:
             from devicefix.files.markdown.document import Docs
 
-            return Docs(self.data, self.path)
+            return Docs(self.data, self.path, most)
         return None
 
     def _problems(self) -> list[Finding]:
@@ -167,23 +166,11 @@ class Module:
         from devicefix.facts import Facts
 
         try:
-            self._refuse_large()
+            refuse_much(len(self.data), self.settings.largest // CODE)
             return Facts.read(self.data)
         except UNREADABLE as problem:
             self._error = problem
             return None
-
-    def _refuse_large(self) -> None:
-        """Refuse code whose facts may take all memory.
-
-        Raises:
-            TooMuchCode: the module is larger than the settings allow.
-        """
-        if len(self.data) > (most := self.settings.largest // CODE):
-            needed = -(-CODE * len(self.data) // 2**20)
-            raise TooMuchCode(
-                f"there is more than {shown(most)} of code; exclude it, or use --max-file-size {needed}M"
-            )
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -230,14 +217,18 @@ class Module:
             return Result(self.path, findings)
         from devicefix.engine.fix import fix_until_stable
 
-        return fix_until_stable(self.data, findings, self.devices, self.settings, project)
+        return fix_until_stable(findings, self.devices, self.settings, project)
+
+    def forget(self) -> None:
+        """Free the memory of what is known about the module, which may be checked again."""
+        self.__dict__.pop("facts", None)
+        self.devices = None
 
     def _unreadable(self) -> list[Finding]:
         """Return the finding for a module that cannot be parsed; in documentation many are fragments."""
         from devicefix.rules.unparsable import Unparsable, explain
 
         assert self._error is not None
-        fragment = kind_of(self.path) is Kind.DOCS and not isinstance(self._error, TooMuchCode)
-        if fragment or not self.settings.enabled(Unparsable.code):
+        if kind_of(self.path) is Kind.DOCS or not self.settings.enabled(Unparsable.code):
             return []
         return [explain(self.data, self._error)]

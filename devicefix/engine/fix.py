@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING
 from devicefix.files.text import Source
 from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError
 
+_LINE_END = re.compile("\r\n|\r|\n")
 ROUNDS = 10  # of fixes that make others possible; three have been seen
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
     from devicefix.devices.choose import Devices
     from devicefix.facts.project import Project
+    from devicefix.rewrite.edits import Change
 
 
 def fix_until_stable(
-    data: bytes, findings: list[Finding], devices: Devices, settings: Settings, project: Project
+    findings: list[Finding], devices: Devices, settings: Settings, project: Project
 ) -> Result:
     """Make the fixes of a module, and those that they make possible, until nothing changes.
 
     Args:
-        data: the module's bytes.
-        findings: its findings.
+        findings: the module's findings.
         devices: what their fixes rely on.
         settings: which fixes are wanted.
         project: the facts of all files.
@@ -43,11 +44,14 @@ def fix_until_stable(
         return first
     path = devices.path
     fixed, output = list(first.fixed), first.output
+    source = devices.facts.source
+    origins = _origins(source, first.changes)
     for _ in range(ROUNDS):
         after = recheck(output, path, settings, project)
         if after.output is None:
             return Result(path, fixed + after.findings, fixed, output)
-        fixed += _at_origin(after.fixed, data, output)
+        fixed += _at_origin(after.fixed, source, origins)
+        origins = [origins[line] for line in _origins(Source(output), after.changes)]
         output = after.output
     # The fixes undo each other: the first round is as good as any.
     after = recheck(first.output, path, replace(settings, fix=False), project)
@@ -90,7 +94,7 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     if not any(fix.edits for _, fix in chosen):
         return result
     try:
-        result.output = _rewritten(devices, chosen)
+        result.output, result.changes = _rewritten(devices, chosen)
     except RecursionError:
         result.findings = [finding.unfixed("since the code is nested too deeply") for finding in findings]
         return result
@@ -100,19 +104,31 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     return result
 
 
-def _at_origin(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]:
-    """Return findings in a new text at the lines of the old text that theirs correspond to."""
-    from difflib import SequenceMatcher
+def _origins(source: Source, changes: Iterable[Change]) -> list[int]:
+    """Return for each line of a changed text the line of the old one that it corresponds to, both from 0."""
+    found = [0]
+    line = 0
+    for start, end, text in changes:
+        first, last = (source.position(offset)[0] - 1 for offset in (start, end))
+        found += range(line + 1, first + 1)
+        found += (min(first + number, last) for number, _ in enumerate(_LINE_END.finditer(text), 1))
+        line = last
+    return [*found, *range(line + 1, len(source.line_starts))]
 
-    lines, others = (re.split("\r\n|\r|\n", Source(data).text) for data in (old, new))
-    origin: list[int] = []
-    for _, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
-        most = min(max(first, last - 1), len(lines) - 1)
-        origin += (min(first + at, most) for at in range(end - start))
+
+def _at_origin(findings: list[Finding], source: Source, origins: list[int]) -> list[Finding]:
+    """Return findings in a changed text at the lines of the old text that theirs correspond to.
+
+    Args:
+        findings: the findings.
+        source: the old text.
+        origins: for each line of the changed text that of the old one.
+    """
 
     def place(line: int, column: int) -> tuple[int, int]:
-        was = origin[line - 1]
-        return was + 1, min(column, len(lines[was]) + 1)
+        was = origins[min(line, len(origins)) - 1]
+        start = source.line_starts[was]
+        return was + 1, min(column, source.line_end(start) - start + 1)
 
     return [
         Finding(
@@ -126,8 +142,8 @@ def _at_origin(findings: list[Finding], old: bytes, new: bytes) -> list[Finding]
     ]
 
 
-def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
-    """Return the file with some fixes made, after the self-check.
+def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> tuple[bytes, list[Change]]:
+    """Return the file with some fixes made, after the self-check, and what is replaced in it.
 
     Raises:
         Exception: one of the fixes is wrong, or they don't go together.
@@ -144,7 +160,7 @@ def _rewritten(devices: Devices, fixes: list[tuple[Finding, Fix]]) -> bytes:
     output = source.encode(replaced(source.text, changes))
     new = check(source, tree.module, output, edits, changes)
     check_names(source, *new, changes, devices.is_circular)
-    return output
+    return output, changes
 
 
 def _failure(

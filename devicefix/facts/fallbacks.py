@@ -9,7 +9,6 @@ from itertools import takewhile
 from weakref import proxy
 
 from devicefix.facts.names import Names
-from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.refusals import TRIES, Refusals, continues, may_catch, suppresses
 from devicefix.facts.scopes import FUNCTIONS, Scope, dotted
 from devicefix.facts.values import last_name
@@ -122,7 +121,7 @@ class Fallbacks:
             self._callers[function] = None  # a recursive function calls itself
             found = [
                 self._around(call, also="") or self._of_callers(call, calls - 1)
-                for call in self._facts.tree.nodes_at(lines_with_name(self._facts.tree.text, function.name))
+                for call in self._facts.tree.nodes_with_name(function.name)
                 if isinstance(call, ast.Call) and last_name(call.func) == function.name
             ]
             first = next(filter(None, found), None)

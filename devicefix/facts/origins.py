@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
-from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.reaching import reaching
 from devicefix.facts.scopes import Binding, with_defaults
 from devicefix.facts.values import last_name
@@ -61,7 +60,7 @@ def _passed(facts: Facts, function: ast.AST, binding: Binding, hops: int) -> Ite
     of_class = isinstance(owner, ast.ClassDef)
     called = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
     names = [parameter.arg for parameter, _ in with_defaults(function.args)]
-    calls = facts.tree.nodes_at(lines_with_name(facts.tree.text, called))
+    calls = facts.tree.nodes_with_name(called)
     passing = [each for each in calls if isinstance(each, ast.Call) and last_name(each.func) == called]
     for call in passing[:_CALLS]:
         given = dict(zip(names[of_class:], call.args, strict=False))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.facts.kinds import Kind
 from devicefix.facts.module import Facts
-from devicefix.facts.prefilter import lines_with
 from devicefix.facts.values import backend_name, cpu, device_type, last_name
 
 # The accelerators that a device may name: https://docs.pytorch.org/docs/stable/tensor_attributes.html
@@ -50,7 +49,7 @@ def refused_parameters(facts: Facts) -> Iterator[tuple[str, tuple[str, int]]]:
 
 def _checked(facts: Facts) -> Iterator[ast.expr]:
     """Yield the expressions whose check ends the program on the CPU."""
-    named = sorted({line for name in _NAMES for line in lines_with(facts.tree.text, name)})
+    named = sorted({line for name in _NAMES for line in facts.tree.words.lines_with(name)})
     text = facts.tree.text.split("\n") if named else []
     lines = [line for line in named if _COMPARED.search(text[line - 1])]
     for node in facts.tree.nodes_at(lines) if lines else ():

@@ -29,8 +29,8 @@ def is_replaced(facts: Facts, value: ast.expr) -> bool:
 
 def _next(facts: Facts, statement: ast.stmt) -> ast.stmt | None:
     """Return the statement below another one, in the same block."""
-    block = facts.tree.block(statement)
-    return next(iter(block[block.index(statement) + 1 :]), None)
+    block, following = facts.tree.block(statement), facts.tree.position(statement) + 1
+    return block[following] if following < len(block) else None
 
 
 def _replaces(facts: Facts, statement: ast.stmt | None, target: str) -> bool:

@@ -10,12 +10,13 @@ import ast
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import ClassVar, TypeVar, cast
 from weakref import proxy
 
-from devicefix.facts.prefilter import lines_with, lines_with_name
 from devicefix.facts.scopes import COMPREHENSIONS, Bindings, Scope, dotted
+from devicefix.facts.words import Words
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -78,6 +79,7 @@ class Tree:
     Attributes:
         LAZY: whether expressions are walked only when something asks for them; a test turns it off.
         text: the text with its line ends and identifiers as `ast` reads them.
+        words: the lines of that text that hold words.
         root: the module's scope.
         scopes: the scopes of the module, its functions and classes, by their nodes.
         parents: the parent of every node but the module.
@@ -92,12 +94,14 @@ class Tree:
     def __init__(self, module: ast.Module, text: str) -> None:
         self.module = module
         self.text = _as_read(text)
+        self.words = Words(self.text)
         self.root = Scope(module, None)
         self.scopes: dict[ast.AST, Scope] = {module: self.root}
         self.parents = _Parents(self)
         self._scope_of: dict[ast.AST, Scope] = {module: self.root}
         self._strings: dict[ast.AST, ast.JoinedStr] = {}
         self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
+        self._positions: dict[ast.stmt, int] = {}
         self._reads: dict[str, list[ast.expr]] = {}
         # The statements in the order of the source, the first and last lines of their headers, and the nodes
         # of these, None where they have not been walked.
@@ -114,7 +118,7 @@ class Tree:
         self.star_imports = self._bindings.star_imports
         self.declared_elsewhere = self._bindings.declared_elsewhere
         self._walk_statements()
-        for index in self._at(lines_with(self.text, ":=")):  # no other expression binds names around it
+        for index in self._at(self.words.lines_with(":=")):  # no other expression binds names around it
             self._walk_expressions(index)
         if not self.LAZY:
             self._walk_everything()
@@ -151,20 +155,32 @@ class Tree:
 
     def nodes_with(self, *words: str) -> Iterator[ast.AST]:
         """Return the nodes of the statements whose text holds one of some words."""
-        lines = sorted({line for word in words for line in lines_with(self.text, word)})
+        lines = sorted({line for word in words for line in self.words.lines_with(word)})
         return self.nodes_at(lines)
+
+    def nodes_with_name(self, name: str) -> Iterator[ast.AST]:
+        """Return the nodes of the statements whose text holds a name."""
+        return self.nodes_at(self.words.lines_with_name(name))
 
     def reads(self, path: str) -> Sequence[ast.expr]:
         """Return the places that read a name or a dotted path, in the order of the source."""
         if path not in self._reads:
             self._reads[path] = [
                 node
-                for node in self.nodes_at(lines_with_name(self.text, path.rpartition(".")[2]))
+                for node in self.nodes_with_name(path.rpartition(".")[2])
                 if isinstance(node, (ast.Name, ast.Attribute))
                 and isinstance(node.ctx, ast.Load)
                 and dotted(node) == path
             ]
         return self._reads[path]
+
+    @cached_property
+    def paths_by_name(self) -> dict[str, list[str]]:
+        """The dotted paths of `attributes` by the name at their end."""
+        found: dict[str, list[str]] = {}
+        for path in self.attributes:
+            found.setdefault(path.rpartition(".")[2], []).append(path)
+        return found
 
     @property
     def loads(self) -> frozenset[str]:
@@ -209,7 +225,13 @@ class Tree:
                 block = getattr(self.parents[statement], name, None)
                 if isinstance(block, list):
                     self._blocks.update(dict.fromkeys(block, block))
+                    self._positions.update((each, place) for place, each in enumerate(block))
         return self._blocks.get(statement, [statement])
+
+    def position(self, statement: ast.stmt) -> int:
+        """Return the index of a statement in its block."""
+        self.block(statement)
+        return self._positions.get(statement, 0)
 
     def walk_around(self, node: ast.AST) -> None:
         """Walk the statement that a node is part of, unless that has been done."""

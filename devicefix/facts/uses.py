@@ -11,7 +11,6 @@ from devicefix.facts.kinds.bindings import PROPERTIES
 from devicefix.facts.kinds.objects import names_of_fields
 from devicefix.facts.module import Facts
 from devicefix.facts.names import option_names
-from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
 from devicefix.facts.values import last_name
 
@@ -159,7 +158,7 @@ class Uses:
         if any(last_name(decorator) in PROPERTIES for decorator in method.decorator_list):
             yield from self._attribute_reads(method.name, owner)
             return
-        for node in self.tree.nodes_at(lines_with_name(self.tree.text, method.name)):
+        for node in self.tree.nodes_with_name(method.name):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if node.func.attr == method.name and self.facts.resolve(node.func) is None:
                     yield node
@@ -260,9 +259,8 @@ class Uses:
         if key not in self._variables:
             bindings = [
                 binding
-                for other, found in self.tree.attributes.items()
-                if other.rpartition(".")[2] == node.attr
-                for binding in found
+                for other in self.tree.paths_by_name.get(node.attr, ())
+                for binding in self.tree.attributes[other]
                 if owner is None or not other.startswith("self.") or self._may_be_of(owner, binding.node)
             ]
             reads = list(self._attribute_reads(node.attr, owner))
@@ -272,7 +270,7 @@ class Uses:
 
     def _attribute_reads(self, name: str, owner: ast.ClassDef | None) -> Iterator[ast.expr]:
         """Yield the reads of an attribute: of `self` in its class and those related, and of other objects."""
-        for node in self.tree.nodes_at(lines_with_name(self.tree.text, name)):
+        for node in self.tree.nodes_with_name(name):
             if not (isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)):
                 continue
             parent = self.tree.parents.get(node)
@@ -383,6 +381,6 @@ class Uses:
         """Yield the calls of a function or method in this module."""
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return
-        for node in self.tree.nodes_at(lines_with_name(self.tree.text, function.name)):
+        for node in self.tree.nodes_with_name(function.name):
             if isinstance(node, ast.Call) and self._function(node.func) is function:
                 yield node

@@ -15,6 +15,8 @@ from functools import cached_property
 from itertools import accumulate, product
 from string import ascii_lowercase
 
+from devicefix.config.sizes import CODE, shown
+
 _FAITHFUL = {"utf-8", "ascii", "iso-8859-1"}  # encoding a decoded text always gives the same bytes
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _LONG_NUMBER = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")  # Python reads it, and can't write it
@@ -22,6 +24,23 @@ _LONG_NUMBER = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")  # Python reads it, and
 
 class DecodeError(Exception):
     """The bytes cannot be decoded in the encoding that the file declares."""
+
+
+class TooMuchCode(ValueError):
+    """Code whose facts may take all memory; the message says what to do."""
+
+
+def refuse_much(length: int, most: int) -> None:
+    """Refuse code that is too long.
+
+    Raises:
+        TooMuchCode: it is longer than `most`.
+    """
+    if length > most:
+        needed = -(-CODE * length // 2**20)
+        raise TooMuchCode(
+            f"there is more than {shown(most)} of code; exclude it, or use --max-file-size {needed}M"
+        )
 
 
 def encoded(text: str) -> bytes:
@@ -52,6 +71,7 @@ class Source:
 
     def __init__(self, data: bytes) -> None:
         self._known_columns: dict[int, Sequence[int]] = {}
+        self._held: dict[str | re.Pattern[str], bool] = {}
         self.bom = data.startswith(codecs.BOM_UTF8)
         try:
             self.encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
@@ -72,6 +92,12 @@ class Source:
     def encode(self, text: str) -> bytes:
         """Encode a changed text in the encoding of the file."""
         return (codecs.BOM_UTF8 if self.bom else b"") + text.encode(self.encoding)
+
+    def holds(self, word: str | re.Pattern[str]) -> bool:
+        """Return whether the text holds a word or a match, from a cache: it may be asked at each node."""
+        if word not in self._held:
+            self._held[word] = word in self.text if isinstance(word, str) else bool(word.search(self.text))
+        return self._held[word]
 
     @cached_property
     def line_starts(self) -> list[int]:

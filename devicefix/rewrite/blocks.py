@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from devicefix.facts import Facts
+from devicefix.facts import Facts, Scope
 from devicefix.files.notebook.markers import CELL_END
 from devicefix.files.text import Source, parse
 from devicefix.model import Edit, Effect, Removal
@@ -117,10 +117,15 @@ def indent_of(facts: Facts, statement: ast.stmt) -> str:
         indent = inner.removeprefix(outer)
         if 0 < len(indent) <= len(_USUAL_INDENT):
             return indent
-    for other in facts.tree.module.body:
-        block = getattr(other, "body", None)
-        if block and block[0].lineno > other.lineno:
-            return source.indentation(source.span(block[0])[0]) or _USUAL_INDENT
+    return facts.once(_first_indent, facts.tree.root)
+
+
+def _first_indent(facts: Facts, module: Scope) -> str:
+    """Return the indentation of the first block of a module, or the usual one."""
+    for statement in module.node.body:  # type: ignore[attr-defined]
+        block = getattr(statement, "body", None)
+        if block and block[0].lineno > statement.lineno:
+            return facts.source.indentation(facts.source.span(block[0])[0]) or _USUAL_INDENT
     return _USUAL_INDENT
 
 

@@ -785,10 +785,10 @@ class CudaAutocast(Rule):
 
     def _why_unsafe(self, call: _Autocast, shown: bool) -> str:
         """Return why autocast for the CPU may not compute the numbers of the GPU, empty if it does."""
-        text = self.context.source.text
+        source = self.context.source
         if not shown:
             return "the numbers on a CPU change if everything is in float32 there"
-        if self.context.project.stops_autocast(self.devices.path) or "custom_fwd" in text:
+        if self.context.project.stops_autocast(self.devices.path) or source.holds("custom_fwd"):
             return "another part of the program switches it off for CUDA only"
         dtype = call.arguments.get("dtype")
         name = _name_of_low(self.facts, dtype) if dtype is not None else "float16"
@@ -797,9 +797,9 @@ class CudaAutocast(Rule):
         version = self.context.options.runs_with
         if name == "float16" and version is not None and version < _FLOAT16_SINCE:
             return "autocast for the CPU has no float16 before torch 2.2"
-        if version is not None and version < _ATTENTION_SINCE and "ttention" in text:
+        if version is not None and version < _ATTENTION_SINCE and source.holds("ttention"):
             return "autocast for the CPU does not cast the operands of attention before torch 2.2"
-        if name == "float16" and "backward(" in text:
+        if name == "float16" and source.holds("backward("):
             return "small gradients vanish in float16 without a scaler, which is off on a CPU: use one for the device"
         return ""
 
@@ -812,7 +812,7 @@ class CudaAutocast(Rule):
             not call.is_plain
             or in_script
             or self.context.accelerator
-            or "set_autocast" in self.context.source.text
+            or self.context.source.holds("set_autocast")
         ):
             return None
         if call.is_partial and not self._is_called_by_keywords(call.node):

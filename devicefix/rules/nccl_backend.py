@@ -525,7 +525,7 @@ class NcclBackend(Rule):
 
     def _may_reach_group(self, node: ast.expr) -> bool:
         """Return whether a node is stored or passed on in a module that makes a process group."""
-        if "init_process_group" not in self.context.source.text:
+        if not self.context.source.holds("init_process_group"):
             return False
         parent = self.facts.tree.parents.get(node)
         match parent:

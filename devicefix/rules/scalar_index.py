@@ -162,9 +162,7 @@ class ScalarIndex(Rule):
         ):
             return
         tensor = _tensor(node.value)
-        if tensor is None or (
-            self.facts.torch_name(node) is None and "torch" not in self.context.source.text
-        ):
+        if tensor is None or (self.facts.torch_name(node) is None and not self.context.source.holds("torch")):
             return
         message = "indexing a tensor without dimensions fails since PyTorch 0.5; use `.item()`"
         if self._scalar(tensor):

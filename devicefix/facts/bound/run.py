@@ -302,7 +302,7 @@ class Run:
 
     def _binds_inside(self, node: ast.expr) -> bool:
         """Return whether an expression is `(name := …)`, alone or where it is always evaluated."""
-        if not isinstance(self._goal, str) or ":=" not in self._facts.source.text:
+        if not isinstance(self._goal, str) or not self._facts.source.holds(":="):
             return False
         return any(
             isinstance(each, ast.NamedExpr) and each.target.id == self._goal

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import NamedTuple
 
@@ -68,12 +69,16 @@ class _Stored(NamedTuple):
     paths: frozenset[str]
 
 
+_Stores = dict[Point, list[_Stored]]  # in the order of the source
+
+
 class _Everything:
     def __contains__(self, point: object) -> bool:
         return True
 
 
 EVERYTHING = _Everything()
+Names = AbstractSet[str] | _Everything
 
 
 class Aliases:
@@ -88,7 +93,9 @@ class Aliases:
         self._facts = bodies.facts
         self._stored: dict[Point, list[_Stored]] = {}
         self._leading: dict[tuple[Flow, Point, str], set[Point]] = {}
-        self._named_at: dict[Flow, dict[str, list[tuple[Point, _Stored]]]] = {}
+        self._named_at: dict[Flow, dict[str, _Stores]] = {}
+        self._same_at: dict[Flow, dict[str, _Stores]] = {}
+        self._later_names: dict[tuple[Flow, str], tuple[frozenset[str], bool]] = {}
         self._going_on: dict[Flow, frozenset[str]] = {}
         self._groups: dict[Flow, dict[str, str]] = {}
 
@@ -103,16 +110,14 @@ class Aliases:
                 parameters.append(path)
             for other, start in self._named(flow, at, path):
                 key = other.place.path, start
-                if key not in seen:
+                if key not in seen and len(seen) <= _MANY:
                     seen.add(key)
                     todo.append(key)
                     if start in self._leading_to(flow, point, other.place.path):
                         found.setdefault(other.place.path, other)
         return Known([member._replace(start=point) for member in found.values()], parameters)
 
-    def after(
-        self, flow: Flow, members: Sequence[Member], among: Container[str] = EVERYTHING
-    ) -> Iterator[Member]:
+    def after(self, flow: Flow, members: Sequence[Member], among: Names = EVERYTHING) -> Iterator[Member]:
         """Yield members, and the names that their tensor gets later.
 
         Args:
@@ -122,25 +127,45 @@ class Aliases:
         """
         found = list(members)
         seen = {(member.place.path, member.start) for member in members}
-        names = self._names(flow)
         for member in found:  # which grows
             yield member
-            if len(found) > _MANY:
-                continue
-            later = [
-                (point, stored)
-                for point, stored in names.get(member.place.path, ())
-                if member.place.path in stored.paths
-                and (stored.place.path in among or self._goes_on(flow, stored.place.path))
-                and (stored.place.path, point) not in seen
-            ]
-            if later:
-                ends = emptying(flow, member.holder)
-                reached = set(islice(flow.reachable([member.start], EVERYTHING, ends), FAR))
-                for point, stored in later:
-                    if point in reached:
-                        seen.add((stored.place.path, point))
-                        found.append(Member(stored.place, point, stored.adds))
+            if len(found) <= _MANY:
+                later = self._later(flow, member, among)
+                new = [other for other in later if (other.place.path, other.start) not in seen]
+                seen.update((other.place.path, other.start) for other in new)
+                found += new
+
+    def _later(self, flow: Flow, member: Member, among: Names) -> list[Member]:
+        """Return the names that a tensor with a name gets later; of many those that come first."""
+        stores = self._names(flow).get(member.place.path, {})
+        if not stores or not self._any_matters(flow, member.place.path, among):
+            return []
+        ends = emptying(flow, member.holder)
+        reached: Iterable[Point] = islice(flow.reachable([member.start], EVERYTHING, ends), FAR)
+        if len(stores) <= _MANY:  # fewer than the points
+            reached = set(reached).intersection(stores)
+        found = (
+            Member(stored.place, point, stored.adds)
+            for point in reached
+            for stored in self._matter(flow, stores.get(point, ()), among)
+        )
+        return list(islice(found, _MANY))
+
+    def _any_matters(self, flow: Flow, path: str, among: Names) -> bool:
+        """Return whether one of the names that a tensor with a name ever gets matters."""
+        if (flow, path) not in self._later_names:
+            stored = (each for stores in self._names(flow)[path].values() for each in stores)
+            names = frozenset(each.place.path for each in stored)
+            self._later_names[flow, path] = names, any(self._goes_on(flow, name) for name in names)
+        names, goes_on = self._later_names[flow, path]
+        return goes_on or isinstance(among, _Everything) or not names.isdisjoint(among)
+
+    def _matter(self, flow: Flow, stores: Iterable[_Stored], among: Names) -> list[_Stored]:
+        return [
+            stored
+            for stored in stores
+            if stored.place.path in among or self._goes_on(flow, stored.place.path)
+        ]
 
     def values(self, flow: Flow, point: Point, path: str) -> list[ast.expr | None]:
         """Return what a path may be bound to when a point is reached, None for what is not known."""
@@ -198,26 +223,33 @@ class Aliases:
             self._going_on[flow] = frozenset(path for each in stored for path in each.paths)
         return path in self._going_on[flow]
 
-    def _names(self, flow: Flow) -> dict[str, list[tuple[Point, _Stored]]]:
-        """Return where names are bound to tensors that have another name, by both names."""
+    def _names(self, flow: Flow) -> dict[str, _Stores]:
+        """Return where names are bound to tensors that have another name, by that name."""
         if flow not in self._named_at:
             found = self._named_at[flow] = {}
             for point in flow.points:
                 for stored in self.stored(point):
-                    for path in {stored.place.path, *stored.paths}:
-                        found.setdefault(path, []).append((point, stored))
+                    for path in stored.paths:
+                        found.setdefault(path, {}).setdefault(point, []).append(stored)
         return self._named_at[flow]
+
+    def _same(self, flow: Flow) -> dict[str, _Stores]:
+        """Return where names are bound to tensors that have another name on all machines, by both names."""
+        if flow not in self._same_at:
+            found = self._same_at[flow] = {}
+            for point in flow.points:
+                for stored in self.stored(point):
+                    for path in {stored.place.path, *stored.paths} if stored.same else ():
+                        found.setdefault(path, {}).setdefault(point, []).append(stored)
+        return self._same_at[flow]
 
     def _named(self, flow: Flow, at: Point, path: str) -> Iterator[tuple[Member, Point]]:
         """Return other names of what a path is at a point, and where they are that."""
-        names = [each for each in self._names(flow).get(path, ()) if each[1].same]
+        names = self._same(flow).get(path)
         if not names:
             return
         binders = rebinding(flow, path)
-        leading = self._leading_to(flow, at, path)
-        for point, stored in names:
-            if point not in leading:
-                continue
+        for point, stored in _stored_at(flow, names, self._leading_to(flow, at, path)):
             if stored.place.path == path and not stored.adds and point in binders:
                 for other in stored.same:
                     yield Member(Place(other), point, given=self._given(flow, other)), point
@@ -254,6 +286,19 @@ class Aliases:
         """Return whether a path is a parameter of a function, or a part of one other than `self`."""
         name = root(path)
         return name in self._bodies.parameters(flow.owner) and name != self._bodies.receiver(flow.owner)
+
+
+def _stored_at(
+    flow: Flow, stores: _Stores, points: AbstractSet[Point] | None
+) -> Iterator[tuple[Point, _Stored]]:
+    """Yield what is stored at some points, or at all, in the order of the source."""
+    found: Iterable[Point] = stores
+    if points is not None and len(points) < len(stores):
+        found = flow.sorted(point for point in points if point in stores)
+    elif points is not None:
+        found = (point for point in stores if point in points)
+    for point in found:
+        yield from ((point, stored) for stored in stores[point])
 
 
 def _first(groups: dict[str, str], path: str) -> str:

@@ -89,6 +89,7 @@ def _copying(text: str) -> Iterator[int]:
 
 _At = tuple[Point, ast.AST]  # a change, and where it happens
 _Passed = tuple[Copy, ast.AST | None]  # a copy of a parameter, and its change, None for training
+_WORD = re.compile(r"\w+")
 _Names = Callable[..., Iterable[Member]]  # the names of a tensor that are followed
 
 
@@ -150,8 +151,7 @@ class _Search:
         found = list(self._places)
         returning = self._copies.returning
         if returning:
-            names = re.finditer("|".join(map(re.escape, returning)), source.text)
-            found += (match.start() for match in names)
+            found += (match.start() for match in _WORD.finditer(source.text) if match[0] in returning)
         return [source.position(at)[0] for at in sorted(found)]
 
     def _kept(self, flow: Flow, point: Point) -> Iterator[Held]:

@@ -51,15 +51,17 @@ def late_calls(facts: Facts, settings: Iterable[ast.stmt], elsewhere: Iterable[s
         settings: the statements of the module that set one.
         elsewhere: the names of the functions of other files that set one.
     """
-    names = [*elsewhere, *_functions_of(facts, settings)]
+    todo = list(dict.fromkeys([*elsewhere, *_functions_of(facts, settings)]))
+    names = set(todo)
     found: list[ast.stmt] = []
-    for name in names:
+    for name in todo:  # which grows
         for node in facts.tree.nodes_with(f"{name}("):
             if isinstance(node, ast.Call) and last_name(node.func) == name:
                 statement = facts.tree.statement(node)
                 callers = _functions_of(facts, [statement])
                 found += [statement] if callers else []
-                names += (caller for caller in callers if caller not in names)
+                todo += (caller for caller in dict.fromkeys(callers) if caller not in names)
+                names.update(callers)
     return found
 
 

@@ -11,7 +11,6 @@ from devicefix.facts.guards.answers import ASKS, VERSION
 from devicefix.facts.guards.conditions import DEPTH
 from devicefix.facts.guards.decided import Decided
 from devicefix.facts.names import Names
-from devicefix.facts.prefilter import lines_with, lines_with_name
 from devicefix.facts.refusals import returns, skips
 from devicefix.facts.scopes import dotted
 
@@ -58,14 +57,14 @@ class Guards(Decided):
 
         What such a name is called says nothing: without these lines, `if q7:` would not be visited.
         """
-        text = self.facts.tree.text
-        lines = {line for question in _QUESTIONS for line in lines_with(text, question)}
+        words = self.facts.tree.words
+        lines = {line for question in _QUESTIONS for line in words.lines_with(question)}
         found: set[int] = set()
         seen: set[str] = set()
         while lines:
             names = set(map(_last, self._answered(sorted(lines)))) - seen - {""}
             seen |= names
-            lines = {line for name in names for line in lines_with_name(text, name)} - found
+            lines = {line for name in names for line in words.lines_with_name(name)} - found
             found |= lines
         return frozenset(found)
 

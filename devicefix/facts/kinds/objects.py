@@ -11,7 +11,6 @@ from devicefix.facts.kinds.inference import Function
 from devicefix.facts.kinds.kind import UNKNOWN, Kind, Kinds, union
 from devicefix.facts.kinds.parameters import argument_of
 from devicefix.facts.names import Names, option_names
-from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.reaching import BINDINGS
 from devicefix.facts.scopes import Binding, Scope, dotted
 from devicefix.facts.values import last_name
@@ -129,11 +128,11 @@ def _stored_as(facts: Names, _: Scope, name: str) -> list[ast.expr | ast.Functio
             bindings += scope.bindings.get(name, ())
     stored = [each for binding in bindings for each in _of_binding(facts, binding)]
     constructors = dict(_constructors(facts, name))
-    for node in facts.tree.nodes_at(lines_with_name(facts.tree.text, name)):
+    for node in facts.tree.nodes_with_name(name):
         if isinstance(node, ast.Call):
             stored += _kept(node, name, constructors)
     for called, position in constructors.items():
-        for node in facts.tree.nodes_at(lines_with_name(facts.tree.text, called)):
+        for node in facts.tree.nodes_with_name(called):
             if isinstance(node, ast.Call) and last_name(node.func) == called:
                 passed = argument_of(node, "", position)
                 stored += [passed] if passed is not None else []

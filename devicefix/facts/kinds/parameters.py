@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from devicefix.facts.kinds.annotations import Annotations
 from devicefix.facts.kinds.inference import Function
 from devicefix.facts.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.scopes import with_defaults
 from devicefix.facts.values import last_name
 
@@ -67,7 +66,7 @@ class Parameters(Annotations):
         )
         parameters = [arg for arg, _ in with_defaults(function.args)]
         positional = [*function.args.posonlyargs, *function.args.args]
-        found = tree.nodes_at(lines_with_name(tree.text, name))
+        found = tree.nodes_with_name(name)
         for node in (_of_partial(each) for each in found if isinstance(each, ast.Call)):
             if self._calls(node.func, name, method) and parameter in parameters:
                 bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
@@ -125,7 +124,7 @@ class Parameters(Annotations):
                     pass
                 case _:
                     return
-        for node in tree.nodes_at(lines_with_name(tree.text, name)):
+        for node in tree.nodes_with_name(name):
             if isinstance(node, ast.Call) and last_name(node.func) == name:
                 yield node
 

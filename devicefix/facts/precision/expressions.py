@@ -13,7 +13,6 @@ from devicefix.facts.precision.conversions import Conversions, class_around
 from devicefix.facts.precision.dtypes import Dtypes
 from devicefix.facts.precision.tables import CASTING, EMBEDDINGS, NORMS, SAME_ATTRIBUTES
 from devicefix.facts.precision.values import Given, Module, Tensor, Value, part_of, promoted
-from devicefix.facts.prefilter import lines_with_name
 from devicefix.facts.reaching import position, reaching
 from devicefix.facts.scopes import Binding, Scope
 from devicefix.facts.values import last_name
@@ -229,5 +228,5 @@ def _calls(facts: Names, scope: Scope) -> Sequence[ast.Call]:
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
     owner = facts.tree.parents.get(function)
     name = owner.name if function.name == "__init__" and isinstance(owner, ast.ClassDef) else function.name
-    nodes = facts.tree.nodes_at(lines_with_name(facts.tree.text, name))
+    nodes = facts.tree.nodes_with_name(name)
     return [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == name]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from devicefix.files.documents import Unreadable
 from devicefix.files.markdown.blocks import Block, in_markdown, in_rst
 from devicefix.files.positions import Place, Respell, Where, moved
+from devicefix.files.text import TooMuchCode, refuse_much
 from devicefix.model import Finding, Result
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -21,17 +23,24 @@ class Docs:
     Args:
         data: the file's bytes.
         path: its suffix decides the language.
+        most: how long the code in it may be.
     """
 
-    def __init__(self, data: bytes, path: str) -> None:
+    def __init__(self, data: bytes, path: str, most: int = sys.maxsize) -> None:
         text = data.decode(errors="surrogateescape")
         find = in_rst if path.lower().endswith(".rst") else in_markdown
         self._lines: list[str] = _LINE.findall(text)
         skipped = "skip-file" in text and _SKIP_FILE.search(text)
         found = () if skipped else find([line.rstrip("\r\n") for line in self._lines])
         self._blocks = [block for block in found if self._keeps_lines(block)]
-        self.unreadable: list[Unreadable] = []  # blocks are often fragments: nothing is reported
+        self.unreadable: list[Unreadable] = []  # blocks are often fragments, which are not reported
         self.modules = [_bytes("".join(self._code(block))) for block in self._blocks]
+        try:
+            refuse_much(sum(map(len, self.modules)), most)
+        except TooMuchCode as problem:
+            self.unreadable.append(Unreadable(data, problem))
+            self.modules.clear()
+            self._blocks.clear()
 
     def _keeps_lines(self, block: Block) -> bool:
         """Return whether the code has the block's lines: without its indentation, a LF may follow a CR."""

@@ -40,6 +40,7 @@ class Unmasked:
         self.cells: list[str] = []
         self._pieces: list[_Piece] = []
         parts: list[str] = []
+        self._length = 0  # of these
         known = 0
         at = len(_HEAD)
         for match in _MASK.finditer(text, at):
@@ -49,6 +50,7 @@ class Unmasked:
                     raise SelfCheckError(f"has lost the end of a cell: {len(self.cells) + 1}")
                 self.cells.append("".join(parts))
                 parts.clear()
+                self._length = 0
             else:
                 if int(match["magic"]) != known:
                     raise SelfCheckError(f"has lost a command: {magics[known : known + 1]}")
@@ -59,8 +61,9 @@ class Unmasked:
             raise SelfCheckError("has lost text between the code")
 
     def _add(self, parts: list[str], start: int, text: str) -> None:
-        self._pieces.append(_Piece(start, len(self.cells), sum(map(len, parts)), len(text)))
+        self._pieces.append(_Piece(start, len(self.cells), self._length, len(text)))
         parts.append(text)
+        self._length += len(text)
 
     def place(self, offset: int) -> tuple[int, int]:
         """Return the cell, counted from 0, and the offset in it of an offset in the module."""

@@ -6,6 +6,7 @@ The format is https://nbformat.readthedocs.io/en/stable/format_description.html.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from devicefix.files.notebook.cells import Joined, Unmasked, as_python, is_maske
 from devicefix.files.notebook.json_text import Value, elements, members, with_lines
 from devicefix.files.notebook.magics import is_python, with_code
 from devicefix.files.positions import Lines, Place, Where, moved
-from devicefix.files.text import parse
+from devicefix.files.text import TooMuchCode, parse, refuse_much
 from devicefix.model import Finding, Result, SelfCheckError
 
 SKIP = (
@@ -30,16 +31,18 @@ class Notebook:
     Args:
         data: the file's bytes.
         matters: whether there may be something to find in them; otherwise it has no modules.
+        most: how long the code in it may be.
     """
 
-    def __init__(self, data: bytes, matters: bool) -> None:
+    def __init__(self, data: bytes, matters: bool, most: int = sys.maxsize) -> None:
         self.modules: list[bytes] = []
         self.unreadable: list[Unreadable] = []
         if not matters:
             return
         try:
             self._text, cells = _read(data)
-        except NotANotebook as problem:
+            refuse_much(sum(map(len, cells.values())), most)
+        except (NotANotebook, TooMuchCode) as problem:
             self.unreadable.append(Unreadable(data, problem))
             return
         self._cells = {number: cell for number, cell in cells.items() if self._is_sound(number, cell)}

@@ -9,14 +9,15 @@ import json
 import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
-_CHARACTER = re.compile(
-    r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.|[^\\]", re.S
-)
+_ESCAPED = r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\."
+_ESCAPE = re.compile(_ESCAPED, re.S)
+_CHARACTER = re.compile(rf"{_ESCAPED}|[^\\]", re.S)
 _BETWEEN = re.compile(r'",(\s*)"')
 
 
@@ -71,15 +72,25 @@ class Speller:
     """
 
     def __init__(self, raw: str, elsewhere: str) -> None:
-        self._known = {
-            _read(character): character for character in _CHARACTER.findall(elsewhere) if len(character) > 1
-        }
         inside = (character for character in _CHARACTER.findall(raw) if character >= " " and character != '"')
-        self._known |= {_read(spelling): spelling for spelling in inside}
+        self._known = _escapes(elsewhere) | {_read(spelling): spelling for spelling in inside}
 
     def write(self, text: str) -> str:
         """Return the JSON of a text, without the quotation marks."""
         return "".join(self._known.get(character) or _plain(character) for character in text)
+
+
+@lru_cache(maxsize=1)  # for all cells of a notebook
+def _escapes(text: str) -> dict[str, str]:
+    """Return the characters that a JSON text escapes, each as it is spelled last."""
+    return {_read(spelling): spelling for spelling in _ESCAPE.findall(text)}
+
+
+@lru_cache(maxsize=1)
+def _usual_separator(text: str) -> str:
+    """Return what a JSON text has between the strings of an array."""
+    found = _BETWEEN.search(text)
+    return f",{found[1]}" if found else ", "
 
 
 def _read(raw: str) -> str:
@@ -106,8 +117,7 @@ def with_lines(text: str, value: Value, new: str) -> str:
         return f'"{"".join(line for line, _ in kept)}"'
     spans = list(elements(text, value.start))
     old = [(json.loads(text[start:end]), text[start + 1 : end - 1]) for start, end in spans]
-    found = _BETWEEN.search(text)
-    usual = f",{found[1]}" if found else ", "
+    usual = _usual_separator(text)
     between = [text[one.end : other.start] for one, other in pairwise(spans)]
     if between:
         usual = between[0]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import Counter
 from collections.abc import Sequence
 
 from devicefix.devices.arguments import device_argument
 from devicefix.devices.choose import DeviceExpr
 from devicefix.devices.context import Context
 from devicefix.devices.methods import CustomCuda, custom_cuda, may_be_storage
-from devicefix.facts import ASKS, Binding, dotted
+from devicefix.facts import ASKS, Binding, Facts, dotted
 from devicefix.model import Edit, Fix
 from devicefix.rewrite.blocks import can_unwrap, unwrap
 from devicefix.rewrite.calls import first_choice, moved
@@ -118,8 +119,8 @@ class GuardedMoves:
                 bindings = self.facts.bindings(part)
             else:
                 continue
-            others = [binding.node for binding in bindings if binding.node not in guard.body]
-            if others and all(map(self.facts.is_guarded, others)):
+            by_parent = self.facts.once(_if_all_guarded, bindings) if bindings else None
+            if by_parent is not None and by_parent[None] > by_parent[guard]:
                 return False
         return True
 
@@ -152,3 +153,12 @@ class GuardedMoves:
     def _moved(self, call: ast.Call, use: DeviceExpr) -> Edit:
         """Return the edit that replaces `.cuda()` by `.to(device)`."""
         return Edit(*self.context.source.span(call), moved(use.text))
+
+
+def _if_all_guarded(facts: Facts, bindings: Sequence[Binding]) -> Counter[ast.AST | None] | None:
+    """Return the numbers of a name's bindings by statement around them, None for all, if all are guarded."""
+    if not all(facts.is_guarded(binding.node) for binding in bindings):
+        return None
+    found: Counter[ast.AST | None] = Counter(facts.tree.parents[binding.node] for binding in bindings)
+    found[None] = len(bindings)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from devicefix.facts import Binding, Facts, Scope, dotted
 from devicefix.facts.scopes import captured
@@ -23,6 +23,7 @@ class GuardedNames:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self._asked: dict[ast.AST, bool] = {}
 
     def bound(self, body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
         """Yield the names that a block binds in its own scope, each with the first place."""
@@ -48,13 +49,15 @@ class GuardedNames:
         if found is None or scope.is_class:
             return None
         others: list[Binding] = []
-        for binding in found[1]:
+        bindings = found[1] if self._is_asked(node) else self.facts.once(_unasked, found[1])
+        for binding in bindings:
             if not self._is_under(binding, node):
                 others.append(binding)
                 if not self._is_after(binding, node) or len(others) > _OTHERS:
                     return None
-        uses = (use for use in self.facts.tree.reads(name) if self._is_open(use, name, node, found[0]))
-        first = min(uses, key=lambda use: use.lineno, default=None)
+        flag = ast.unparse(node.test)
+        uses = self.facts.once(_unguarded, found[0], name)
+        first = next((use for use in uses if self._is_open(use, name, node, flag)), None)
         return first if first is None or all(self._is_late(each, first, node) for each in others) else None
 
     def unwrapped(self, statement: ast.Assign, node: ast.If) -> ast.expr | None:
@@ -127,9 +130,21 @@ class GuardedNames:
         for child, parent in self.facts.tree.ancestors(binding.node):
             if parent is node:
                 return child in node.body
-            if isinstance(parent, ast.If) and child in parent.body and _asks(parent.test):
+            if _is_answered(child, parent):
                 return True
         return False
+
+    def _is_asked(self, node: ast.AST) -> bool:
+        """Return whether a node is only reached where some accelerator is available."""
+        way: list[ast.AST] = []
+        answer = False
+        for child, parent in self.facts.tree.ancestors(node):
+            way.append(child)
+            answer = self._asked.get(child, False) or _is_answered(child, parent)
+            if answer or child in self._asked:
+                break
+        self._asked.update(dict.fromkeys(way, answer))
+        return answer
 
     def _is_after(self, binding: Binding, node: ast.If) -> bool:
         """Return whether a binding follows an `if` in its scope."""
@@ -146,15 +161,10 @@ class GuardedNames:
         loops = [parent for _, parent in tree.ancestors(binding.node) if isinstance(parent, _LOOPS)]
         return not any(parent in loops for _, parent in tree.ancestors(use))
 
-    def _is_open(self, use: ast.expr, name: str, node: ast.If, owner: Scope) -> bool:
-        """Return whether a use reads the name that an `if` binds, and the guard may not hold there."""
-        tree, flag = self.facts.tree, ast.unparse(node.test)
-        found = tree.scope(use).lookup(name)
-        if found is None or found[0] is not owner or self.facts.is_guarded(use):
-            return False
-        if tree.scope(use) is tree.scope(node) and use.lineno <= (node.end_lineno or 0):
-            return False
-        if self.facts.guards.refusals.is_handled(use, NameError.__name__):
+    def _is_open(self, use: ast.expr, name: str, node: ast.If, flag: str) -> bool:
+        """Return whether a use that is not guarded may read what an `if` binds where its test does not hold."""
+        tree = self.facts.tree
+        if use.lineno <= (node.end_lineno or 0) and tree.scope(use) is tree.scope(node):
             return False
         return not any(
             parent is node or (isinstance(parent, (ast.If, ast.IfExp)) and _mentions(parent.test, flag, name))
@@ -166,6 +176,28 @@ def _object_of(use: ast.expr) -> ast.expr:
     """Return the object in `net.module`."""
     assert isinstance(use, ast.Attribute)
     return use.value
+
+
+def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
+    """Return the bindings of a name that are also reached where no accelerator is available."""
+    names = GuardedNames(facts)
+    return [binding for binding in bindings if not names._is_asked(binding.node)]
+
+
+def _unguarded(facts: Facts, scope: Scope, name: str) -> Sequence[ast.expr]:
+    """Return the reads of a scope's name that are not guarded, and whose error nothing handles, by line."""
+    handled = facts.guards.refusals.is_handled
+    reads = (
+        read
+        for read in facts.reads_in(scope, name)
+        if not (facts.is_guarded(read) or handled(read, NameError.__name__))
+    )
+    return sorted(reads, key=lambda read: read.lineno)
+
+
+def _is_answered(child: ast.AST, parent: ast.AST) -> bool:
+    """Return whether a node is in the body of an `if` that asks whether an accelerator is available."""
+    return isinstance(parent, ast.If) and child in parent.body and _asks(parent.test)
 
 
 def _asks(test: ast.expr) -> bool:

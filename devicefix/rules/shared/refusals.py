@@ -49,6 +49,8 @@ class Refusals:
         self.context = context
         self.facts = context.facts
         self.libraries = CudaLibraries(context)
+        self._groups: dict[int, int] = {}  # by block, the place of the last statement that makes a group
+        self._ends: dict[int, list[tuple[int, ast.expr]]] = {}  # by block
 
     def verdict(self, site: ast.AST, test: ast.expr, error: str | None) -> Verdict | None:
         """Return what to do with a refusal, None where it is right.
@@ -89,12 +91,19 @@ class Refusals:
 
         A GPU is not what is asked for then; the group is made with gloo on a CPU.
         """
-        block = self.facts.tree.block(site) if isinstance(site, ast.stmt) else []
-        return any(
-            isinstance(later, (ast.Expr, ast.Assign))
-            and isinstance(later.value, ast.Call)
-            and self.facts.call(later.value, *_GROUPS)
-            for later in block[block.index(site) + 1 if site in block else len(block) :]
+        if not isinstance(site, ast.stmt):
+            return False
+        block = self.facts.tree.block(site)
+        if id(block) not in self._groups:
+            places = (place for place, each in enumerate(block) if self._makes_group(each))
+            self._groups[id(block)] = max(places, default=-1)
+        return self.facts.tree.position(site) < self._groups[id(block)]
+
+    def _makes_group(self, statement: ast.stmt) -> bool:
+        return (
+            isinstance(statement, (ast.Expr, ast.Assign))
+            and isinstance(statement.value, ast.Call)
+            and self.facts.call(statement.value, *_GROUPS)
         )
 
     def is_requested(self, site: ast.AST, *conditions: ast.expr) -> bool:
@@ -102,8 +111,10 @@ class Refusals:
 
         Where it names none, the refusal is reported, but not removed either.
         """
-        conditions = (*conditions, *self._conditions(site))
-        return any(_REQUEST.search(self.context.source.code(condition)) for condition in conditions)
+        return any(map(self._requests, (*conditions, *self._conditions(site))))
+
+    def _requests(self, condition: ast.expr) -> bool:
+        return _REQUEST.search(self.context.source.code(condition)) is not None
 
     def in_test(self, site: ast.AST) -> bool:
         """Return whether a node is part of a test."""
@@ -128,7 +139,10 @@ class Refusals:
                 return
 
     def _conditions(self, site: ast.AST) -> list[ast.expr]:
-        """Return the conditions on which a node of a function, or of the module, is reached."""
+        """Return the conditions on which a node of a function, or of the module, is reached.
+
+        Of those that may end a block, they are the first one and the first one that names a device.
+        """
         found: list[ast.expr] = []
         for child, parent in self._around(site):
             match parent:
@@ -141,21 +155,26 @@ class Refusals:
                 case ast.ExceptHandler(type=ast.expr() as kind):
                     found.append(kind)
             if isinstance(child, ast.stmt):
-                for statement in self._before(child):
-                    found += self._open(statement.test)
+                block, place = self.facts.tree.block(child), self.facts.tree.position(child)
+                if id(block) not in self._ends:
+                    self._ends[id(block)] = list(self._first_ends(block))
+                found += (condition for before, condition in self._ends[id(block)] if before < place)
         return found
 
-    def _before(self, statement: ast.stmt) -> Iterator[ast.If]:
-        """Yield the `if` statements that may end the block of a statement before it is reached."""
-        for earlier in self.facts.tree.block(statement):
-            if earlier is statement:
+    def _first_ends(self, block: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
+        """Yield the first condition that may end a block, and the first that names a device, with their places."""
+        conditions = (
+            (place, condition)
+            for place, statement in enumerate(block)
+            if isinstance(statement, ast.If) and _may_leave(statement)
+            for condition in self._open(statement.test)
+        )
+        for number, (place, condition) in enumerate(conditions):
+            requests = self._requests(condition)
+            if requests or number == 0:
+                yield place, condition
+            if requests:
                 return
-            if isinstance(earlier, ast.If) and any(
-                isinstance(clause[-1], (ast.Return, ast.Break, ast.Continue))
-                for clause in (earlier.body, earlier.orelse)
-                if clause
-            ):
-                yield earlier
 
     def _open(self, test: ast.expr) -> list[ast.expr]:
         """Return the conditions in a test, without the question whether the module is the program."""
@@ -217,6 +236,12 @@ class Refusals:
 
     def _is_inside(self, node: ast.AST, function: ast.AST) -> bool:
         return any(parent is function for _, parent in self.facts.tree.ancestors(node))
+
+
+def _may_leave(statement: ast.If) -> bool:
+    """Return whether a branch ends the block around it."""
+    clauses = (statement.body, statement.orelse)
+    return any(clause and isinstance(clause[-1], (ast.Return, ast.Break, ast.Continue)) for clause in clauses)
 
 
 def refusing(context: Context, device: ast.expr) -> ast.stmt | None:
