@@ -215,7 +215,7 @@ def value_of(random: Random, kind: values.Kind) -> Any:
         values.FLAG: lambda: random.random() < 0.5,
         values.COUNT: lambda: random.choice((1, 2, 0, 10**30)),
         values.FILE: lambda: random.choice((_BASELINE, "a.py", ".", "p", "none.json", "x" * 300)),
-        values.FOLDER_INSIDE: lambda: random.choice(
+        values.FOLDER: lambda: random.choice(
             (".devicefix_cache", ".cache/x", ".devicefix_cache/../y")
         ),
         values.VERSION: lambda: random.choice(
