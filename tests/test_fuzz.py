@@ -32,6 +32,7 @@ FAILED = {
     "an argument of a function that is left, inside of a move": (
         "import torch\nwith torch.cuda.set_device(torch.cuda.device(k)).f.cuda():\n    pass\n"
     ),
+    "an argument that may be unbound": "import torch\nif a:\n    args = ()\nx = f().cuda(args)\n",
     "a device whose uses get a guard": "import torch\ndef f():\n"
     "    t.init_process_group(b, device_id=device)\n"
     "for v in a:\n    device = 'cuda'\n",
