@@ -59,8 +59,9 @@ def hold(data: bytes, settings: Settings = SETTINGS[0]) -> bool:
     if settings.target == "accelerator":
         gone = before - codes
         new -= Counter({"DF413": gone["DF401"] + gone["DF404"]})
-    # A fix may write `torch.cuda.is_available()`, or remove the guard that excused the import of a library.
-    assert not new.keys() - {"DF405", "DF703", "DF902"}, f"made by a fix: {new}"
+    # A fix may write `torch.cuda.is_available()`, say what a function returns without CUDA, or remove the
+    # guard that excused the import of a library.
+    assert not new.keys() - {"DF405", "DF703", "DF704", "DF902"}, f"made by a fix: {new}"
     return first.output is not None
 
 
@@ -121,8 +122,8 @@ def _lie_in_the_file(data: bytes, findings: list[Finding]) -> None:
 def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> None:
     """Check that what is not fixed is still reported.
 
-    It may go if a fix changes it, the test that it depends on, the line that its message names, or a
-    value that it or that test reads.
+    It may go if a fix changes it, the test that it depends on, the line that its message names, a value that
+    it or that test reads, or code that reads the variable whose value is a constant with the finding.
     """
     source = Source(data)
     spans = [(edit.start, edit.end) for edit in _edits(rewritten)]
@@ -130,7 +131,16 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
     changed = {
         name for node in nodes if isinstance(node, ast.Assign) for name in _changed(source, node, spans)
     }
-    spans += [source.span(node) for node in nodes if isinstance(node, ast.Name) and node.id in changed]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    read = {name.id for name in names for start, end in spans if _inside(source.span(name), (start, end))}
+    spans += [
+        source.span(node)
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and not read.isdisjoint(_bound(node))
+    ]
+    spans += [source.span(name) for name in names if name.id in changed]
     for node in nodes:
         if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.BoolOp)):
             first, last = source.span(node.values[0] if isinstance(node, ast.BoolOp) else node.test)
@@ -156,9 +166,17 @@ def _nothing_is_lost(data: bytes, rewritten: Result, after: list[Finding]) -> No
 def _changed(source: Source, node: ast.Assign, spans: list[tuple[int, int]]) -> Iterator[str]:
     """Yield the names that an assignment binds, if a fix changes its value."""
     first, last = source.span(node.value)
-    if any(first <= start and end <= last for start, end in spans):
-        parts = (part for target in node.targets for part in ast.walk(target))
-        yield from (part.id for part in parts if isinstance(part, ast.Name))
+    if any(_inside(span, (first, last)) for span in spans):
+        yield from _bound(node)
+
+
+def _bound(node: ast.Assign) -> Iterator[str]:
+    parts = (part for target in node.targets for part in ast.walk(target))
+    yield from (part.id for part in parts if isinstance(part, ast.Name))
+
+
+def _inside(span: tuple[int, int], other: tuple[int, int]) -> bool:
+    return other[0] <= span[0] and span[1] <= other[1]
 
 
 def _edits(result: Result) -> list[Edit]:

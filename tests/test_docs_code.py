@@ -86,13 +86,34 @@ def test_new_lines_start_like_the_code_and_not_like_a_blank_line(path: str, text
 @pytest.mark.parametrize(("path", "before", "after", "prefix"), BLOCKS)
 def test_replacements_equal_the_rewrite(path: str, before: str, after: str, prefix: str) -> None:
     text, fixed = (block(before, code, after, prefix) for code in (CODE, FIXED))
+    assert replaced(text, path) == fixed
+
+
+def replaced(text: str, path: str) -> str:
+    """Return a text with one finding, with the replacements of its fix made."""
     (finding,) = check(text, path, replacements=True).result.findings
     assert finding.fix is not None
     lines = text.splitlines(keepends=True)
-    for new in sorted(finding.fix.replacements, key=lambda new: new.line, reverse=True):
+    for new in sorted(finding.fix.replacements, key=lambda new: (new.line, new.column), reverse=True):
         head, tail = lines[new.line - 1][: new.column - 1], lines[new.end_line - 1][new.end_column - 1 :]
         lines[new.line - 1 : new.end_line] = [head + new.text + tail]
-    assert "".join(lines) == fixed
+    return "".join(lines)
+
+
+LONG = [
+    "import torch",
+    "batch_loss = criterion(",
+    "'a', network, labels_of_all_images.cuda(gpu), weights_of_the_classes, len(images), 'mean', 3)",
+]
+
+
+@pytest.mark.parametrize("prefix", ["  ", "> "])
+def test_lines_that_a_replacement_breaks_are_indented_like_the_block(prefix: str) -> None:
+    text = block(f"{prefix}```python", LONG, f"{prefix}```", prefix)
+    fixed = rewritten(text)
+    assert replaced(text, "a.md") == fixed
+    assert len(fixed.splitlines()) == len(text.splitlines()) + 2
+    assert all(line.startswith(prefix) for line in fixed.splitlines())
 
 
 @pytest.mark.parametrize(

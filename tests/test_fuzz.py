@@ -29,6 +29,14 @@ IDS = [f"{each.target}-{'unsafe' if each.unsafe_fixes else 'safe'}" for each in 
 
 # The smallest programs of what has been found; each once broke a property, with some settings at least.
 FAILED = {
+    "an argument of a function that is left, inside of a move": (
+        "import torch\nwith torch.cuda.set_device(torch.cuda.device(k)).f.cuda():\n    pass\n"
+    ),
+    "an argument that may be unbound": "import torch\nif a:\n    args = ()\nx = f().cuda(args)\n",
+    "a device whose uses get a guard": "import torch\ndef f():\n"
+    "    t.init_process_group(b, device_id=device)\n"
+    "for v in a:\n    device = 'cuda'\n",
+    "a figure that is 0 without CUDA": "import torch\nassert torch.cuda.memory_reserved()\n",
     "a finding of the module, and a handler": (
         "import torch\ntry:\n    x.cuda()\nexcept a:\n    pass\ny = 1 / torch.cuda.memory_reserved()\n"
     ),

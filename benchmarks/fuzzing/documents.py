@@ -10,6 +10,7 @@ from random import Random
 
 import patterns
 
+from devicefix.files.documents import text_of as text_of_file
 from devicefix.files.markdown.blocks import Block, in_markdown, in_rst
 from devicefix.model import Finding
 from fuzzing import commands
@@ -18,7 +19,7 @@ from fuzzing.files import COMMANDS
 from fuzzing.mutation import bytes_changed, lines_changed
 from fuzzing.programs import LONGEST, Programs, found, text_of
 from fuzzing.scratch import Scratch
-from fuzzing.surface import checked, rewritten, settings
+from fuzzing.surface import checked, fixed_one_by_one, rewritten, settings
 
 _FENCES = (
     "```python", "```py", "```python3 title='a'", "~~~python", "````python", "```{.python .x}",
@@ -126,6 +127,9 @@ class Documents:
         changes = False
         for name in _EITHER:
             _lie_inside(data, checked(data, name, options).findings)
+            before = text_of_file(data).encode(errors="surrogatepass")
+            for fixed in fixed_one_by_one(data, name, options):
+                nothing_else_changes(before, fixed[None].encode(errors="surrogatepass"), name)
             output = rewritten(data, name, options).output
             if output is not None:
                 changes = True

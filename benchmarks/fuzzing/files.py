@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
+import patterns
 import properties
 
 from fuzzing import commands
+from fuzzing.faults import Fault
 from fuzzing.mutation import bytes_changed
 from fuzzing.programs import LONGEST, Programs, found, text_of
 from fuzzing.scratch import Scratch
-from fuzzing.surface import rewritten, settings
+from fuzzing.surface import fixed_one_by_one, rewritten, settings
 
 COMMANDS = 8  # one of so many inputs goes through the commands as well, which take longer
 
@@ -45,6 +47,9 @@ class Files:
         options = settings(choice)
         output = rewritten(data, "m.py", options).output
         properties.hold(data, options)
+        for fixed in fixed_one_by_one(data, "m.py", options):
+            if not patterns.parses(fixed[None]):
+                raise Fault("a fix alone breaks the file")
         if choice // 4 % COMMANDS == 0:
             commands.round_trip("m.py", data, output, options, scratch)
             commands.report(choice // 32, "--no-cache", "m.py")

@@ -20,7 +20,7 @@ from fuzzing.files import COMMANDS
 from fuzzing.mutation import ODD_VALUES, bytes_changed, value_changed
 from fuzzing.programs import LONGEST, Programs, found, text_of
 from fuzzing.scratch import Scratch
-from fuzzing.surface import checked, rewritten, settings
+from fuzzing.surface import checked, fixed_one_by_one, rewritten, settings
 
 NAME = "n.ipynb"
 _MAGICS = (
@@ -92,6 +92,9 @@ class Notebooks:
         """Check and rewrite a notebook, with one of four settings."""
         options = settings(choice)
         _lie_in_cells(data, checked(data, NAME, options).findings)
+        for fixed in fixed_one_by_one(data, NAME, options):
+            if not all(patterns.parses(as_python(cell)) for cell in fixed.values()):
+                raise Fault("a fix alone breaks a cell")
         output = rewritten(data, NAME, options).output
         if output is not None:
             _nothing_else_changes(data, output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Protocol
@@ -12,9 +12,13 @@ import properties
 from devicefix.config.settings import Settings
 from devicefix.engine.file import File
 from devicefix.facts.project import Project
-from devicefix.model import Result
+from devicefix.files.documents import text_of
+from devicefix.files.positions import Lines
+from devicefix.model import Replacement, Result
 from fuzzing.faults import Fault, quick
 from fuzzing.scratch import Scratch
+
+FIXES = 5  # findings of a file whose fixes are tried alone
 
 
 class Surface(Protocol):
@@ -76,6 +80,37 @@ def rewritten(data: bytes, path: str, options: Settings) -> Result:
             codes = sorted({finding.code for finding in again.fixed})
             raise Fault(f"a second run changes something: {' '.join(codes)}")
     return result
+
+
+def fixed_one_by_one(data: bytes, path: str, options: Settings) -> Iterator[dict[int | None, str]]:
+    """Yield what each of the first fixes alone makes of a file, as an editor would: its text, or its cells'.
+
+    Raises:
+        Fault: a part of the fix is outside of the file, or overlaps with another one.
+    """
+    result = _look(data, path, replace(options, fix=False, replacements=True))
+    for finding in result.findings[:FIXES]:
+        parts: dict[int | None, list[Replacement]] = {}
+        for part in finding.fix.replacements if finding.fix else ():
+            parts.setdefault(part.cell, []).append(part)
+        if parts:
+            yield {cell: _replaced(text_of(data, cell), some) for cell, some in parts.items()}
+
+
+def _replaced(text: str, parts: Iterable[Replacement]) -> str:
+    """Return a text with parts of it replaced."""
+    lines = Lines(text)
+    spans = [
+        (lines.offset(part.line, part.column), lines.offset(part.end_line, part.end_column), part.text)
+        for part in parts
+    ]
+    pieces, at = [], 0
+    for start, end, new in sorted(spans, key=lambda span: span[:2]):
+        if not at <= start <= end <= len(text):
+            raise Fault("the parts of a fix overlap, or are outside of the file")
+        pieces += [text[at:start], new]
+        at = end
+    return "".join([*pieces, text[at:]])
 
 
 def _look(data: bytes, path: str, options: Settings) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from weakref import proxy
@@ -377,9 +377,10 @@ class Devices:
         change = self.accelerator.translation(node, self.torch(node).text)
         return (self._target_available(node), change) if change else None
 
-    def is_bound(self, name: ast.Name) -> bool:
-        """Return whether a name is certainly bound where it is read."""
-        return self._bound.name(name.id, name)
+    def are_bound(self, names: Collection[ast.Name]) -> bool:
+        """Return whether names are certainly bound at their places, even if they were not read there."""
+        bound = Bound(self.facts, frozenset(names), self.is_circular)
+        return all(bound.name(name.id, name) for name in names)
 
     def safety(self, site: ast.AST) -> Safety:
         """Return how safe a fix is that asks for CUDA at a site."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from devicefix.config.settings import RuleOptions
@@ -289,10 +290,11 @@ def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Findin
         if finding.fix is None or finding.fix.edits:
             return finding
         place = source.line_starts[finding.line - 1] + finding.column - 1
-        around = [safety for start, end, safety in changed if start <= place < end]
+        around = [(end - start, safety) for start, end, safety in changed if start <= place < end]
         if not around:
             return finding.unfixed("since the code around it is not")
-        return replace(finding, fix=replace(finding.fix, safety=around[0]))
+        _, safety = min(around, key=itemgetter(0))
+        return replace(finding, fix=replace(finding.fix, safety=safety))
 
     return list(map(checked, findings))
 

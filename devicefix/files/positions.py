@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 Where = Callable[[int, int], Place]
-Respell = Callable[[str, bool], str]
+Respell = Callable[[str], str]
 
 
 class Lines:
@@ -49,8 +49,7 @@ def moved(result: Result, old: Where, new: Where, respell: Respell) -> tuple[lis
         result: the result for the module.
         old: maps a place in the module to its place in the document.
         new: maps a place in the changed module to its place in the changed document.
-        respell: returns a replacement's text as the document spells it; the second argument is true for a
-            text that is inserted before a line.
+        respell: returns a replacement's text as the document spells it.
     """
     fixed = [moved_finding(finding, old, respell) for finding in result.fixed]
     return fixed + [moved_finding(finding, new, respell) for finding in result.remaining], fixed
@@ -73,8 +72,7 @@ def moved_finding(finding: Finding, where: Where, respell: Respell) -> Finding:
 def _moved_replacement(replacement: Replacement, where: Where, respell: Respell) -> Replacement:
     start = where(replacement.line, replacement.column)
     end = where(replacement.end_line, replacement.end_column)
-    text = respell(replacement.text, replacement.end_column == 1)
-    return Replacement(start.line, start.column, end.line, end.column, text, start.cell)
+    return Replacement(start.line, start.column, end.line, end.column, respell(replacement.text), start.cell)
 
 
 def _with_lines_moved(message: str, where: Where, cell: int | None) -> str:

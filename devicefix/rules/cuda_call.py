@@ -770,7 +770,7 @@ def _moved_below(context: Context, node: ast.Call, statement: ast.Assign) -> Fix
     names = [each for value in values for each in ast.walk(value) if isinstance(each, ast.Name)]
     if "\n" in arguments or "\r" in arguments or any(each.id == name for each in names):
         return None
-    if not all(map(context.devices.is_bound, names)):
+    if not context.devices.are_bound(names):
         return None
     question = context.devices.available(node, of_cuda=True)
     below = guarded_below(context.facts, statement, question.text, f"{name} = {name}.cuda{arguments}")

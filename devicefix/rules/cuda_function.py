@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
-from devicefix.model import Finding, Fix
+from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import NVTX, Functions
 
@@ -604,10 +604,10 @@ class CudaFunction(Rule):
             self.context.mark_handled(node.args[0])
             accelerator = self.context.accelerator
             taken_over = accelerator is not None and accelerator.counterpart(node.func) is not None
-            if self._functions.inside_another(node):
-                fix = Fix(())  # the fix of the outer call is enough
-            else:
-                fix = self.context.when_cuda(
-                    node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over
-                )
+            outer = self._functions.outer(node)
+            fix = (
+                self.context.when_cuda(node.args[0], "None" if taken_over else "-1", of_cuda=not taken_over)
+                if outer is None
+                else self._functions.of_outer(outer)
+            )
             yield self.finding(node, "`torch.cuda.device` needs CUDA; pass -1 without it", fix)

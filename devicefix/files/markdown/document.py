@@ -107,12 +107,13 @@ def _prefixes(block: Block, before: list[str], after: list[str]) -> Iterator[str
 
 
 def _indented(prefix: str) -> Respell:
-    """Return a function that indents the further lines of an inserted text like the block."""
+    """Return a function that indents the lines of an inserted text like the block, but for its first line."""
 
-    def respell(text: str, before_line: bool) -> str:
+    def respell(text: str) -> str:
         first, *others = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
-        indented = (prefix + line if line.strip() else prefix.rstrip() + line for line in others if line)
-        more = prefix if before_line and text.endswith(("\r", "\n")) else ""
-        return "".join([first, *indented, more])
+        blank = prefix.rstrip()
+        last = len(others) - 1  # the rest of the line that the text is inserted into follows the last one
+        lines = (prefix if line.strip() or at == last else blank for at, line in enumerate(others))
+        return first + "".join(map(str.__add__, lines, others))
 
     return respell

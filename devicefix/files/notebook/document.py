@@ -75,7 +75,7 @@ class Notebook:
             result,
             self._places(old, unmasked),
             self._places(new, after),
-            lambda text, _before_line: self._joined.restored(text),
+            self._joined.restored,
         )
         remaining = sorted([*found[len(fixed) :], *problems], key=_order)
         output = None if result.output is None else self._written(after.cells)

@@ -112,8 +112,8 @@ class Functions:
         """
         if any(isinstance(part, _EFFECTS) for part in ast.walk(node)):
             return None  # a guard would skip it
-        if self.inside_another(node):
-            return Fix(())  # the fix of the outer call is enough
+        if (outer := self.outer(node)) is not None:
+            return self.of_outer(outer)
         fix = self._without(node, short)
         if fix is not None and fix.safety is Safety.SAFE and has_effects(self.facts, node):
             return replace(fix, safety=Safety.UNSAFE, why=SKIPS)
@@ -148,14 +148,23 @@ class Functions:
             return replace(fix, needs=fix.needs | self.devices.imports("contextlib", node))
         return None
 
-    def inside_another(self, node: ast.Call) -> bool:
-        """Return whether a call is an argument of another function of torch.cuda that raises an error."""
-        return any(
-            isinstance(parent, ast.Call)
-            and (self.facts.resolve(parent.func) or "").removeprefix("torch.cuda.") in RAISING
+    def outer(self, node: ast.Call) -> ast.Call | None:
+        """Return the function of torch.cuda that raises an error and that a call is an argument of."""
+        parents = (
+            parent
             for _, parent in self.facts.tree.ancestors(node)
             if isinstance(parent, (ast.expr, ast.keyword))
         )
+        return next(
+            (each for each in parents if isinstance(each, ast.Call) and self._name(each) in RAISING), None
+        )
+
+    def _name(self, node: ast.Call) -> str:
+        return (self.facts.resolve(node.func) or "").removeprefix("torch.cuda.")
+
+    def of_outer(self, outer: ast.Call) -> Fix | None:
+        """Return the fix of an argument of a call: nothing where the fix of the call is enough, None if it has none."""
+        return Fix(()) if self.fix(outer, self._name(outer)) is not None else None
 
     def _statement(self, node: ast.expr) -> ast.Expr | None:
         """Return the statement to guard if it only calls the function, or prints its result and nothing else."""
