@@ -171,6 +171,34 @@ def test_a_terminal_gets_the_full_format(tmp_path: Path, variable: str) -> None:
     assert (b"\x1b[" in shown) is (variable != "NO_COLOR")
 
 
+HOSTILE = "\x1b[31m \x1b]0;title\x07 \x9b1m \u202e \x7f"
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_no_format_prints_control_characters_of_files(cli: Cli, tmp_path: Path, output_format: str) -> None:
+    name = f"odd {HOSTILE} new\nline.py".replace("/", "")
+    (tmp_path / name).write_text(
+        f'import torch\n\nx = f("{HOSTILE}", torch.ones(1).cuda())\ntorch.load("{HOSTILE}")\n'
+    )
+    (tmp_path / f"broken {HOSTILE}.py").write_text(f"cuda = '{HOSTILE}\n")
+    done = cli("check", "--no-cache", "--output-format", output_format, ".", f"{HOSTILE}none.py")
+    for shown in (done.stdout, done.stderr):
+        assert not [c for c in shown if c not in "\n\t" and not c.isprintable()], shown
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_a_patch_on_a_terminal_has_no_control_characters_of_files(tmp_path: Path) -> None:
+    (tmp_path / f"odd {HOSTILE}.py").write_text(f"import torch\nx = torch.ones(1).cuda()  # {HOSTILE}\n")
+    reader, terminal = os.openpty()
+    program = [sys.executable, "-m", "devicefix", "rewrite", "--no-cache"]
+    subprocess.run(program, cwd=tmp_path, stdout=terminal, env=os.environ | {"NO_COLOR": "1"}, check=False)
+    shown = os.read(reader, 10_000).decode().replace("\r\n", "\n")
+    os.close(terminal)
+    os.close(reader)
+    assert "+x = torch.ones(1).to(device)" in shown
+    assert not [c for c in shown if c not in "\n\t" and not c.isprintable()], shown
+
+
 @pytest.mark.parametrize(
     ("options", "environment", "coloured"),
     [

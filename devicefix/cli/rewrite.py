@@ -17,7 +17,7 @@ from devicefix.cli.options import STDIN, common_folder, common_options, settings
 from devicefix.cli.verify import Limits, limit_options
 from devicefix.files import write as files
 from devicefix.report import concise, totals
-from devicefix.report.diff import coloured, unified
+from devicefix.report.diff import for_terminal, unified
 from devicefix.report.wording import count, printable
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def write_if_verified(
 
 
 def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
-    """Print the changes as a patch.
+    """Print the changes as a patch, whose control characters are escaped on a terminal.
 
     As in git's own patches, paths are relative to the top of the work tree. Without git they are relative
     to the current folder, or to `folder` if that is outside the current folder.
@@ -214,12 +214,12 @@ def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
     here = Path.cwd()
     folder = folder.resolve()
     top = work_tree(folder) or (here if folder.is_relative_to(here) else folder)
-    colour = sys.stdout.isatty() and click.get_current_context().color is not False
+    colour = click.get_current_context().color is not False
     for outcome in outcomes:
         if outcome.result.output is not None:
             name = os.path.relpath(os.path.realpath(outcome.path), top)
             patch = unified(name, outcome.before, outcome.result.output)
-            click.echo(coloured(patch) if colour else patch, nl=False)
+            click.echo(for_terminal(patch, colour) if sys.stdout.isatty() else patch, nl=False)
 
 
 def print_findings(outcomes: Iterable[Outcome], quiet: bool, err: bool) -> None:

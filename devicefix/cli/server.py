@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from devicefix.cli.errors import missing_package
+from devicefix.cli.errors import CommandError, missing_package
 
 
 @click.command(short_help="Run the language server.")
@@ -14,9 +14,12 @@ def server() -> None:
     Editors start it themselves; docs/editors.md describes the setup.
     """
     try:
-        from devicefix.server.app import serve
+        from devicefix.server.app import MessageError, serve
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("devicefix"):
             raise
         raise missing_package("server", error.name, "server") from None
-    serve()
+    try:
+        serve()
+    except MessageError as error:
+        raise CommandError(str(error)) from None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from devicefix.model import Finding
 from devicefix.report.checked import Checked, absolute, as_text
-from devicefix.report.wording import place
+from devicefix.report.wording import place, printable
 
 
 def render(checked: Checked) -> Iterator[str]:
@@ -43,7 +43,8 @@ def _command(properties: dict[str, object], message: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """Return a text as GitHub reads it; the runner has no code for other control characters."""
+    return printable(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import TextIOWrapper
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 from weakref import WeakSet
 
@@ -24,6 +24,7 @@ from pygls.uris import to_fs_path, uri_scheme
 from devicefix.config.version import __version__
 from devicefix.facts.project import Project
 from devicefix.model import Finding
+from devicefix.report.wording import printable
 from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
@@ -34,6 +35,7 @@ from devicefix.server.workspace import Workspace
 DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
 PAUSE = 0.3  # seconds without changes before findings that were only moved are checked
 STACK_SIZE = 64 * 2**20  # bytes, for the parser: the default size of threads is too small on some systems
+LARGEST_MESSAGE = 2**28  # bytes
 GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 SCHEMES = ("file", "untitled")
 WATCHED = ("**/*.{py,pyi,ipynb}", "**/{.devicefix,devicefix,pyproject}.toml", "**/.gitignore")
@@ -411,7 +413,7 @@ def _path(uri: str) -> str | None:
     if uri_scheme(uri) != "file":
         return None
     path = to_fs_path(uri)
-    return os.path.normpath(path) if path else None
+    return os.path.normpath(path) if path and "\0" not in path else None  # no file has such a name
 
 
 def _findings(found: Inspection | list[Finding] | None) -> list[Finding]:
@@ -427,9 +429,54 @@ def _options(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+class MessageError(ValueError):
+    """The input holds a message that can't be read, so that the next one can't be found either."""
+
+
+class _Messages:
+    """The standard input, with messages of limited size.
+
+    Args:
+        stream: the standard input.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.readline = stream.readline
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            MessageError: a header announces more bytes than a message may have.
+        """
+        if size > LARGEST_MESSAGE:
+            raise MessageError(
+                f"a message of {size} bytes is too large; this is no input for a language server"
+            )
+        return self._stream.read(size)
+
+
+class _OneLine(logging.Formatter):
+    """Write each record on one line, with its error instead of a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        error = record.exc_info[1] if record.exc_info else None
+        because = "" if error is None else f": {type(error).__name__}: {error}"
+        message = record.getMessage().partition("\n")[0]  # pygls puts a traceback behind some messages
+        return printable(f"devicefix: {message}{because}")
+
+
 def serve() -> None:
-    """Serve an editor on the standard input and output, until the editor exits."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="devicefix: %(message)s")
+    """Serve an editor on the standard input and output, until the editor exits.
+
+    Raises:
+        MessageError: the input is not that of an editor.
+    """
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(_OneLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
     # Only the protocol may use the standard output: everything else that is printed goes to the log.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -437,4 +484,4 @@ def serve() -> None:
         sys.stdout.reconfigure(line_buffering=True)
     collect_less()
     gc.set_threshold(GC_THRESHOLD, 50, 1000)
-    Server().start_io(sys.stdin.buffer, output)
+    Server().start_io(cast("BinaryIO", _Messages(sys.stdin.buffer)), output)
