@@ -1,14 +1,22 @@
-"""A file that is twice as long takes twice the work, however odd it is: counted in calls, not in seconds."""
+"""A file that is twice as long takes twice the work, however odd it is: counted in calls, and in seconds."""
 
 from __future__ import annotations
 
+import gc
+import json
 import sys
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 import pytest
 
 from devicefix.config.settings import Settings
+from devicefix.report import FORMATS
+from devicefix.report.checked import Checked
+from devicefix.report.diff import unified
+from devicefix.runner.pool import collect_less
 from devicefix.runner.run import check_text
 
 SIZE = 100
@@ -28,7 +36,13 @@ def repeated(head: str, part: str, tail: str = "\n") -> Shape:
     return lambda size: head + "".join(part.replace("%", str(number)) for number in range(size)) + tail
 
 
-SHAPES = {
+def notebook(*cells: str) -> str:
+    sources = ("import torch\n", *cells)
+    made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": source} for source in sources]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+SHAPES: dict[str, Shape] = {
     "values of an and": repeated(f"{TORCH}y = ", "x.cuda() and ", "x\n"),
     "flags in an or": repeated(f"{TORCH}y = ", "f% or ", "x.cuda()\n"),
     "moves of one name": repeated(TORCH, "x = x.cuda()\n"),
@@ -79,10 +93,53 @@ SHAPES = {
         "with torch.autocast('cuda'):\n    h%(e%(x))\n",
     ),
     "names bound under a guard": repeated(f"{TORCH}if torch.cuda.is_available():\n", "    a = 1\n", "f(a)\n"),
+    "functions": repeated(TORCH, "def f%(x):\n    return x.cuda()\n"),
+    "functions that are called": repeated(TORCH, "def f%(x):\n    return x.cuda()\nf%(y)\n"),
+    "lambdas": repeated(TORCH, "f% = lambda x: x.cuda()\n"),
+    "classes": repeated(
+        TORCH, "class C%(torch.nn.Module):\n    def f(self, x):\n        self.x = x.cuda()\n"
+    ),
+    "methods": repeated(f"{TORCH}class C:\n", "    def f%(self, x):\n        return x.cuda()\n"),
+    "attributes with a device": repeated(
+        f"{TORCH}class C:\n    def __init__(self):\n",
+        "        self.d% = 'cuda'\n        self.x% = x.to(self.d%)\n",
+    ),
+    "statements": repeated(TORCH, "x = 1\n", "x.cuda()\n"),
+    "statements on one line": repeated(TORCH, "a; ", "x.cuda()\n"),
+    "blocks with a move": repeated(TORCH, "with a% as b:\n    b.cuda()\n"),
+    "loops": repeated(TORCH, "for x in y%:\n    x = x.cuda()\n"),
+    "imports and moves": repeated(TORCH, "import a%\na%.f(x.cuda())\n"),
+    "guards": repeated(TORCH, "if torch.cuda.is_available():\n    x = x.cuda()\n"),
+    "guards with both branches": repeated(
+        TORCH, "if torch.cuda.is_available():\n    x% = x.cuda()\nelse:\n    x% = x\n"
+    ),
+    "synchronizations": repeated(TORCH, "torch.cuda.synchronize()\n"),
+    "refusals": repeated(TORCH, "assert torch.cuda.is_available()\n"),
+    "strings": repeated(TORCH, "a% = 'cuda'\nx.to(a%)\n"),
+    "strings in a list": repeated(f"{TORCH}a = [\n", "    'cuda',\n", "]\nx.to(a[0])\n"),
+    "formatted strings": repeated(TORCH, "a% = f'cuda:{i}'\nx.to(a%)\n"),
+    "a long string": repeated(f"{TORCH}x.cuda()\na = '''", "cuda ' \" \n", "'''\n"),
+    "items of a dictionary": repeated(f"{TORCH}a = {{\n", "    'k%': x.cuda(),\n", "}\n"),
+    "arguments": repeated(f"{TORCH}f(", "x%.cuda(), ", ")\n"),
+    "comments": repeated(TORCH, "x.cuda()  # a cuda comment %\n# more\n"),
+    "cells": lambda size: notebook(*(f"%time\nx{number} = y.cuda()\n" for number in range(size))),
+    "lines of a cell": lambda size: notebook("x = y.cuda()\n" * size),
+    "blocks of Markdown": repeated("", "```python\nx.cuda()\n```\n\n"),
+    "blocks of reStructuredText": repeated("", ".. code:: python\n\n    x.cuda()\n\n"),
+    "keys": repeated("", "device%: cuda\n"),
+    "commands": repeated("", "python a.py --gpu %\n"),
+}
+PATHS = {
+    "cells": "a.ipynb",
+    "lines of a cell": "a.ipynb",
+    "blocks of Markdown": "a.md",
+    "blocks of reStructuredText": "a.rst",
+    "keys": "a.yaml",
+    "commands": "a.sh",
 }
 
 
-def calls(text: str, settings: Settings) -> int:
+def calls(name: str, size: int, settings: Settings) -> int:
     """Return the number of functions that are called to check a file, or to rewrite it."""
     count = 0
 
@@ -90,9 +147,10 @@ def calls(text: str, settings: Settings) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
+    data = SHAPES[name](size).encode()
     sys.setprofile(counted)
     try:
-        outcome = check_text(text.encode(), "a.py", settings)
+        outcome = check_text(data, PATHS.get(name, "a.py"), settings)
     finally:
         sys.setprofile(None)
     assert not outcome.error
@@ -101,20 +159,62 @@ def calls(text: str, settings: Settings) -> int:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_twice_the_file_is_twice_the_work(name: str) -> None:
-    shape = SHAPES[name]
-    calls(shape(2), Settings())  # what is worked out once for all files
-    assert calls(shape(2 * SIZE), Settings()) < MOST * calls(shape(SIZE), Settings())
+    calls(name, 2, Settings())  # what is worked out once for all files
+    assert calls(name, 2 * SIZE, Settings()) < MOST * calls(name, SIZE, Settings())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_rewriting_twice_the_file_is_twice_the_work(name: str) -> None:
-    shape, settings = SHAPES[name], Settings(fix=True, unsafe_fixes=True)
-    calls(shape(2), settings)
-    assert calls(shape(2 * SIZE), settings) < MOST * calls(shape(SIZE), settings)
+    settings = Settings(fix=True, unsafe_fixes=True)
+    calls(name, 2, settings)
+    assert calls(name, 2 * SIZE, settings) < MOST * calls(name, SIZE, settings)
 
 
 def test_twice_the_fixes_are_twice_the_work() -> None:
-    shape, settings = repeated(TORCH, "x.to('cuda')\n"), Settings(fix=True)
-    calls(shape(2), settings)
-    assert calls(shape(8 * SIZE), settings) < MOST * calls(shape(4 * SIZE), settings)
+    settings = Settings(fix=True)
+    calls("strings", 2, settings)
+    assert calls("strings", 8 * SIZE, settings) < MOST * calls("strings", 4 * SIZE, settings)
+
+
+# -- seconds, since a call may hide a loop --------------------------------------------------------------
+
+LARGE = 10 * SIZE
+LONGEST = 6.5  # times the seconds for four times the file; 16 for what compares everything with everything
+TOO_DEEP = {"branches", "arms of a choice"}
+
+
+def seconds(name: str, size: int, settings: Settings) -> float:
+    """Return the time to check a file, or to rewrite it, and to write the result."""
+    data, path = SHAPES[name](size).encode(), PATHS.get(name, "a.py")
+    gc.collect()
+    started = time.process_time()
+    outcome = check_text(data, path, settings)
+    for each in ("full", "gitlab"):
+        deque(FORMATS[each].renderer()(Checked([outcome], [], settings)), 0)
+    if outcome.result.output is not None:
+        unified(path, data, outcome.result.output)
+    return time.process_time() - started
+
+
+@pytest.fixture
+def rare_collections() -> Iterator[None]:
+    """Collect garbage as the command does."""
+    thresholds = gc.get_threshold()
+    collect_less()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("rare_collections")
+@pytest.mark.parametrize("fix", [False, True], ids=["check", "rewrite"])
+@pytest.mark.parametrize("name", sorted(SHAPES.keys() - TOO_DEEP))
+def test_four_times_the_file_takes_four_times_as_long(name: str, fix: bool) -> None:
+    settings = Settings(fix=fix, unsafe_fixes=fix, replacements=not fix)
+    size = LARGE // 4 if fix else LARGE
+    seconds(name, 2, settings)
+    # Other programs may slow this one down: once is enough.
+    tries = ((seconds(name, size, settings), seconds(name, 4 * size, settings)) for _ in range(3))
+    assert any(after < max(LONGEST * before, 0.2) for before, after in tries)

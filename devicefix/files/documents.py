@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 from devicefix.files.text import DecodeError, Source
 from devicefix.model import Finding, Result
@@ -81,6 +82,11 @@ def text_of(data: bytes, cell: int | None = None) -> str:
 
 def _cell(data: bytes, number: int) -> str:
     with suppress(ValueError, LookupError, TypeError, RecursionError):
-        source = json.loads(data)["cells"][number - 1]["source"]
+        source = _cells(data)[number - 1]["source"]
         return source if isinstance(source, str) else "".join(source)
     return ""
+
+
+@lru_cache(maxsize=1)  # a report asks for one cell after the other
+def _cells(data: bytes) -> Any:
+    return json.loads(data)["cells"]

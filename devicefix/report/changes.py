@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
-from itertools import takewhile
 
+from devicefix.files.differences import Differences
 from devicefix.model import Finding, Replacement
 from devicefix.report.checked import LINE_END
 
 MAX_WIDTH = 160  # characters of a line, or of a part of one
 
 _TOKEN = re.compile(r"\w+|\W")
+_WORD_AROUND = re.compile(r"\w\w")
 
 # The text of a line in parts: every second one is marked, starting with the part at index 1.
 Parts = list[str]
@@ -32,11 +33,13 @@ def grouped(replacements: Iterable[Replacement], context: int) -> Iterator[list[
         context: the number of unchanged lines to show before and after each.
     """
     group: list[Replacement] = []
+    last = 0
     for replacement in sorted(replacements, key=lambda each: (each.line, each.column)):
-        if group and replacement.line > max(other.end_line for other in group) + 2 * context:
+        if group and replacement.line > last + 2 * context:
             yield group
             group = []
         group.append(replacement)
+        last = max(last, replacement.end_line)
     if group:
         yield group
 
@@ -71,11 +74,11 @@ def mark_finding(line: str, number: int, finding: Finding) -> Parts:
 
 def mark_differences(before: str, after: str) -> tuple[Parts, Parts]:
     """Return two lines in parts, of which those that differ are marked."""
-    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
-    start = _common_length(old, new)
-    end = _common_length(old[start:][::-1], new[start:][::-1])
-    left, right = ["".join(old[:start])], ["".join(new[:start])]
-    for equal, one, other in _compared(old[start : len(old) - end], new[start : len(new) - end]):
+    start = _same_tokens(before, after)
+    end = _same_tokens(before[start:][::-1], after[start:][::-1])
+    left, right = [before[:start]], [after[:start]]
+    middle, other_middle = before[start : len(before) - end], after[start : len(after) - end]
+    for equal, one, other in _compared(_TOKEN.findall(middle), _TOKEN.findall(other_middle)):
         for parts, text in ((left, one), (right, other)):
             if equal == bool(len(parts) % 2):
                 parts[-1] += text
@@ -84,13 +87,21 @@ def mark_differences(before: str, after: str) -> tuple[Parts, Parts]:
     for parts in (left, right):
         if len(parts) % 2 == 0:
             parts.append("")
-        parts[-1] += "".join(old[len(old) - end :])
+        parts[-1] += before[len(before) - end :]
     return left, right
 
 
-def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the length of the longest common prefix."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _same_tokens(one: str, other: str) -> int:
+    """Return the length of the longest common prefix that ends between two tokens of both."""
+    lengths = range(1, min(len(one), len(other)) + 1)
+    length = bisect_right(lengths, False, key=lambda end: one[:end] != other[:end])
+    while any(_inside_word(text, length) for text in (one, other)):
+        length -= 1
+    return length
+
+
+def _inside_word(text: str, at: int) -> bool:
+    return _WORD_AROUND.fullmatch(text, max(at - 1, 0), at + 1) is not None
 
 
 def _compared(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]:
@@ -99,6 +110,6 @@ def _compared(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]
     Equal punctuation and white space between different words count as different: marking around them
     makes a line hard to read.
     """
-    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in Differences(old, new).get_opcodes():
         one, other = "".join(old[a:b]), "".join(new[c:d])
         yield kind == "equal" and any(map(str.isalnum, one)), one, other

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from difflib import unified_diff
+from collections.abc import Iterator
 
+from devicefix.files.differences import Differences
+
+_CONTEXT = 3  # lines around a change
 _PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
 
 
@@ -18,10 +21,30 @@ def unified(name: str, before: bytes, after: bytes) -> bytes:
     """
     old, new = _quoted(f"a/{name}"), _quoted(f"b/{name}")
     lines = [f"diff --git {old} {new}\n", f"--- {old}\n", f"+++ {new}\n"]
-    # Latin-1 maps each byte to one character, so that `difflib` can compare any bytes.
-    hunks = list(unified_diff(_lines(before), _lines(after)))[2:]
-    lines += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in hunks)
+    # Latin-1 maps each byte to one character.
+    lines += (
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in _hunks(_lines(before), _lines(after))
+    )
     return "".join(lines).encode("latin-1")
+
+
+def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
+    """Yield the lines of the hunks."""
+    for codes in Differences(old, new).get_grouped_opcodes(_CONTEXT):
+        (_, first, _, start, _), (_, _, last, _, end) = codes[0], codes[-1]
+        yield f"@@ -{_range(first, last)} +{_range(start, end)} @@\n"
+        for kind, one, other, before, after in codes:
+            sign = " " if kind == "equal" else "-"
+            yield from (sign + line for line in old[one:other])
+            if kind != "equal":
+                yield from ("+" + line for line in new[before:after])
+
+
+def _range(start: int, end: int) -> str:
+    """Return lines as a hunk's header names them: the first one and their number, unless that is 1."""
+    number = end - start
+    return f"{start + 1}" if number == 1 else f"{start + (number > 0)},{number}"
 
 
 def coloured(patch: bytes) -> bytes:

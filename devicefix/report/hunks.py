@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from devicefix.files.differences import Differences
 from devicefix.model import Replacement
 from devicefix.report.changes import Parts, grouped, mark_differences, replaced
 
@@ -49,7 +49,7 @@ def hunks(lines: list[str], replacements: Iterable[Replacement]) -> Iterator[lis
 
 def _compared(before: list[str], after: list[str], offset: int) -> Iterator[Row]:
     """Yield all lines, removed ones first; `offset` is the number of lines above in the new text."""
-    for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in Differences(before, after).get_opcodes():
         if kind == "equal":
             yield from (Row(" ", offset + index + 1, [after[index]]) for index in range(c, d))
             continue
@@ -63,5 +63,6 @@ def _compared(before: list[str], after: list[str], offset: int) -> Iterator[Row]
 
 def _near_changes(rows: list[Row]) -> list[Row]:
     """Return the changed rows and their context."""
-    changed = [index for index, row in enumerate(rows) if row.sign != " "]
-    return [row for index, row in enumerate(rows) if any(abs(index - at) <= CONTEXT for at in changed)]
+    changed = (index for index, row in enumerate(rows) if row.sign != " ")
+    near = {index + step for index in changed for step in range(-CONTEXT, CONTEXT + 1)}
+    return [row for index, row in enumerate(rows) if index in near]

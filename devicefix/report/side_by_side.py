@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
+from devicefix.files.differences import Differences
 from devicefix.model import Finding, Replacement
 from devicefix.report.changes import (
     Parts,
@@ -145,7 +146,7 @@ def _unchanged(
 
 def _compared(before: Sequence[str], after: list[str], old: int, new: int) -> Iterator[Row]:
     """Yield lines next to what they become; `old` and `new` are the numbers of lines above them."""
-    for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in Differences(before, after).get_opcodes():
         if kind == "equal":
             for index in range(a, b):
                 yield [old + index + 1, new + c + index - a + 1, [before[index]]]

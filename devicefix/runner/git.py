@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from devicefix.files.differences import Differences
 from devicefix.files.discover import git, git_program
 from devicefix.model import Finding, Result
 from devicefix.runner.worktree import top_of
@@ -151,12 +151,8 @@ class _Changes:
 
 def _differing(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     """Return the ranges of lines that differ, as first and last + 1; both are equal for deleted lines."""
-    same = 0
-    while same < min(len(old), len(new)) and old[same] == new[same]:  # much faster than SequenceMatcher
-        same += 1
-    matcher = SequenceMatcher(None, old[same:], new[same:], autojunk=False)
-    codes = matcher.get_opcodes()
-    return [(same + start, same + end) for kind, _, _, start, end in codes if kind != "equal"]
+    codes = Differences(old, new).get_opcodes()
+    return [(start, end) for kind, _, _, start, end in codes if kind != "equal"]
 
 
 def _lines(data: bytes) -> tuple[list[str], list[int]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import takewhile
 
 from lsprotocol import types
 from pygls.workspace import PositionCodec, TextDocument
 
+from devicefix.files.differences import Differences
 from devicefix.model import Finding, Replacement
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -73,10 +73,9 @@ class Text:
     def edits(self, new: str) -> list[types.TextEdit]:
         """Return the edits that turn this text into another one."""
         others = lines_of(new)
-        matcher = SequenceMatcher(None, self.lines, others)
         return [
             self._edit(first, "".join(self.lines[first:last]), "".join(others[start:end]))
-            for kind, first, last, start, end in matcher.get_opcodes()
+            for kind, first, last, start, end in Differences(self.lines, others).get_opcodes()
             if kind != "equal"
         ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 
+from devicefix.files.differences import Differences
 from devicefix.files.documents import Unreadable
 from devicefix.files.markdown.blocks import Block, in_markdown, in_rst
 from devicefix.files.positions import Place, Respell, Where, moved
@@ -99,7 +99,7 @@ def _where(first: int, prefixes: list[str]) -> Where:
 def _prefixes(block: Block, before: list[str], after: list[str]) -> Iterator[str]:
     """Yield the text before each new line: as before for an unchanged line, else the block's usual prefix."""
     old, usual = block.prefixes, block.usual
-    for kind, start, _, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for kind, start, _, first, last in Differences(before, after).get_opcodes():
         for at in range(first, last):
             yield (
                 old[start + at - first] if kind == "equal" else usual if after[at].strip() else usual.rstrip()

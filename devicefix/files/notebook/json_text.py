@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
+
+from devicefix.files.differences import Differences
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -146,8 +147,7 @@ def _lines_of(raw: str) -> list[tuple[str, str]]:
 def _merged(old: list[tuple[str, str]], new: list[str], speller: Speller) -> list[tuple[str, int | None]]:
     """Yield the spellings of the new lines, each with the number of the old line that it replaces."""
     merged: list[tuple[str, int | None]] = []
-    matcher = SequenceMatcher(None, [text for text, _ in old], new, autojunk=False)
-    for kind, start, end, first, last in matcher.get_opcodes():
+    for kind, start, end, first, last in Differences([text for text, _ in old], new).get_opcodes():
         for at in range(first, last):
             index = start + at - first
             raw = old[index][1] if kind == "equal" else speller.write(new[at])
