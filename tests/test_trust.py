@@ -125,10 +125,29 @@ def test_a_file_that_changes_during_the_run_is_not_written(run: Cli, monkeypatch
     monkeypatch.setattr(writing, "write_each", late)
     done = run("rewrite", "-i")
     assert done.exit_code == 2
-    assert done.stderr == "a.py: error: it has been changed in the meantime\n"
+    assert done.stderr == "a.py: error: changed in the meantime\n"
     assert Path("a.py").read_text() == "mine\n"
     assert Path("b.py").read_text() == FIXED
     assert names() == {"a.py", "b.py"}
+
+
+def test_many_files_that_change_during_the_run_are_one_error(
+    run: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with two runs at once: nothing is lost, and the message can be read."""
+    made = tied(*(f"{number:02}.py" for number in range(40)))
+    write_each = writing.write_each
+
+    def late(changes: list[Change], onerror: Callable[[str, OSError], None]) -> None:
+        for file in made[1:]:
+            file.write_text("mine\n")
+        write_each(changes, onerror)
+
+    monkeypatch.setattr(writing, "write_each", late)
+    done = run("rewrite", "-i", "-q")
+    assert done.exit_code == 2
+    assert done.stderr == ("39 files (01.py, 02.py, 03.py, …): error: changed in the meantime\n")
+    assert [file.read_text() for file in made] == [FIXED] + ["mine\n"] * 39
 
 
 def test_a_file_that_changes_during_fsync_is_not_written(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import click
 
-from devicefix.report.wording import printable
+from devicefix.report.wording import count, printable
+
+_MANY = 10  # files with the same error; they are not listed
 
 CLEAN, FINDINGS, ERROR, INTERRUPTED = 0, 1, 2, 130
 
@@ -34,6 +38,29 @@ def missing_package(feature: str, package: str | None, extra: str) -> CommandErr
 def print_error(path: str, message: str) -> None:
     """Print an error about a file."""
     click.echo(f"{printable(path)}: {click.style('error:', fg='red')} {printable(message)}", err=True)
+
+
+def print_errors(errors: Mapping[str, str]) -> None:
+    """Print errors about files, those that many files share on one line.
+
+    Args:
+        errors: the message for each file.
+    """
+    files: dict[str, list[str]] = {}
+    for path, message in errors.items():
+        files.setdefault(message, []).append(path)
+    for message, paths in files.items():
+        if len(paths) > _MANY:
+            click.echo(f"{some(paths)}: {click.style('error:', fg='red')} {printable(message)}", err=True)
+        else:
+            for path in paths:
+                print_error(path, message)
+
+
+def some(paths: Sequence[str]) -> str:
+    """Return the number of files and the first of them."""
+    names = ", ".join(map(printable, paths[:3])) + (", …" if len(paths) > 3 else "")
+    return f"{count(len(paths), 'file')} ({names})"
 
 
 def print_warning(path: str, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.errors import print_error
+from devicefix.cli.errors import print_error, print_errors
 from devicefix.files import write as files
 from devicefix.report.wording import count, place
 
@@ -29,12 +29,11 @@ def add(checked: Checked) -> bool:
     changes: list[files.Change] = []
     lines: dict[str, int] = {}
     remaining = False
+    errors: dict[str, str] = {}
 
     def onerror(path: str, error: OSError) -> None:
-        nonlocal remaining
-        remaining = True
         lines[path] = 0
-        print_error(path, error.strerror or str(error))
+        errors[path] = error.strerror or str(error)
 
     for outcome in checked.outcomes:
         path, findings = outcome.path, outcome.result.findings
@@ -52,9 +51,10 @@ def add(checked: Checked) -> bool:
             message = f"no comment can suppress {finding.code} here; use a baseline or per-file-ignores"
             print_error(f"{path}:{place(finding)}", message)
     files.write_each(changes, onerror)
+    print_errors(errors)
     if not checked.settings.quiet:
         click.echo(f"Added {count(sum(lines.values()), 'noqa directive')}.")
-    return remaining
+    return remaining or bool(errors)
 
 
 def _with_comments(path: str, data: bytes, findings: list[Finding]) -> Added:

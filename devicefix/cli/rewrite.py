@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from devicefix.cli.errors import CommandError, exit_status, print_error, print_warning
+from devicefix.cli.errors import CommandError, exit_status, print_errors, print_warning, some
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, settings_for, unsafe_option
 from devicefix.cli.verify import Limits, limit_options
 from devicefix.files import write as files
 from devicefix.report import concise, totals
 from devicefix.report.diff import for_terminal, unified
-from devicefix.report.wording import count, printable
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -146,20 +145,19 @@ def check_changes(changes: list[files.Change], require_clean: bool) -> None:
 
 def _subject(paths: list[str]) -> str:
     """Return the number of paths and the first ones, as the beginning of a sentence."""
-    names = ", ".join(map(printable, paths[:3])) + (", …" if len(paths) > 3 else "")
-    return f"{count(len(paths), 'file')} ({names}) {'is' if len(paths) == 1 else 'are'}"
+    return f"{some(paths)} {'is' if len(paths) == 1 else 'are'}"
 
 
 def write_changes(changes: list[files.Change]) -> set[str]:
-    """Write the changes, print an error for each file that cannot be written, and return those files."""
-    unwritten: set[str] = set()
+    """Write the changes, print errors for files that cannot be written, and return those files."""
+    errors: dict[str, str] = {}
 
     def onerror(path: str, error: OSError) -> None:
-        print_error(path, error.strerror or str(error))
-        unwritten.add(path)
+        errors[path] = error.strerror or str(error)
 
     files.write_each(changes, onerror)
-    return unwritten
+    print_errors(errors)
+    return set(errors)
 
 
 def write_if_verified(

@@ -139,7 +139,7 @@ def refuse_changed(change: Change) -> None:
         OSError: its content differs.
     """
     if Path(change.path).read_bytes() != change.before:
-        raise OSError(errno.EBUSY, "it has been changed in the meantime", change.path)
+        raise OSError(errno.EBUSY, "changed in the meantime", change.path)
 
 
 def other_names(path: str) -> int:
