@@ -49,7 +49,7 @@ def glance(known: Inspection, text: str) -> list[Finding] | None:
     def where(line: int, column: int) -> Place:
         return Place(line + change.added if line > change.last else line, column)
 
-    return [moved_finding(finding.portable(), where, lambda code, _: code) for finding in known.findings]
+    return [moved_finding(finding.portable(), where, str) for finding in known.findings]
 
 
 class _Change(NamedTuple):
