@@ -219,6 +219,7 @@ def value_of(random: Random, kind: values.Kind) -> Any:
         values.VERSION: lambda: random.choice(
             ("2.6", "1.0", "99.99", "2", "2.6.0", "9" * 5000 + ".1", "٢.٦")
         ),
+        values.SIZE: lambda: random.choice(("16M", "1", "0", "1K", "999999G", "K", "1.5M", " 1M", "-1")),
         values.TARGET: lambda: random.choice(values.TARGETS),
         values.FORMAT: lambda: random.choice(values.FORMATS),
     }
