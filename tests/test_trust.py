@@ -462,6 +462,7 @@ def test_links_out_of_the_folder_are_followed_only_if_named(run: Cli) -> None:
     assert run("rewrite", "-i").stdout.count("fixed:") == 1
     assert Path("../outside/a.py").read_text() == TIED
     assert run("rewrite", "-i", "link.py").exit_code == 0
+    assert Path("link.py").is_symlink()
     assert Path("../outside/a.py").read_text() == FIXED
 
 
