@@ -234,14 +234,15 @@ class Result:
         findings: all findings, in the order of the file; after fixes, the fixed ones first.
         fixed: the findings that are fixed in `output`.
         output: the new content; None if nothing changes.
-        changes: the start, the end and the new text of what one round of fixes replaced to make `output`.
+        origins: for each line of `output`, from 0, the line of the old content that it corresponds to; an
+            inserted line corresponds to the one that it is inserted at. Only Python files have them.
     """
 
     path: str
     findings: list[Finding] = field(default_factory=list)
     fixed: list[Finding] = field(default_factory=list)
     output: bytes | None = None
-    changes: Sequence[tuple[int, int, str]] = ()
+    origins: Sequence[int] = ()
 
     @property
     def remaining(self) -> list[Finding]:

@@ -239,8 +239,9 @@ def test_of_fixes_that_never_settle_the_first_are_made(monkeypatch: pytest.Monke
 
     def longer(data: bytes, path: str, settings: Settings, project: Project) -> Result:
         found = [replace(finding) for finding in result.findings]
-        changes = [(len(data), len(data), "\n")]
-        return Result(path, found, found, data + b"\n", changes) if settings.fix else Result(path, found)
+        last = data.count(b"\n")
+        lines = [*range(last + 1), last]
+        return Result(path, found, found, data + b"\n", lines) if settings.fix else Result(path, found)
 
     settings = Settings(fix=True, target="accelerator")
     module = Module(data, "m.py", settings)

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
 
 from devicefix.config.settings import Settings
 from devicefix.verify import against_cuda, runs, session
-from devicefix.verify.program import New, Program
+from devicefix.verify.program import Program, Rewritten
 from devicefix.verify.runs import Result, Task
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import Verdict
@@ -87,8 +88,18 @@ def compared(folder: Path, rewritten: str) -> Report:
     task = Task(
         [sys.executable, "program.py"], folder, folder, (folder,), compare=True, scratch=True, copies=False
     )
-    new: New = (str(program), (rewritten.strip() + "\n").encode(), [])
-    return session.verify(task, Settings(), lambda *_: None, [new])
+    new = rewritten.strip() + "\n"
+    lines = _origins(program.read_text(encoding="utf-8").split("\n"), new.split("\n"))
+    module = Rewritten(str(program), new.encode(), [], lines)
+    return session.verify(task, Settings(), lambda *_: None, [module])
+
+
+def _origins(old: list[str], new: list[str]) -> list[int]:
+    """Return the line of the old text, from 1, for each line of a new one that a test has written."""
+    found: list[int] = []
+    for _, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        found += [min(start + number, max(end - 1, start)) + 1 for number in range(last - first)]
+    return found
 
 
 def test_a_right_rewrite_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +107,18 @@ def test_a_right_rewrite_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     report = compared(tmp_path, RIGHT)
     assert report.verdict is Verdict.PASS, report
     assert report.comparison is not None and report.comparison.observations == 3
+
+
+def test_lines_that_are_alike_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    prints = [f"print(torch.{name}(3).cuda().sum().item())\n" for name in ("ones", "zeros", "ones", "zeros")]
+    (tmp_path / "program.py").write_text("import torch\n" + "".join(prints))
+    command = [sys.executable, "program.py"]
+    task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
+    report = session.verify(task, Settings(), lambda *_: None)
+    assert report.verdict is Verdict.PASS, report
+    assert report.comparison is not None and report.comparison.observations == 4
+    assert ([place.line for place in report.run.ran], report.run.not_run) == ([2, 3, 4, 5], [])
 
 
 @pytest.mark.parametrize("name", WRONG)

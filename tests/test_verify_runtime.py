@@ -14,8 +14,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from devicefix.config.settings import Settings
+from devicefix.runner.run import check_text
 from devicefix.verify.compare.streams import streams_of
 from devicefix.verify.compare.values import is_close, same_numbers, unlike
+from devicefix.verify.program import Rewritten
 from devicefix.verify.runtime import lines
 from devicefix.verify.runtime.answers import Nothing
 from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, targets_of
@@ -34,45 +37,50 @@ QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # --- lines ---------------------------------------------------------------------------------------------
 
-TEXT = st.lists(st.sampled_from(["a = 1", "b = 2", "    c = 3", "", "d = 4"]), max_size=8)
+
+def origins(text: str) -> list[tuple[str, str]]:
+    """Return the lines of a rewritten program, each with the line of the program that it corresponds to."""
+    outcome = check_text(text.encode(), "program.py", Settings(fix=True))
+    module = Rewritten.of(outcome)
+    assert module is not None
+    old, new = text.split("\n"), module.content.decode().split("\n")
+    assert len(module.origins) == len(new)
+    assert module.origins == sorted(module.origins)
+    return [(line, old[origin - 1]) for line, origin in zip(new, module.origins, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("a b c", "a b c", [1, 2, 3]),
-        ("a b c", "a x c", [1, 2, 3]),
-        ("a b c", "a new b c", [1, 2, 2, 3]),
-        ("a b c", "a c", [1, 3]),
-        ("a b c", "a x y z c", [1, 2, 2, 2, 3]),
-        ("a", "a new", [1, 1]),
-        ("", "new", [1]),
-    ],
-)
-def test_origins(old: str, new: str, expected: list[int]) -> None:
-    assert lines.origins(old.split(), new.split()) == expected
+def test_lines_correspond_by_the_edits() -> None:
+    ones, zeros = (f"print(torch.{name}(3).cuda().sum().item())" for name in ("ones", "zeros"))
+    found = origins(f"import torch\n{ones}\n{zeros}\n")
+    assert found == [
+        ("import torch", "import torch"),
+        ("", "import torch"),
+        ('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")', "import torch"),
+        ("", "import torch"),
+        (ones.replace("cuda()", "to(device)"), ones),
+        (zeros.replace("cuda()", "to(device)"), zeros),
+        ("", ""),
+    ]
 
 
-@QUIET
-@given(TEXT, TEXT)
-def test_origins_ascend_and_stay_in_the_file(old: list[str], new: list[str]) -> None:
-    found = lines.origins(old, new)
-    assert len(found) == len(new)
-    assert found == sorted(found)
-    assert all(1 <= origin <= max(len(old), 1) for origin in found)
-
-
-@QUIET
-@given(TEXT)
-def test_origins_of_an_unchanged_text_are_its_own_lines(text: list[str]) -> None:
-    assert lines.origins(text, text) == list(range(1, len(text) + 1))
+def test_lines_correspond_where_all_are_alike_and_several_rounds_fix_them() -> None:
+    text = (
+        "import torch\n"
+        + "x = f(x).cuda()\n" * 5
+        + "\f\nif torch.cuda.is_available():\n    x = x.cuda()\ny = 1\n"
+    )
+    found = origins(text)
+    assert [new for new, old in found if old == "x = f(x).cuda()" and "f(x)" in new] == [
+        "x = f(x).to(device)"
+    ] * 5
+    assert [(new, old) for new, old in found if old in ("y = 1", "\f")] == [("\f", "\f"), ("y = 1", "y = 1")]
 
 
 def test_restored_positions_are_those_of_the_users_file() -> None:
     old = ["import torch", "x = f()", "y = x.cuda() + g(1)"]
     new = ["import torch", "device = 'cpu'", "x = f()", "y = x.to(device) + g(1)"]
     tree = ast.parse("\n".join(new))
-    lines.restore(tree, lines.origins(old, new), old, new)
+    lines.restore(tree, [1, 2, 2, 3], old, new)
     first, inserted, same, changed = tree.body
     assert [node.lineno for node in (first, inserted, same, changed)] == [1, 2, 2, 3]
     assert isinstance(same, ast.Assign) and isinstance(changed, ast.Assign)
@@ -91,6 +99,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         "simulated",
         {"/a/x.py": "/tmp/0.py"},
         {"/a/x.py": [1, 2]},
+        {"/a/x.py": [1, 1, 2]},
         steps=3,
         seed=0,
     )

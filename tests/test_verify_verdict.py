@@ -281,8 +281,9 @@ def test_a_scratch_copy_maps_paths_both_ways(original: Path) -> None:
     assert scratch.path(script) == str(copy / "train.py")
     assert scratch.path("--lr") == "--lr"
     assert scratch.path(str(into)) == str(into)
-    moved = scratch.program(Program((str(original),), {script: "0.py"}, {script: [1]}))
-    assert moved == Program((str(copy),), {str(copy / "train.py"): "0.py"}, {str(copy / "train.py"): [1]})
+    moved = scratch.program(Program((str(original),), {script: "0.py"}, {script: [1]}, {script: [1, 1]}))
+    there = str(copy / "train.py")
+    assert moved == Program((str(copy),), {there: "0.py"}, {there: [1]}, {there: [1, 1]})
     recorded = {"file": str(copy / "train.py"), "frames": [{"line": 1, "message": f"in {copy}/x"}]}
     restored = {"file": script, "frames": [{"line": 1, "message": f"in {original}/x"}]}
     assert scratch.restored(recorded) == restored

@@ -47,7 +47,7 @@ class Files:
         options = settings(choice)
         output = rewritten(data, "m.py", options).output
         properties.hold(data, options)
-        if patterns.parses(data):  # in old syntax, which takes several fixes, one alone is not enough
+        if patterns.parses(text_of(data)):  # old syntax may take several fixes
             for fixed in fixed_one_by_one(data, "m.py", options):
                 if not patterns.parses(fixed[None]):
                     raise Fault("a fix alone breaks the file")

@@ -19,7 +19,7 @@ from devicefix.config.sizes import size
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
     from devicefix.model import Outcome
-    from devicefix.verify.program import New
+    from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
     from devicefix.verify.session import Report
 
@@ -204,19 +204,16 @@ def verify_outcomes(
     """
     _check_packages(sys.executable)
     from devicefix.verify import launch, session
+    from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
 
-    rewritten = [
-        (outcome.path, outcome.result.output, [finding.line for finding in outcome.result.fixed])
-        for outcome in outcomes
-        if outcome.result.output is not None
-    ]
+    rewritten = list(filter(None, map(Rewritten.of, outcomes)))
     root = session.root_of(None)
     task = Task(
         command=_shell_command(command),
         folder=Path.cwd(),
         root=root,
-        sources=(common_folder(Path(path) for path, _, _ in rewritten), root),
+        sources=(common_folder(Path(module.path) for module in rewritten), root),
         limits=launch.Limits(limits.timeout, limits.memory),
         steps=limits.steps,
     )
@@ -225,7 +222,7 @@ def verify_outcomes(
     return report, report.verdict.value == "pass" or took_steps
 
 
-def run_task(task: Task, settings: Settings, rewritten: list[New] | None = None) -> Report:
+def run_task(task: Task, settings: Settings, rewritten: list[Rewritten] | None = None) -> Report:
     """Verify a program, and print the progress of long runs.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -45,17 +45,17 @@ def fix_until_stable(
     path = devices.path
     fixed, output = list(first.fixed), first.output
     source = devices.facts.source
-    origins = _origins(source, first.changes)
+    origins = first.origins
     for _ in range(ROUNDS):
         after = recheck(output, path, settings, project)
         if after.output is None:
-            return Result(path, fixed + after.findings, fixed, output)
+            return Result(path, fixed + after.findings, fixed, output, origins)
         fixed += _at_origin(after.fixed, source, origins)
-        origins = [origins[line] for line in _origins(Source(output), after.changes)]
+        origins = [origins[line] for line in after.origins]
         output = after.output
     # The fixes undo each other: the first round is as good as any.
     after = recheck(first.output, path, replace(settings, fix=False), project)
-    return Result(path, first.fixed + after.findings, first.fixed, first.output)
+    return Result(path, first.fixed + after.findings, first.fixed, first.output, first.origins)
 
 
 def recheck(data: bytes, path: str, settings: Settings, project: Project) -> Result:
@@ -94,7 +94,8 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     if not any(fix.edits for _, fix in chosen):
         return result
     try:
-        result.output, result.changes = _rewritten(devices, chosen)
+        result.output, changes = _rewritten(devices, chosen)
+        result.origins = _origins(source, changes)
     except RecursionError:
         result.findings = [finding.unfixed("since the code is nested too deeply") for finding in findings]
         return result
@@ -116,7 +117,7 @@ def _origins(source: Source, changes: Iterable[Change]) -> list[int]:
     return [*found, *range(line + 1, len(source.line_starts))]
 
 
-def _at_origin(findings: list[Finding], source: Source, origins: list[int]) -> list[Finding]:
+def _at_origin(findings: list[Finding], source: Source, origins: Sequence[int]) -> list[Finding]:
     """Return findings in a changed text at the lines of the old text that theirs correspond to.
 
     Args:

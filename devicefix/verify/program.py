@@ -6,12 +6,37 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
+from devicefix.model import Outcome
 from devicefix.runner.run import check_files
 
-New = tuple[str, bytes, list[int]]  # a module's path, its rewritten source, and the lines with fixes
+
+class Rewritten(NamedTuple):
+    """A rewritten module.
+
+    Attributes:
+        path: its path.
+        content: its new source.
+        fixes: the lines with fixes in the user's file, from 1.
+        origins: for each line of the new source, the line of the user's file that it belongs to, from 1.
+    """
+
+    path: str
+    content: bytes
+    fixes: list[int]
+    origins: list[int]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Rewritten | None:
+        """Return the module of a file that changes, None for any other."""
+        result = outcome.result
+        if result.output is None:
+            return None
+        fixes = sorted({finding.line for finding in result.fixed})
+        return cls(outcome.path, result.output, fixes, [line + 1 for line in result.origins])
 
 
 @dataclass(slots=True)
@@ -22,17 +47,19 @@ class Program:
         roots: the folders that hold the program's own modules, as real paths.
         rewritten: the path of the rewritten source of each module that changes, by the module's real path.
         fixes: the lines with fixes in each of these modules.
+        origins: the user's line of each new line in each of these modules.
         errors: the files that could not be rewritten, and why.
     """
 
     roots: tuple[str, ...]
     rewritten: dict[str, str] = field(default_factory=dict)
     fixes: dict[str, list[int]] = field(default_factory=dict)
+    origins: dict[str, list[int]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
 
 def prepare(
-    sources: Iterable[Path], settings: Settings, folder: Path, rewritten: Iterable[New] | None = None
+    sources: Iterable[Path], settings: Settings, folder: Path, rewritten: Iterable[Rewritten] | None = None
 ) -> Program:
     """Rewrite a program's modules, and store the new sources in another folder.
 
@@ -45,23 +72,23 @@ def prepare(
     sources = list(sources)
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in sources}
     program = Program(tuple(sorted(folders)))
-    for path, content, lines in _rewritten(sources, settings, program) if rewritten is None else rewritten:
-        real = os.path.realpath(path)
+    for module in _rewritten(sources, settings, program) if rewritten is None else rewritten:
+        real = os.path.realpath(module.path)
         source = folder / f"{len(program.rewritten)}.py"
-        source.write_bytes(content)
+        source.write_bytes(module.content)
         program.rewritten[real] = str(source)
-        program.fixes[real] = sorted(set(lines))
+        program.fixes[real] = module.fixes
+        program.origins[real] = module.origins
     return program
 
 
-def _rewritten(sources: list[Path], settings: Settings, program: Program) -> Iterator[New]:
+def _rewritten(sources: list[Path], settings: Settings, program: Program) -> Iterator[Rewritten]:
     found = files.find(sources, settings.exclusions, _ignore)
     for outcome in check_files(found, replace(settings, fix=True, quiet=True)):
         if outcome.error:
             program.errors.append(f"{outcome.path}: {outcome.error}")
-        elif outcome.result.output is not None:
-            lines = [finding.line for finding in outcome.result.fixed]
-            yield outcome.path, outcome.result.output, lines
+        elif (module := Rewritten.of(outcome)) is not None:
+            yield module
 
 
 def _ignore(_: OSError) -> None:

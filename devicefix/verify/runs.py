@@ -103,6 +103,7 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         machine=machine,
         rewritten=program.rewritten,
         fixes=program.fixes,
+        origins=program.origins,
         steps=task.steps,
         keep_going=task.keep_going,
         copies=task.copies and machine == "cpu",

@@ -71,6 +71,7 @@ class Scratch:
             tuple(self.path(root) for root in program.roots),
             {self.path(path): source for path, source in program.rewritten.items()},
             {self.path(path): lines for path, lines in program.fixes.items()},
+            {self.path(path): lines for path, lines in program.origins.items()},
             program.errors,
         )
 

@@ -14,7 +14,7 @@ from devicefix.files import discover as files
 from devicefix.verify import explain, runs
 from devicefix.verify.against_cuda import Comparison, CudaComparison
 from devicefix.verify.explain import Cause
-from devicefix.verify.program import New, prepare
+from devicefix.verify.program import Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.verdict import Run, Verdict, judge
 
@@ -61,7 +61,7 @@ def verify(
     task: Task,
     settings: Settings,
     tick: Tick,
-    rewritten: Iterable[New] | None = None,
+    rewritten: Iterable[Rewritten] | None = None,
 ) -> Report:
     """Run a program, rewritten in memory, and give a verdict.
 

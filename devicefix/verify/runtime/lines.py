@@ -3,29 +3,8 @@
 from __future__ import annotations
 
 import ast
-from difflib import SequenceMatcher
 
 _PLACED = (ast.stmt, ast.expr, ast.arg, ast.keyword, ast.alias, ast.excepthandler, ast.pattern)
-
-
-def origins(old: list[str], new: list[str]) -> list[int]:
-    """Map the lines of a rewritten text to those of the original.
-
-    Args:
-        old: the lines of the user's file.
-        new: the lines of the rewritten text.
-
-    Returns:
-        For each line of `new`, the number (from 1) of a line of `old`, in ascending order. An inserted line
-        belongs to the line that follows it.
-    """
-    before, after = ([line.strip() for line in lines] for lines in (old, new))
-    matcher = SequenceMatcher(lambda line: not line, before, after, autojunk=False)
-    found: list[int] = []
-    for _, start, end, new_start, new_end in matcher.get_opcodes():
-        last = max(end - 1, start)
-        found += [min(start + index, last, max(len(old) - 1, 0)) + 1 for index in range(new_end - new_start)]
-    return found
 
 
 def restore(tree: ast.Module, lines: list[int], old: list[str], new: list[str]) -> None:
@@ -35,7 +14,7 @@ def restore(tree: ast.Module, lines: list[int], old: list[str], new: list[str]) 
 
     Args:
         tree: the tree of the rewritten text, which is changed in place.
-        lines: the original line of each new line, from `origins`.
+        lines: the line of the user's file for each new line, from 1.
         old: the lines of the user's file.
         new: the lines of the rewritten text.
     """

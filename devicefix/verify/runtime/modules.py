@@ -40,13 +40,18 @@ class Modules:
         self._events = events
         self._ran: set[tuple[str, int]] = set()
 
-    def texts(self, path: str) -> tuple[bytes, bytes] | None:
+    def texts(self, path: str) -> tuple[str, str] | None:
         """Return the original and the rewritten text of a file, or None if it is not rewritten."""
         source = self._plan.rewritten.get(os.path.realpath(path))
         if source is None:
             return None
         with open(path, "rb") as old, open(source, "rb") as new:
-            return old.read(), new.read()
+            decode = importlib.util.decode_source
+            return decode(old.read()), decode(new.read())
+
+    def origins(self, path: str) -> list[int]:
+        """Return the user's line, from 1, for each line of a rewritten file."""
+        return self._plan.origins[os.path.realpath(path)]
 
     def tree(self, path: str) -> ast.Module | None:
         """Return the tree to compile for a file, or None if it is not rewritten.
@@ -58,8 +63,8 @@ class Modules:
         if texts is None:
             return None
         tree = ast.parse(texts[1], path)
-        old, new = (importlib.util.decode_source(text).splitlines() for text in texts)
-        origins = lines.origins(old, new)
+        old, new = (text.split("\n") for text in texts)
+        origins = self.origins(path)
         self._probe(tree, origins, os.path.realpath(path))
         lines.restore(tree, origins, old, new)
         return tree

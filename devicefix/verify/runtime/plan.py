@@ -20,6 +20,7 @@ class Plan:
         machine: "cpu" (CUDA is hidden), "simulated" (the simulated CUDA machine) or "cuda" (a real GPU).
         rewritten: the path of the source to run instead of each rewritten module, by the module's real path.
         fixes: the lines with fixes in each of these modules, in the user's file.
+        origins: the line of the user's file, from 1, for each line of these modules.
         steps: the number of optimizer steps to stop after, or None.
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
@@ -32,6 +33,7 @@ class Plan:
     machine: str = "cpu"
     rewritten: dict[str, str] = field(default_factory=dict)
     fixes: dict[str, list[int]] = field(default_factory=dict)
+    origins: dict[str, list[int]] = field(default_factory=dict)
     steps: int | None = None
     keep_going: bool = False
     copies: bool = True

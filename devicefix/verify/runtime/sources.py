@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import os
 import sys
 from typing import Any
 
-from devicefix.verify.runtime import lines
 from devicefix.verify.runtime.imported import when_imported
 from devicefix.verify.runtime.modules import Modules
 
@@ -49,13 +47,13 @@ def _torchscript(modules: Modules) -> None:
     read = sources.get_source_lines_and_file
 
     def get_source_lines_and_file(obj: Any, error_msg: str | None = None) -> Any:
-        path = inspect.getsourcefile(obj)
-        texts = modules.texts(path) if path and os.path.isfile(path) else None
+        path = inspect.getsourcefile(obj) or ""
+        texts = modules.texts(path) if os.path.isfile(path) else None
         found, first, file = read(obj, error_msg)
         if texts is None:
             return found, first, file
-        old, new = (importlib.util.decode_source(text).splitlines(keepends=True) for text in texts)
-        return _definition(new, lines.origins(old, new), first) or found, first, file
+        new = [f"{line}\n" for line in texts[1].split("\n")]
+        return _definition(new, modules.origins(path), first) or found, first, file
 
     sources.get_source_lines_and_file = get_source_lines_and_file
 
