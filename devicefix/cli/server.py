@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from devicefix.cli.errors import missing_package
+from devicefix.cli.errors import CommandError, missing_package
 
 
 @click.command(short_help="Run the language server.")
@@ -19,4 +19,5 @@ def server() -> None:
         if (error.name or "").startswith("devicefix"):
             raise
         raise missing_package("server", error.name, "server") from None
-    serve()
+    if lost := serve():
+        raise CommandError(f"the input is not the language server protocol: {lost}")
