@@ -1,72 +1,258 @@
-"""What the language server does with messages that no editor sends."""
+"""`devicefix server` as a process, and messages that no editor sends: it answers the next one as always."""
 
 from __future__ import annotations
 
 import json
+import queue
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.needs("pygls")
+pytest.importorskip("pygls")
+
+URI = "file:///nowhere/a.py"
+TEXT = "import torch\nx.cuda()\n"
+TIMEOUT = 60
 
 
-def framed(content: object) -> bytes:
-    """Return a message with its header."""
-    data = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return b"Content-Length: %d\r\n\r\n" % len(data) + data
+class Session:
+    """A server process, and the messages that it sends."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-m", "devicefix", "server"]
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        self.sent: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.log: queue.Queue[bytes] = queue.Queue()
+        self.last = 0
+        for read in (self._read, self._read_log):
+            threading.Thread(target=read, daemon=True).start()
+        self.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
+        self.tell("initialized", {})
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        while header := self.process.stdout.readline():
+            length = int(header.partition(b":")[2])
+            while self.process.stdout.readline().strip():
+                pass
+            self.sent.put(json.loads(self.process.stdout.read(length)))
+        self.sent.put(None)
+
+    def _read_log(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.log.put(line)
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def send(self, message: object) -> None:
+        data = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.write(b"Content-Length: %d\r\n\r\n%b" % (len(data), data))
+
+    def tell(self, method: str, params: object) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def ask(self, method: str, params: object) -> dict[str, Any]:
+        """Send a request, and return the answer."""
+        self.last += 1
+        self.send({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})
+        while True:
+            answer = self.sent.get(timeout=TIMEOUT)
+            assert answer is not None, "the server has ended"
+            if answer.get("id") == self.last:
+                return answer
+
+    def findings(self, uri: str = URI, text: str = TEXT) -> list[str]:
+        """Open a document, and return the messages of its findings."""
+        item = {"uri": uri, "languageId": "python", "version": 1, "text": text}
+        self.tell("textDocument/didOpen", {"textDocument": item})
+        answer = self.ask("textDocument/diagnostic", {"textDocument": {"uri": uri}})
+        return [item["message"] for item in answer["result"]["items"]]
+
+    def logged(self) -> list[bytes]:
+        """Return the lines of the log since the last time, after the answer to another message."""
+        time.sleep(0.05)  # it is another pipe
+        return [self.log.get() for _ in range(self.log.qsize())]
 
 
-def called(number: int | None, method: str, params: object) -> bytes:
-    """Return a request with a number, or a notification without one."""
-    message = {"jsonrpc": "2.0", "method": method, "params": params}
-    return framed(message if number is None else {**message, "id": number})
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    made = Session()
+    yield made
+    made.process.kill()
 
 
-INITIALIZE = called(1, "initialize", {"processId": None, "rootUri": None, "capabilities": {}})
+def survives(session: Session) -> None:
+    """Check that the server works, and has logged a line at most."""
+    assert session.findings() == ["`.cuda()` needs CUDA; use `.to(device)`"]
+    lines = session.logged()
+    assert len(lines) <= 1, lines
+    assert all(line.startswith(b"devicefix: ") and line[:-1].decode().isprintable() for line in lines)
 
 
-def opened(uri: str) -> bytes:
-    """Return the notification that a document is opened."""
-    document = {"uri": uri, "languageId": "python", "version": 1, "text": "import torch\nx.cuda()\n"}
-    return called(None, "textDocument/didOpen", {"textDocument": document})
+NO_MESSAGES = {
+    "not json": b'{"jsonrpc": "2.0", "id": 5, "meth',
+    "not utf-8": b'{"jsonrpc": "2.0", "method": "\xff"}',
+    "nothing": b" ",
+    "a list": b"[1, 2]",
+    "a number": b"5",
+    "null": b"null",
+    "nested": b"[" * 100_000,
+    "nested params": b'{"jsonrpc": "2.0", "method": "x", "params": %b%b}' % (b"[" * 50_000, b"]" * 50_000),
+    "a long number": b'{"jsonrpc": "2.0", "method": "x", "params": %b}' % (b"1" * 5000),
+    "no method": b'{"jsonrpc": "2.0", "id": "x"}',
+    "no version": b'{"id": "x", "method": "shutdown"}',
+    "another version": b'{"jsonrpc": "1.0", "id": "x", "method": "shutdown"}',
+    "an object as the id": b'{"jsonrpc": "2.0", "id": {"a": 1}, "method": "shutdown"}',
+    "an answer to nothing": b'{"jsonrpc": "2.0", "id": "x", "result": 5}',
+    "an error of nothing": b'{"jsonrpc": "2.0", "id": null, "error": 5}',
+    "a control character": b'{"jsonrpc": "2.0", "method": "\\u001b[31m\\u009b\\n", "params": []}',
+    "a surrogate": b'{"jsonrpc": "2.0", "id": "x", "method": "\\ud800", "params": []}',
+}
 
 
-def served(data: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Run the server with an input."""
-    command = [sys.executable, "-m", "devicefix", "server"]
-    return subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
+@pytest.mark.parametrize("name", NO_MESSAGES)
+def test_what_is_no_message(session: Session, name: str) -> None:
+    session.send(NO_MESSAGES[name])
+    survives(session)
 
 
-def test_no_message_ends_the_server() -> None:
-    place = {"line": 2**40, "character": -1}
-    change = {
-        "range": {"start": {"line": 9**5, "character": 5}, "end": {"line": 1, "character": 3}},
-        "text": "x",
-    }
-    versioned = {"uri": "file:///nowhere/a.py", "version": 2}
-    odd = [
-        opened("file:///a%00b.py"),
-        opened("file:///nowhere/a.py"),
-        *map(framed, (b'{"jsonrpc": "2.0", ', b"\xff\xfe", [], None, {}, 5)),
-        called(None, "textDocument/didChange", {"textDocument": versioned, "contentChanges": [change]}),
-        called(None, "textDocument/didChange", {"textDocument": 5}),
-        called(None, "no/such", {}),
-        called(7, "no/such", {}),
-        called(8, "textDocument/hover", {"textDocument": versioned, "position": place}),
-    ]
-    done = served(INITIALIZE + b"".join(odd) + called(99, "shutdown", None) + called(None, "exit", None))
-    assert done.returncode == 0
-    assert b'"id": 99, "jsonrpc": "2.0", "result": null' in done.stdout
-    logged = done.stderr.decode().splitlines()
-    assert all(line.startswith("devicefix: ") for line in logged), logged
-    assert not any(word in done.stderr.decode() for word in ("Traceback", "internal error"))
+HERE = {"uri": URI}
+POSITION = {"line": 1, "character": 1}
+WRONG_REQUESTS = {
+    "unknown": ("nothing/known", {"a": 1}),
+    "other params": ("textDocument/hover", {"a": 1}),
+    "a list": ("textDocument/hover", [1]),
+    "null": ("textDocument/hover", None),
+    "a word as the line": ("textDocument/hover", {"textDocument": HERE, "position": {"line": "a"}}),
+    "a line below 0": ("textDocument/hover", {"textDocument": HERE, "position": {**POSITION, "line": -1}}),
+    "a huge line": ("textDocument/hover", {"textDocument": HERE, "position": {**POSITION, "line": 10**30}}),
+    "no action": ("codeAction/resolve", {"title": "x"}),
+    "an action of nobody": ("codeAction/resolve", {"title": "x", "data": {"uri": 5}}),
+    "an action of nothing": ("codeAction/resolve", {"title": "x", "data": {"uri": URI}}),
+    "an action at an object": (
+        "codeAction/resolve",
+        {"title": "x", "data": {"uri": URI, "does": 1, "at": {}}},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [2**40, 10**30])
-def test_an_absurd_size_of_a_message_is_an_error(size: int) -> None:
-    done = served(INITIALIZE + b"Content-Length: %d\r\n\r\n{}" % size)
-    assert (done.returncode, done.stderr.decode()) == (
-        2,
-        f"Error: a message of {size} bytes is too large; this is no input for a language server\n",
+@pytest.mark.parametrize("name", WRONG_REQUESTS)
+def test_wrong_requests_are_answered_with_an_error(session: Session, name: str) -> None:
+    assert session.ask(*WRONG_REQUESTS[name])["error"]["message"]
+    survives(session)
+
+
+def far(line: int, character: int) -> dict[str, Any]:
+    return {"start": {"line": line, "character": character}, "end": {"line": character, "character": line}}
+
+
+WRONG_NOTIFICATIONS = {
+    "unknown": ("nothing/known", {}),
+    "cancelling nothing": ("$/cancelRequest", {"id": "x"}),
+    "cancelling null": ("$/cancelRequest", {}),
+    "closing nothing": ("textDocument/didClose", {"textDocument": {"uri": "file:///nowhere/b.py"}}),
+    "changing nothing": (
+        "textDocument/didChange",
+        {"textDocument": {"uri": "file:///nowhere/b.py", "version": 2}, "contentChanges": [{"text": ""}]},
+    ),
+    "changing at 0": (
+        "textDocument/didChange",
+        {"textDocument": {**HERE, "version": 2}, "contentChanges": [{"range": far(-1, 5), "text": "x"}]},
+    ),
+    "changing far away": (
+        "textDocument/didChange",
+        {"textDocument": {**HERE, "version": 2}, "contentChanges": [{"range": far(2**30, 7), "text": ""}]},
+    ),
+    "settings": (
+        "workspace/didChangeConfiguration",
+        {"settings": {"devicefix": {"select": 5, "exclude": ["["]}}},
+    ),
+    "no settings": ("workspace/didChangeConfiguration", {"settings": [[]]}),
+    "folders": (
+        "workspace/didChangeWorkspaceFolders",
+        {"event": {"added": [{"uri": "file:///%00", "name": ""}], "removed": [{"uri": "x", "name": ""}]}},
+    ),
+    "files": ("workspace/didChangeWatchedFiles", {"changes": [{"uri": "%00", "type": 99}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_NOTIFICATIONS)
+def test_wrong_notifications_change_nothing(session: Session, name: str) -> None:
+    survives(session)
+    session.tell(*WRONG_NOTIFICATIONS[name])
+    survives(session)
+    session.tell("workspace/didChangeConfiguration", {"settings": {}})
+    session.tell(
+        "workspace/didChangeWorkspaceFolders",
+        {"event": {"added": [], "removed": [{"uri": "file:///%00", "name": ""}]}},
     )
+    survives(session)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["", "file:", "file://", "http://x/y.py", "%00", "file:///a%00b.py", "file:///%ff.py",
+     "file:///" + "a" * 5000, "untitled:x\n.py", "file:///\x1b[31m.py", "file:///a%0ab.py", "[", "file://[",
+     "file:///..", "file:///dev/zero"],
+)  # fmt: skip
+def test_odd_names_of_documents(session: Session, uri: str) -> None:
+    assert len(session.findings(uri)) <= 1
+    survives(session)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("#" * (17 * 2**20), "it is larger than 16M"),
+        ("a;" * 2_000_000 + "torch.cuda", "there is more than 2M of code"),
+        ("# coding: nothing\nimport torch\nx.cuda()", "unknown encoding"),
+        ("import torch\nx.cuda()\n\ud800", "can't be parsed"),
+        ("import torch\nx.cuda()\n\0", "can't be parsed"),
+        ("import torch\nx.cuda()\n" + "(" * 100_000, "can't be parsed"),
+    ],
+)
+def test_odd_documents(session: Session, text: str, message: str) -> None:
+    [found] = session.findings(text=text)
+    assert message in found
+    survives(session)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"Content-Length: 99999999999999999999\r\n\r\n{}", "a message is longer than 128M"),
+        (b"Content-Length: 10000000000\r\n\r\n{}", "a message is longer than 128M"),
+        (b"Content-Length: -5\r\n\r\n{}", "no valid Content-Length: b'-5'"),
+        (b"Content-Length: " + b"1" * 5000 + b"\r\n\r\n{}", "is no header of a message"),
+        (b"Content-Type: x\r\n\r\n{}", "no valid Content-Length: b''"),
+        (b"\x1b[31m\x00\xff\n", "is no header of a message"),
+        (b"a: b\r\n" * 1000, "is no header of a message"),
+    ],
+)
+def test_input_that_is_no_messages_ends_the_server_with_a_reason(data: bytes, reason: str) -> None:
+    session = Session()
+    session.write(data)
+    assert session.process.wait(TIMEOUT) == 2
+    [line] = session.logged()
+    assert line.startswith(b"Error: the input is not the language server protocol: ")
+    assert reason.encode() in line
+    assert b"\x1b" not in line
+
+
+def test_other_headers_and_spellings_are_accepted(session: Session) -> None:
+    body = b'{"jsonrpc": "2.0", "id": "mine", "method": "nothing/known", "params": null}'
+    header = b"content-type: application/vscode-jsonrpc; charset=utf-8\r\nCONTENT-LENGTH:%d\r\n\r\n"
+    session.write(header % len(body) + body)
+    while (answer := session.sent.get(timeout=TIMEOUT)) is not None and answer.get("id") != "mine":
+        pass
+    survives(session)

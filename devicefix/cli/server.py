@@ -14,12 +14,10 @@ def server() -> None:
     Editors start it themselves; docs/editors.md describes the setup.
     """
     try:
-        from devicefix.server.app import MessageError, serve
+        from devicefix.server.app import serve
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("devicefix"):
             raise
         raise missing_package("server", error.name, "server") from None
-    try:
-        serve()
-    except MessageError as error:
-        raise CommandError(str(error)) from None
+    if lost := serve():
+        raise CommandError(f"the input is not the language server protocol: {lost}")

@@ -20,6 +20,7 @@ from devicefix.report.checked import LINE_END
 CONTEXT = 2  # unchanged lines around a change
 MAX_ROWS = 40  # of one finding
 SEARCH_RANGE = 4  # lines of the new text in which to search for a changed line
+LONG = 1_000_000  # pairs of characters; more take too long to compare
 MIN_SIMILARITY = 0.5  # of two lines that are the same line before and after, from 0 to 1
 
 # The length of a row is its kind: [number of rows left out], [number, line], [number before, number after,
@@ -182,7 +183,11 @@ def _paired(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int |
 
 
 def _similar(one: str, other: str) -> bool:
-    return one == other or SequenceMatcher(None, one, other, autojunk=False).ratio() > MIN_SIMILARITY
+    if one == other:
+        return True
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    quick = matcher.quick_ratio() > MIN_SIMILARITY
+    return quick and (len(one) * len(other) > LONG or matcher.ratio() > MIN_SIMILARITY)
 
 
 def _limited(found: list[Row]) -> list[Row]:

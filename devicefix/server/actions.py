@@ -160,9 +160,9 @@ def actions(
 
 def restored(data: Mapping[str, Any], inspection: Inspection) -> Action | None:
     """Return the action with these data, None if its finding no longer exists."""
-    does, at = data["does"], data["at"]
+    does, at = str(data.get("does")), data.get("at")
     if at is None:
-        return Action(_ALL, FIX_ALL, does) if inspection.fixable else None
+        return Action(_ALL, FIX_ALL, does) if does == "all" and inspection.fixable else None
     found = (finding for finding in inspection.findings if [finding.code, finding.line, finding.column] == at)
     finding = next(found, None)
     return Action("", types.CodeActionKind.QuickFix, does, finding) if finding else None

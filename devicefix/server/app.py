@@ -17,25 +17,25 @@ from urllib.parse import unquote
 from weakref import WeakSet
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcContentModified
+from pygls.exceptions import JsonRpcContentModified, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path, uri_scheme
 
 from devicefix.config.version import __version__
 from devicefix.facts.project import Project
 from devicefix.model import Finding
-from devicefix.report.wording import printable
+from devicefix.runner.errors import internal_error
 from devicefix.runner.pool import collect_less
 from devicefix.server import actions
 from devicefix.server.actions import Action
 from devicefix.server.inspect import FixError, Inspection
+from devicefix.server.protocol import Frames, OneLine, Protocol
 from devicefix.server.text import Document, Text
 from devicefix.server.workspace import Workspace
 
 DEBOUNCE = 0.005  # seconds to wait for further changes before checking a document
 PAUSE = 0.3  # seconds without changes before findings that were only moved are checked
 STACK_SIZE = 64 * 2**20  # bytes, for the parser: the default size of threads is too small on some systems
-LARGEST_MESSAGE = 2**28  # bytes
 GC_THRESHOLD = 500_000  # allocations; the syntax tree of a large file does not trigger a collection
 SCHEMES = ("file", "untitled")
 WATCHED = ("**/*.{py,pyi,ipynb}", "**/{.devicefix,devicefix,pyproject}.toml", "**/.gitignore")
@@ -48,7 +48,7 @@ class Server(LanguageServer):
     """The language server, which checks one document at a time in a worker thread."""
 
     def __init__(self) -> None:
-        super().__init__("devicefix", __version__)
+        super().__init__("devicefix", __version__, protocol_cls=Protocol)
         self.known = Workspace()
         threading.stack_size(STACK_SIZE)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="devicefix")
@@ -85,8 +85,9 @@ class Server(LanguageServer):
             )  # pygls sets attributes on it, which methods do not allow
 
     def report_server_error(self, error: Exception, _source: Any) -> None:
-        """Log an internal error, rather than show the user a message at every key press."""
-        logger.error("%s", error)
+        """Log an error, rather than show the user a message at every key press."""
+        if not isinstance(error, JsonRpcContentModified):  # which is no error: the user has gone on typing
+            logger.error("%s: %s", type(error).__name__, error)
 
     # -- life cycle ------------------------------------------------------------------------------------
 
@@ -315,7 +316,7 @@ class Server(LanguageServer):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            logger.error("%s", error, exc_info=error)
+            logger.error("%s", internal_error(error) if isinstance(error, Exception) else error)
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -374,6 +375,8 @@ class Server(LanguageServer):
     async def resolve(self, offered: types.CodeAction) -> types.CodeAction:
         """Return an action with its edit."""
         data: Any = offered.data
+        if not isinstance(data, dict) or not isinstance(data.get("uri"), str):
+            raise JsonRpcInvalidParams("this is no action of devicefix")
         document = self.document(data["uri"])
         inspection, text = await self.check(document) if document else (None, None)
         action = actions.restored(data, inspection) if inspection else None
@@ -413,7 +416,7 @@ def _path(uri: str) -> str | None:
     if uri_scheme(uri) != "file":
         return None
     path = to_fs_path(uri)
-    return os.path.normpath(path) if path and "\0" not in path else None  # no file has such a name
+    return os.path.normpath(path) if path and "\0" not in path else None
 
 
 def _findings(found: Inspection | list[Finding] | None) -> list[Finding]:
@@ -429,54 +432,16 @@ def _options(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-class MessageError(ValueError):
-    """The input holds a message that can't be read, so that the next one can't be found either."""
-
-
-class _Messages:
-    """The standard input, with messages of limited size.
-
-    Args:
-        stream: the standard input.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.readline = stream.readline
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            MessageError: a header announces more bytes than a message may have.
-        """
-        if size > LARGEST_MESSAGE:
-            raise MessageError(
-                f"a message of {size} bytes is too large; this is no input for a language server"
-            )
-        return self._stream.read(size)
-
-
-class _OneLine(logging.Formatter):
-    """Write each record on one line, with its error instead of a traceback."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        error = record.exc_info[1] if record.exc_info else None
-        because = "" if error is None else f": {type(error).__name__}: {error}"
-        message = record.getMessage().partition("\n")[0]  # pygls puts a traceback behind some messages
-        return printable(f"devicefix: {message}{because}")
-
-
-def serve() -> None:
+def serve() -> str:
     """Serve an editor on the standard input and output, until the editor exits.
 
-    Raises:
-        MessageError: the input is not that of an editor.
+    Returns:
+        Why the server ends before that; else nothing.
     """
     log = logging.StreamHandler(sys.stderr)
-    log.setFormatter(_OneLine())
-    logging.basicConfig(level=logging.WARNING, handlers=[log])
+    log.setFormatter(OneLine())
+    logging.basicConfig(handlers=[log], level=logging.WARNING)
+    logging.getLogger("pygls").setLevel(logging.CRITICAL)  # what matters is given to `report_server_error`
     # Only the protocol may use the standard output: everything else that is printed goes to the log.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -484,4 +449,6 @@ def serve() -> None:
         sys.stdout.reconfigure(line_buffering=True)
     collect_less()
     gc.set_threshold(GC_THRESHOLD, 50, 1000)
-    Server().start_io(cast("BinaryIO", _Messages(sys.stdin.buffer)), output)
+    frames = Frames(sys.stdin.buffer)
+    Server().start_io(cast(BinaryIO, frames), output)
+    return frames.lost
