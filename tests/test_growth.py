@@ -1,13 +1,11 @@
-"""A file that is twice as long takes twice the work, however odd it is: counted in calls, and in seconds."""
+"""A file that is twice as long takes twice the work, however odd it is: counted in calls, not in seconds."""
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
@@ -16,7 +14,6 @@ from devicefix.config.settings import Settings
 from devicefix.report import FORMATS
 from devicefix.report.checked import Checked
 from devicefix.report.diff import unified
-from devicefix.runner.pool import collect_less
 from devicefix.runner.run import check_text
 
 SIZE = 100
@@ -140,17 +137,21 @@ PATHS = {
 
 
 def calls(name: str, size: int, settings: Settings) -> int:
-    """Return the number of functions that are called to check a file, or to rewrite it."""
+    """Return the number of functions that are called to check a file, or to rewrite it, and to show that."""
     count = 0
 
     def counted(frame: FrameType, event: str, argument: object) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
-    data = SHAPES[name](size).encode()
+    data, path = SHAPES[name](size).encode(), PATHS.get(name, "a.py")
     sys.setprofile(counted)
     try:
-        outcome = check_text(data, PATHS.get(name, "a.py"), settings)
+        outcome = check_text(data, path, settings)
+        for shown in ("full", "gitlab"):
+            deque(FORMATS[shown].renderer()(Checked([outcome], [], settings)), 0)
+        if outcome.result.output is not None:
+            unified(path, data, outcome.result.output)
     finally:
         sys.setprofile(None)
     assert not outcome.error
@@ -175,46 +176,3 @@ def test_twice_the_fixes_are_twice_the_work() -> None:
     settings = Settings(fix=True)
     calls("strings", 2, settings)
     assert calls("strings", 8 * SIZE, settings) < MOST * calls("strings", 4 * SIZE, settings)
-
-
-# -- seconds, since a call may hide a loop --------------------------------------------------------------
-
-LARGE = 10 * SIZE
-LONGEST = 6.5  # times the seconds for four times the file; 16 for what compares everything with everything
-TOO_DEEP = {"branches", "arms of a choice"}
-
-
-def seconds(name: str, size: int, settings: Settings) -> float:
-    """Return the time to check a file, or to rewrite it, and to write the result."""
-    data, path = SHAPES[name](size).encode(), PATHS.get(name, "a.py")
-    gc.collect()
-    started = time.process_time()
-    outcome = check_text(data, path, settings)
-    for each in ("full", "gitlab"):
-        deque(FORMATS[each].renderer()(Checked([outcome], [], settings)), 0)
-    if outcome.result.output is not None:
-        unified(path, data, outcome.result.output)
-    return time.process_time() - started
-
-
-@pytest.fixture
-def rare_collections() -> Iterator[None]:
-    """Collect garbage as the command does."""
-    thresholds = gc.get_threshold()
-    collect_less()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("rare_collections")
-@pytest.mark.parametrize("fix", [False, True], ids=["check", "rewrite"])
-@pytest.mark.parametrize("name", sorted(SHAPES.keys() - TOO_DEEP))
-def test_four_times_the_file_takes_four_times_as_long(name: str, fix: bool) -> None:
-    settings = Settings(fix=fix, unsafe_fixes=fix, replacements=not fix)
-    size = LARGE // 4 if fix else LARGE
-    seconds(name, 2, settings)
-    # Other programs may slow this one down: once is enough.
-    tries = ((seconds(name, size, settings), seconds(name, 4 * size, settings)) for _ in range(3))
-    assert any(after < max(LONGEST * before, 0.2) for before, after in tries)
