@@ -47,11 +47,11 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1}" if number == 1 else f"{start + (number > 0)},{number}"
 
 
-def coloured(patch: bytes) -> bytes:
-    """Return the patch with the colours that git uses on a terminal."""
-    colours = {b"+": b"32", b"-": b"31", b"@": b"36", b"d": b"1"}
-    return b"".join(
-        b"\x1b[%sm%s\x1b[m\n" % (colours[line[:1]], line.rstrip(b"\n")) if line[:1] in colours else line
+def coloured(patch: str) -> str:
+    """Return the text of a patch with the colours that git uses on a terminal."""
+    colours = {"+": "32", "-": "31", "@": "36", "d": "1"}
+    return "".join(
+        f"\x1b[{colours[line[0]]}m{line[:-1]}\x1b[m\n" if line[:1] in colours else line
         for line in patch.splitlines(keepends=True)
     )
 
