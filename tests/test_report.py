@@ -7,13 +7,14 @@ import pytest
 
 from devicefix.cli.errors import exit_status, missing_package, os_error
 from devicefix.config import values
+from devicefix.config.printable import printable
 from devicefix.config.settings import Settings
 from devicefix.model import Finding, Fix, Outcome, Replacement, Result, Safety
 from devicefix.report import FORMATS, changes, side_by_side, statistics, totals
 from devicefix.report.checked import Checked, File, absolute, as_text
 from devicefix.report.hunks import Row, hunks
 from devicefix.report.migration import LEFT, SAFE, UNSAFE, migration
-from devicefix.report.wording import count, place, printable
+from devicefix.report.wording import count, place
 
 LINES = ["import torch", "", "x = f().cuda()", "y = 1", "z = 2", "w = g().cuda()", ""]
 DEFINITION = Replacement(2, 1, 2, 1, "\ndevice = 'cpu'\n")

@@ -7,7 +7,8 @@ import errno
 import gc
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -16,6 +17,7 @@ import click
 
 from devicefix.cli.errors import INTERRUPTED, CommandError
 from devicefix.cli.options import color_option, colour_of_environment
+from devicefix.config.printable import printable
 from devicefix.config.settings import ConfigError
 from devicefix.config.values import nearest
 from devicefix.config.version import __version__
@@ -72,6 +74,11 @@ class Program(click.Group):
             ctx.fail(f"unknown command {name!r}{nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Return the context of a command line."""
+        with _printable_errors():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and turn every error into a message and an exit status."""
         if ctx.color is None:
@@ -80,7 +87,8 @@ class Program(click.Group):
             if isinstance(stream, TextIOWrapper):  # characters outside the terminal's encoding
                 stream.reconfigure(errors="backslashreplace")
         try:
-            return super().invoke(ctx)
+            with _printable_errors():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -96,6 +104,17 @@ class Program(click.Group):
             from devicefix.runner.errors import internal_error
 
             raise CommandError(internal_error(error)) from None
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """Escape what errors quote of a command line: a shell may have put the names of files there."""
+    try:
+        yield
+    except click.UsageError as error:
+        if error.message.isprintable() or isinstance(error, click.exceptions.NoArgsIsHelpError):
+            raise
+        raise click.UsageError(printable(error.format_message()), error.ctx) from None
 
 
 def _discard_output() -> None:

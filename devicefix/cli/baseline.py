@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devicefix.cli.errors import os_error
+from devicefix.config.printable import printable
 from devicefix.files import write as files
 from devicefix.report.wording import count
 
@@ -34,14 +35,14 @@ def hide_known(checked: Checked, paths: tuple[Path, ...]) -> Checked:
     file = checked.settings.baseline
     if file is None:
         return checked
-    known = baseline.read(file)
+    known, shown = baseline.read(file), printable(str(file))
     total = known.total()
     outcomes = baseline.split(checked.outcomes, known, file.parent)  # leaves in `known` what was not found
     if not checked.settings.quiet:
         if hidden := total - known.total():
-            click.echo(f"{count(hidden, 'known finding')} not shown (--baseline {file}).", err=True)
+            click.echo(f"{count(hidden, 'known finding')} not shown (--baseline {shown}).", err=True)
         if gone := (known - _unchecked(known, checked, paths)).total():
-            message = f"{count(gone, 'known finding')} no longer exist: update {file} with --write-baseline."
+            message = f"{count(gone, 'known finding')} no longer exist: update {shown} with --write-baseline."
             click.echo(message, err=True)
     return replace(checked, outcomes=outcomes)
 
@@ -73,7 +74,7 @@ def write(checked: Checked, paths: tuple[Path, ...]) -> None:
     except OSError as error:
         raise os_error(file, error) from None
     if not checked.settings.quiet:
-        click.echo(f"Wrote {count(found.total(), 'finding')} to {file}.")
+        click.echo(f"Wrote {count(found.total(), 'finding')} to {printable(str(file))}.")
 
 
 def _unchecked(known: Counter[Entry], checked: Checked, paths: tuple[Path, ...]) -> Counter[Entry]:

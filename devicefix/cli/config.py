@@ -16,6 +16,7 @@ from devicefix.cli.options import baseline_option, combined, common_folder, sett
 from devicefix.cli.rules import show_markdown
 from devicefix.config import load
 from devicefix.config.load import Document
+from devicefix.config.printable import printable, printable_json
 from devicefix.config.settings import KEYS, Key, Selection, Settings
 from devicefix.config.values import Exclusion, PerFileIgnores, nearest
 
@@ -46,7 +47,8 @@ class Setting:
     @property
     def where(self) -> str:
         """The origin as text."""
-        return self.origin if self.file is None else f"{self.file}:{self.line}" if self.line else self.file
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return self.origin if place is None else printable(place)
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -101,7 +103,7 @@ def config(
     elif key is not None:
         show_markdown(page(KEYS[key], settings))
     else:
-        click.echo(f"# configuration: {file or 'none'}")
+        click.echo(f"# configuration: {printable(str(file or 'none'))}")
         lines = [f"{setting.key} = {toml(setting.value)}" for setting in settings]
         width = min(max(map(len, lines)), 60)
         for line, setting in zip(lines, settings, strict=True):
@@ -160,7 +162,7 @@ def toml(value: Any) -> str:
             if value
             else "{}"
         )
-    return json.dumps(value, ensure_ascii=False)
+    return printable_json(json.dumps(value, ensure_ascii=False))
 
 
 def page(key: Key, settings: list[Setting]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from devicefix.report.wording import count, printable
+from devicefix.config.printable import printable, printable_path
+from devicefix.report.wording import count
 
 _MANY = 10  # files with the same error; they are not listed
 
@@ -14,14 +15,22 @@ CLEAN, FINDINGS, ERROR, INTERRUPTED = 0, 1, 2, 130
 
 
 class CommandError(click.ClickException):
-    """An error that ends the run, printed on one line."""
+    """An error that ends the run, printed on one line.
+
+    Args:
+        message: what is wrong, and what to do.
+        more: another line, which needs no escapes.
+    """
 
     exit_code = ERROR
+
+    def __init__(self, message: str, more: str = "") -> None:
+        super().__init__("\n".join(filter(None, (printable(message), more))))
 
 
 def os_error(path: object, error: OSError) -> CommandError:
     """Return the error that ends the run because the system refuses an operation on a path."""
-    return CommandError(f"{printable(str(path))}: {error.strerror or error}")
+    return CommandError(f"{path}: {error.strerror or error}")
 
 
 def missing_package(feature: str, package: str | None, extra: str) -> CommandError:
@@ -37,7 +46,7 @@ def missing_package(feature: str, package: str | None, extra: str) -> CommandErr
 
 def print_error(path: str, message: str) -> None:
     """Print an error about a file."""
-    click.echo(f"{printable(path)}: {click.style('error:', fg='red')} {printable(message)}", err=True)
+    click.echo(f"{printable_path(path)}: {click.style('error:', fg='red')} {printable(message)}", err=True)
 
 
 def print_errors(errors: Mapping[str, str]) -> None:
@@ -65,7 +74,8 @@ def some(paths: Sequence[str]) -> str:
 
 def print_warning(path: str, message: str) -> None:
     """Print a warning about a file."""
-    click.echo(f"{printable(path)}: {click.style('warning:', fg='yellow')} {printable(message)}", err=True)
+    where = printable_path(path)
+    click.echo(f"{where}: {click.style('warning:', fg='yellow')} {printable(message)}", err=True)
 
 
 def exit_status(failed: int, findings: bool) -> int:

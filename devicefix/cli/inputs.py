@@ -10,9 +10,9 @@ import click
 
 from devicefix.cli.errors import print_error, print_warning
 from devicefix.cli.options import STDIN
+from devicefix.config.printable import printable_path
 from devicefix.config.settings import Settings
 from devicefix.model import Outcome, Result
-from devicefix.report.wording import printable
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
@@ -66,7 +66,7 @@ def list_files(paths: tuple[Path, ...], settings: Settings, unread: list[OSError
     found = find_files(paths, settings, onerror)
     if settings.verbose:
         for file in found:
-            click.echo(printable(str(file)), err=True)
+            click.echo(printable_path(str(file)), err=True)
     if not found:
         click.echo(f"Warning: no {'' if settings.config_files else 'Python '}files found", err=True)
     return found

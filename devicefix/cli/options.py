@@ -13,6 +13,7 @@ import click
 
 from devicefix.config import load, values
 from devicefix.config.pins import pinned_torch
+from devicefix.config.printable import printable
 from devicefix.config.settings import KEYS, Settings
 from devicefix.config.values import Kind, Origin
 from devicefix.rules import known_codes
@@ -255,7 +256,7 @@ def settings_for(
     file = config_file or load.find(start)
     settings = replace(combined(load.read(file) if file else None, given), pinned_torch=pinned_torch(start))
     if settings.verbose:
-        click.echo(f"configuration: {file or 'none'}", err=True)
+        click.echo(f"configuration: {printable(str(file or 'none'))}", err=True)
     return settings
 
 

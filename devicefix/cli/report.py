@@ -15,6 +15,7 @@ from devicefix.cli.errors import exit_status, missing_package
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, settings_for
 from devicefix.cli.output import check_default, check_folder, write_file
+from devicefix.config.printable import printable
 from devicefix.files.write import Change
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def report(
     else:
         write_file(output, page)
         if not settings.quiet:
-            click.echo(f"Wrote the report to {output}")
+            click.echo(f"Wrote the report to {printable(str(output))}")
     ctx.exit(exit_status(len(checked.failed), findings=False))
 
 

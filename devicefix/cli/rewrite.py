@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ from devicefix.cli.errors import CommandError, exit_status, print_errors, print_
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, settings_for, unsafe_option
 from devicefix.cli.verify import Limits, limit_options
+from devicefix.config.printable import printable_lines
 from devicefix.files import write as files
 from devicefix.report import concise, totals
-from devicefix.report.diff import for_terminal, unified
+from devicefix.report.diff import coloured, unified
 
 if TYPE_CHECKING:
     from devicefix.config.settings import Settings
@@ -71,7 +72,7 @@ def rewrite(
     piped = STDIN in paths and not diff
     if piped:
         for outcome in outcomes:
-            click.echo(outcome.result.output or outcome.before, nl=False)
+            print_bytes(outcome.result.output or outcome.before)
     elif diff or not in_place:
         print_patch(outcomes, common_folder(paths))
     if in_place:
@@ -194,7 +195,7 @@ def write_if_verified(
     try:
         commit(changes)
     except CommitError as error:
-        raise CommandError(f"{error}\n{UNCHANGED}") from None
+        raise CommandError(str(error), UNCHANGED) from None
 
 
 def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
@@ -217,7 +218,20 @@ def print_patch(outcomes: Iterable[Outcome], folder: Path) -> None:
         if outcome.result.output is not None:
             name = os.path.relpath(os.path.realpath(outcome.path), top)
             patch = unified(name, outcome.before, outcome.result.output)
-            click.echo(for_terminal(patch, colour) if sys.stdout.isatty() else patch, nl=False)
+            print_bytes(patch, coloured if colour else str)
+
+
+def print_bytes(data: bytes, on_terminal: Callable[[str], str] = str) -> None:
+    """Print bytes as they are, or on a terminal as text that can't control it.
+
+    Args:
+        data: the bytes, which may be code that is not trusted.
+        on_terminal: makes the text for a terminal from one that is safe.
+    """
+    if sys.stdout.isatty():
+        click.echo(on_terminal(printable_lines(data.decode(errors="backslashreplace"))), nl=False)
+    else:
+        click.echo(data, nl=False)
 
 
 def print_findings(outcomes: Iterable[Outcome], quiet: bool, err: bool) -> None:

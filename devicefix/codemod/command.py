@@ -11,6 +11,7 @@ import libcst
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
 from devicefix.config import load
+from devicefix.config.printable import printable, printable_path
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import TARGETS, Origin, read_codes
 from devicefix.model import Finding
@@ -75,10 +76,10 @@ class DeviceAgnostic(CodemodCommand):
         try:
             settings = self._settings(path)
         except ConfigError as problem:
-            raise SkipFile(str(problem)) from None
+            raise SkipFile(printable(str(problem))) from None
         outcome = check_text(tree.bytes, path, settings)
         if outcome.error:
-            raise SkipFile(outcome.error)
+            raise SkipFile(printable(outcome.error))
         for finding in outcome.result.remaining:
             self.warn(_line(path, finding))
         if outcome.result.output is None:
@@ -101,4 +102,5 @@ def _codes(words: str) -> tuple[str, ...]:
 
 
 def _line(path: str, finding: Finding) -> str:
-    return f"{path}:{finding.line}:{finding.column}: {finding.code} {finding.message}"
+    where = f"{printable_path(path)}:{finding.line}:{finding.column}"
+    return f"{where}: {finding.code} {printable(finding.message)}"

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from devicefix.config.printable import printable
 from devicefix.files.write import Change, Staged, folders_of, refuse_changed, settle, stage, sweep, write
 
 _START = "import sys; sys.path[:] = sys.argv[2:]; from devicefix.files.commit import main; main()"
@@ -110,6 +111,7 @@ def main() -> None:
         return
     error = replace_all(changes)
     if os.getppid() != parent:
-        print(f"devicefix: {error or f'all {len(changes)} files are rewritten'}", file=sys.stderr)
+        done = printable(error) or f"all {len(changes)} files are rewritten"
+        print(f"devicefix: {done}", file=sys.stderr)
     with suppress(OSError):
         print(json.dumps(error), flush=True)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from devicefix.config.printable import printable, printable_path
 from devicefix.model import Finding, Safety
-from devicefix.report.wording import place, printable
+from devicefix.report.wording import place
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
@@ -43,5 +44,5 @@ def remaining(path: str, finding: Finding) -> str:
 
 
 def _location(path: str, finding: Finding) -> str:
-    where = f"{click.style(printable(path), bold=True)}:{place(finding)}:"
+    where = f"{click.style(printable_path(path), bold=True)}:{place(finding)}:"
     return f"{where} {click.style(finding.code, fg='red', bold=True)}"

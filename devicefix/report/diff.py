@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 
 from devicefix.files.differences import Differences
-from devicefix.report.wording import printable
 
 _CONTEXT = 3  # lines around a change
 _PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
@@ -48,25 +47,13 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1}" if number == 1 else f"{start + (number > 0)},{number}"
 
 
-def for_terminal(patch: bytes, colour: bool) -> str:
-    """Return the patch as text that can't control the terminal.
-
-    Args:
-        patch: the patch.
-        colour: whether to add the colours that git uses.
-    """
-    lines = [_shown(line) for line in patch.decode(errors="backslashreplace").split("\n")]
-    if colour:
-        lines = [f"\x1b[{_COLOURS[line[0]]}m{line}\x1b[m" if line[:1] in _COLOURS else line for line in lines]
-    return "\n".join(lines)
-
-
-_COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
-
-
-def _shown(line: str) -> str:
-    """Return a line with its tabs, and every other control character escaped."""
-    return "\t".join(map(printable, line.split("\t")))
+def coloured(patch: str) -> str:
+    """Return the text of a patch with the colours that git uses on a terminal."""
+    colours = {"+": "32", "-": "31", "@": "36", "d": "1"}
+    return "".join(
+        f"\x1b[{colours[line[0]]}m{line[:-1]}\x1b[m\n" if line[:1] in colours else line
+        for line in patch.splitlines(keepends=True)
+    )
 
 
 def _lines(data: bytes) -> list[str]:

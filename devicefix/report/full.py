@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import click
 
+from devicefix.config.printable import printable
 from devicefix.model import Finding, Replacement, Safety
 from devicefix.report.changes import MAX_WIDTH, shortened
 from devicefix.report.checked import Checked, File
 from devicefix.report.concise import mark
 from devicefix.report.hunks import Row, hunks
-from devicefix.report.wording import place, printable
+from devicefix.report.wording import place
 from devicefix.rewrite.preview import title
 from devicefix.rules.registry import RULES
 

@@ -1,16 +1,18 @@
 """Annotations of a GitHub Actions run.
 
 See https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands. Values are escaped
-as in GitHub's own toolkit: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts.
+as in GitHub's own toolkit, https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts,
+except for what could break the line or control a terminal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from devicefix.config.printable import printable
 from devicefix.model import Finding
 from devicefix.report.checked import Checked, absolute, as_text
-from devicefix.report.wording import place, printable
+from devicefix.report.wording import place
 
 
 def render(checked: Checked) -> Iterator[str]:
@@ -43,9 +45,9 @@ def _command(properties: dict[str, object], message: str) -> str:
 
 
 def _data(text: str) -> str:
-    """Return a text as GitHub reads it; the runner has no code for other control characters."""
-    return printable(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+    return printable(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    lines = ("%0D".join(map(_data, line.split("\r"))) for line in text.split("\n"))
+    return "%0A".join(lines).replace(":", "%3A").replace(",", "%2C")

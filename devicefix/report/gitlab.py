@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from devicefix.config.printable import printable_json
 from devicefix.model import Finding
 from devicefix.report.checked import STDIN, Checked, as_text
 
@@ -22,7 +23,7 @@ def render(checked: Checked) -> Iterator[str]:
         path = _in_project(file.path)
         for finding, fingerprint in zip(file.findings, file.fingerprints(path), strict=True):
             issues.append(_issue(finding, path, fingerprint))
-    yield json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
+    yield printable_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _issue(finding: Finding, path: str, fingerprint: str) -> dict[str, Any]:

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 
 import click
 
+from devicefix.config.printable import printable, printable_path
 from devicefix.report.checked import Checked, File
 from devicefix.report.concise import mark
-from devicefix.report.wording import place, printable
+from devicefix.report.wording import place
 
 
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
     for file in checked.files:
-        yield f"{click.style(printable(file.path), bold=True, underline=True)}:\n{''.join(_lines(file))}\n"
+        name = click.style(printable_path(file.path), bold=True, underline=True)
+        yield f"{name}:\n{''.join(_lines(file))}\n"
 
 
 def _lines(file: File) -> Iterator[str]:

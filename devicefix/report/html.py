@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from devicefix.config.printable import printable
 from devicefix.config.version import __version__
 from devicefix.model import Finding, Safety
 from devicefix.report import statistics
@@ -12,7 +13,7 @@ from devicefix.report.changes import mark_finding, shortened
 from devicefix.report.checked import Checked, File
 from devicefix.report.environment import environment
 from devicefix.report.hunks import Row, hunks
-from devicefix.report.wording import count, place, printable
+from devicefix.report.wording import count, place
 from devicefix.rewrite.preview import title
 from devicefix.rules.pages import url
 from devicefix.rules.registry import RULES

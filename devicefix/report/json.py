@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from devicefix.config.printable import printable_json
 from devicefix.facts.comments import comment_line
 from devicefix.files.text import DecodeError, Source, parse
 from devicefix.model import Finding, Fix, Replacement
@@ -22,7 +23,8 @@ def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
     before = "["
     for entry in objects(checked):
-        yield before + "\n  " + json.dumps(entry, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+        shown = printable_json(json.dumps(entry, indent=2, ensure_ascii=False))
+        yield f"{before}\n  " + shown.replace("\n", "\n  ")
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
 

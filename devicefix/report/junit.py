@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as xml
 
+from devicefix.config.printable import printable
 from devicefix.model import Finding, Outcome
 from devicefix.report.checked import Checked, File, absolute
-from devicefix.report.wording import place, printable
+from devicefix.report.wording import place
 
 PACKAGE = "org.devicefix"
 COUNTED = ("tests", "skipped", "failures", "errors")

@@ -16,10 +16,10 @@ from jinja2 import Environment
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
+from devicefix.config.printable import printable
 from devicefix.config.version import __version__
 from devicefix.report.environment import environment
 from devicefix.report.migration import KINDS, LEFT, SAFE, UNSAFE, Migration
-from devicefix.report.wording import printable
 
 TEMPLATE, STYLE, SCRIPT = "report.html.jinja", "report.css", "report.js"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from devicefix.config.printable import printable_json
 from devicefix.config.version import __version__
 from devicefix.files.discover import work_tree
 from devicefix.model import Finding, Fix, Outcome, Replacement, Safety
@@ -48,7 +49,7 @@ def render(checked: Checked) -> Iterator[str]:
         "results": [result for file in checked.files for result in _results(file, numbers, root)],
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    yield json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    yield printable_json(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _root() -> Path:

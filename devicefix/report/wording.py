@@ -1,4 +1,4 @@
-"""Text that several outputs share: places, numbers, and characters that are safe to print."""
+"""Text that several outputs share: places and numbers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from devicefix.model import Finding
-
-
-def printable(text: str) -> str:
-    """Return the text with every character escaped that could break its line or control the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def place(finding: Finding) -> str:

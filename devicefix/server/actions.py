@@ -9,6 +9,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from devicefix.config.printable import printable
 from devicefix.facts.comments import UNUSED
 from devicefix.model import Finding, Safety
 from devicefix.rewrite.preview import title
@@ -42,7 +43,7 @@ def _diagnostic(finding: Finding, text: Text) -> types.Diagnostic:
     tag = _TAGS.get(finding.code)
     return types.Diagnostic(
         range=text.range(finding),
-        message=finding.message,
+        message=printable(finding.message),
         severity=types.DiagnosticSeverity.Error if error else types.DiagnosticSeverity.Warning,
         code=finding.code,
         code_description=types.CodeDescription(address) if address else None,

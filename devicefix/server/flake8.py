@@ -13,10 +13,10 @@ from pathlib import Path
 
 from devicefix.config import load
 from devicefix.config.pins import pinned_torch
+from devicefix.config.printable import printable
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.version import __version__
 from devicefix.files.discover import is_excluded
-from devicefix.report.wording import printable
 from devicefix.rules import known_codes
 from devicefix.runner.errors import internal_error
 from devicefix.runner.run import check_text

@@ -9,8 +9,8 @@ from typing import IO, Any
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams, JsonRpcInvalidRequest
 from pygls.protocol import LanguageServerProtocol
 
+from devicefix.config.printable import printable
 from devicefix.config.sizes import shown
-from devicefix.report.wording import printable
 
 LONGEST = 128 * 2**20  # bytes of a message; a file of 16M may take six times as many in JSON
 _LONGEST_HEADER = 1000  # bytes of a line

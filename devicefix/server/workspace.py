@@ -14,6 +14,7 @@ from typing import Any
 
 from devicefix.config import load
 from devicefix.config.pins import pinned_torch
+from devicefix.config.printable import printable
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import Origin
 from devicefix.model import Finding
@@ -160,7 +161,7 @@ class Workspace:
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told:
             self._told.add(trouble)
-            self.troubles.append(trouble)
+            self.troubles.append(printable(trouble))
 
 
 def _is_in(path: str, folder: str) -> bool:

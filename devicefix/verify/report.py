@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from devicefix.report.wording import printable
+from devicefix.config.printable import printable
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import CopyHazard, Location, Request, Verdict
@@ -55,7 +55,8 @@ def _lines(report: Report) -> Iterator[str]:
 def _failure(report: Report) -> Iterator[str]:
     failure = report.run.failure
     for frame in failure.frames[-_SHOWN:] if failure else ():
-        yield f"    {place(frame)}{f' in {frame.function}' if frame.function else ''}: {_source(frame)}"
+        function = f" in {printable(frame.function)}" if frame.function else ""
+        yield f"    {place(frame)}{function}: {_source(frame)}"
     for cause in report.causes:
         finding = cause.finding
         yield f"  why: {place(cause.place)} {finding.code} {printable(finding.message)}"
