@@ -15,13 +15,12 @@ from helpers import ROOT
 from planted_faults import FAULTS
 
 SERVER = pytest.mark.needs("pygls")
-KNOWN = pytest.mark.xfail(reason="the server answers some messages that make no sense with an internal error")
 RUNS = [
     ("files", 50),
     ("notebooks", 120),
     ("documents", 100),
     ("configurations", 15),
-    pytest.param("messages", 30, marks=[SERVER, KNOWN]),
+    pytest.param("messages", 30, marks=SERVER),
     pytest.param("frames", 5, marks=SERVER),
 ]
 

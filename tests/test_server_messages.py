@@ -32,8 +32,12 @@ class Session:
         self.last = 0
         for read in (self._read, self._read_log):
             threading.Thread(target=read, daemon=True).start()
+
+    def begin(self) -> Session:
+        """Begin the session as editors do."""
         self.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
         self.tell("initialized", {})
+        return self
 
     def _read(self) -> None:
         assert self.process.stdout
@@ -86,7 +90,7 @@ class Session:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    made = Session()
+    made = Session().begin()
     yield made
     made.process.kill()
 
@@ -124,6 +128,21 @@ NO_MESSAGES = {
 def test_what_is_no_message(session: Session, name: str) -> None:
     session.send(NO_MESSAGES[name])
     survives(session)
+
+
+def test_messages_before_the_first_one() -> None:
+    session = Session()
+    session.tell(
+        "textDocument/didOpen", {"textDocument": {**HERE, "languageId": "x", "version": 1, "text": ""}}
+    )
+    for method, params in WRONG_REQUESTS.values():
+        assert session.ask(method, params)["error"]["message"]
+    answer = session.ask("textDocument/diagnostic", {"textDocument": HERE})
+    assert answer["error"] == {"code": -32002, "message": "textDocument/diagnostic comes before initialize"}
+    lines = session.logged()
+    assert len(lines) <= len(WRONG_REQUESTS) + 2 and not any(b"internal" in line for line in lines)
+    survives(session.begin())
+    session.process.kill()
 
 
 HERE = {"uri": URI}
@@ -240,7 +259,7 @@ def test_odd_documents(session: Session, text: str, message: str) -> None:
     ],
 )
 def test_input_that_is_no_messages_ends_the_server_with_a_reason(data: bytes, reason: str) -> None:
-    session = Session()
+    session = Session().begin()
     session.write(data)
     assert session.process.wait(TIMEOUT) == 2
     [line] = session.logged()

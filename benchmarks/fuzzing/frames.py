@@ -25,7 +25,8 @@ _HEADERS = (
     b"Content-Length:%d\r\n\r\n", b"\r\n\r\n", b"%d", b"Content-Length: 1\r\n\r\n",
     b"Content-Length: x%d\r\n\r\n", b"GET / HTTP/1.1\r\nHost: %d\r\n\r\n", b"\xff\xfe%d\r\n\r\n",
 )  # fmt: skip
-# What is said of an error that nothing handles.
+# What is said of bytes that are no frames, and of an error that nothing handles.
+_REFUSED = re.compile(r"^Error: the input is not the language server protocol: .*\s*\Z", re.M)
 _SIGNS = ("internal error", "Exception in thread", "Exception in callback", "never retrieved")
 
 
@@ -74,7 +75,7 @@ class Frames:
             except subprocess.TimeoutExpired:
                 raise Fault(f"hang: the process does not end in {PATIENCE} s") from None
         errors = done.stderr.decode(errors="replace")
-        if done.returncode not in (0, 1):
+        if done.returncode not in (0, 1) and not _REFUSED.search(errors):
             raise Fault(f"the process ends with {done.returncode}: {errors}")
         for sign in _SIGNS:
             if sign in errors:

@@ -34,7 +34,7 @@ ROOT = "ROOT"
 _FILES = ("a.py", "b.py", "p/c.py", "d.md", "n.ipynb", "c.yaml", "devicefix.toml")
 _URIS = (
     *(f"{ROOT}/{name}" for name in _FILES), "untitled:Untitled-1", "untitled:a.py", f"{ROOT}/a%20b.py",
-    f"{ROOT}", "file:///", "file://host/a.py", "a.py", "", "vscode-notebook-cell:/n.ipynb#X",
+    f"{ROOT}", "file:///none", "file://host/a.py", "a.py", "", "vscode-notebook-cell:/n.ipynb#X",
     f"{ROOT}/../a.py", f"{ROOT}/é.py", "git:/a.py", "C:\\a.py",
 )  # fmt: skip
 

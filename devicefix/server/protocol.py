@@ -6,7 +6,13 @@ import logging
 import re
 from typing import IO, Any
 
-from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams, JsonRpcInvalidRequest
+from lsprotocol import types
+from pygls.exceptions import (
+    JsonRpcException,
+    JsonRpcInvalidParams,
+    JsonRpcInvalidRequest,
+    JsonRpcServerNotInitialized,
+)
 from pygls.protocol import LanguageServerProtocol
 
 from devicefix.config.printable import printable
@@ -39,12 +45,18 @@ class Protocol(LanguageServerProtocol):
         """Handle a message.
 
         Raises:
-            JsonRpcException: it is none.
+            JsonRpcException: it is none, or comes before `initialize`.
         """
         if not hasattr(message, "jsonrpc"):
             error = JsonRpcInvalidRequest("this is no message of JSON-RPC 2.0")
             self._refuse(message, error)
             raise error
+        method = getattr(message, "method", types.INITIALIZE)
+        if self._workspace is None and method not in (types.INITIALIZE, types.EXIT):
+            early = JsonRpcServerNotInitialized(f"{method} comes before {types.INITIALIZE}")
+            if hasattr(message, "id"):
+                self._send_response(message.id, error=early.to_response_error())
+            raise early
         super().handle_message(message)
 
     def _refuse(self, message: Any, error: JsonRpcException) -> None:
