@@ -181,6 +181,14 @@ def test_a_configuration_names_no_link(run: Cli, key: str) -> None:
     assert run("check").exit_code in (1, 2)
 
 
+@pytest.mark.parametrize("key", ["baseline", "cache-dir"])
+def test_a_name_that_no_file_can_have_is_an_error(run: Cli, key: str) -> None:
+    configure(f'{key} = "{"x" * 300}"\n')
+    done = run("check", "--write-baseline") if key == "baseline" else run("check")
+    assert done.exit_code == 2
+    assert "internal error" not in done.stderr and "name" in done.stderr.lower()
+
+
 # -- baseline, report, output file ---------------------------------------------------------------------
 
 

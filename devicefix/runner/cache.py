@@ -184,7 +184,7 @@ def _refuse_foreign(folder: Path) -> None:
     """
     other = "choose another folder with --cache-dir, or none with --no-cache"
     for part in (folder, folder / __version__):
-        if part.is_symlink():
+        if os.path.islink(part):  # false, too, where no file can have the name
             raise ConfigError(f"{part}: a cache must not be a symbolic link; remove it, or {other}")
     try:
         if folder.is_dir() and not _is_ours(folder):
