@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import Cli, devicefix
+from helpers import Cli, ProjectFolder, devicefix
 
 from devicefix import __version__
 from devicefix.config.settings import Settings
@@ -446,3 +446,24 @@ def test_a_file_is_checked_with_what_it_imports(cli: Cli, tmp_path: Path) -> Non
     (tmp_path / "main.py").write_text("import torch\nfrom own import Own\n\nthing = Own()\nthing.cuda()\n")
     done = cli("check", tmp_path / "main.py")
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "--output-file", "{}/a.txt", "."),
+        ("check", "--cache-dir", "{}", "."),
+        ("check", "--stdin-filename", "{}/a.py", "-"),
+        ("verify", "{}.py"),
+        ("check", "."),
+    ],
+)
+def test_a_name_that_is_too_long_is_an_error_with_the_name(
+    cli: Cli, project: ProjectFolder, arguments: tuple[str, ...]
+) -> None:
+    name = "x" * 300
+    settings = "" if len(arguments) > 2 else f'baseline = "{name}"\n'
+    project.write({"a.py": "import torch\ntorch.ones(2).cuda()\n", "devicefix.toml": settings})
+    done = cli(*(argument.format(name) for argument in arguments), input="")
+    assert done.exit_code == 2
+    assert name in done.stderr and "internal error" not in done.stderr

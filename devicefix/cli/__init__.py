@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from devicefix.cli.errors import INTERRUPTED, CommandError
+from devicefix.cli.errors import INTERRUPTED, CommandError, os_error
 from devicefix.cli.options import color_option, colour_of_environment
 from devicefix.config.printable import printable
 from devicefix.config.settings import ConfigError
@@ -98,12 +98,19 @@ class Program(click.Group):
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # click ends the program quietly
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                _discard_output()
-                raise CommandError(str(error.strerror)) from None
-            from devicefix.runner.errors import internal_error
+            raise _last_error(error) from None
 
-            raise CommandError(internal_error(error)) from None
+
+def _last_error(error: Exception) -> CommandError:
+    """Return the error that ends the program: what the system refuses, or an internal error."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        _discard_output()
+        return CommandError(str(error.strerror))
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return os_error(error.filename, error)
+    from devicefix.runner.errors import internal_error
+
+    return CommandError(internal_error(error))
 
 
 @contextmanager
