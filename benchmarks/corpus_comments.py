@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import shutil
 import sys
 import tempfile
@@ -115,6 +116,7 @@ def lost_comments(before: bytes, after: bytes) -> list[Loss]:
     Returns:
         The losses, in the order of the file.
     """
+    before, after = map(without_tabs, (before, after))
     old = comments(before)
     too_few = Counter(comment.text for comment in old) - Counter(comment.text for comment in comments(after))
     if not too_few:
@@ -130,6 +132,11 @@ def lost_comments(before: bytes, after: bytes) -> list[Loss]:
             too_few[loss.comment.text] -= 1
             losses.append(loss)
     return sorted(losses, key=lambda loss: loss.comment.line)
+
+
+def without_tabs(source: bytes) -> bytes:
+    """Return a file whose lines are indented by spaces, so that columns can be compared."""
+    return re.sub(rb"(?:^|(?<=[\r\n]))[ \t]+", lambda indentation: indentation[0].expandtabs(), source)
 
 
 def comments(source: bytes) -> list[Comment]:
@@ -212,7 +219,7 @@ def owner(comment: Comment, statements: list[ast.stmt]) -> ast.stmt | None:
     """Return the statement that a comment belongs to, if that is clear.
 
     That is the statement on its line, or else the one below it. A comment after the last statement of a
-    block belongs to that statement.
+    block belongs to that statement, also if it is deeper.
     """
     around = [node for node in statements if node.lineno <= comment.line <= (node.end_lineno or node.lineno)]
     innermost = around[-1] if around else None
@@ -223,4 +230,6 @@ def owner(comment: Comment, statements: list[ast.stmt]) -> ast.stmt | None:
     if below and (below.col_offset >= comment.column or not comment.alone):
         return below
     above = [node for node in statements if (node.end_lineno or 0) < comment.line]
+    if above and above[-1].col_offset < comment.column:
+        return above[-1]
     return next((node for node in reversed(above) if node.col_offset == comment.column), None)

@@ -107,6 +107,8 @@ FAILED = {
     "        net.to(d)\n    else:\n        raise a\n",
     "a comment that is less deep than the block": "import torch\nif not torch.cuda.is_available():\n"
     "    raise RuntimeError\n  # comment 0\n",
+    "a comment that is deeper than the block": "import torch\nif not torch.cuda.is_available():\n"
+    "    raise RuntimeError\n\t# comment 0\n",
     "a handler that becomes a choice": "import torch\nx = torch.randn(3).cuda(1)\ntry:\n"
     "    x = x.cuda()  # noqa: DF101, DF102\nexcept x.cuda:\n    logger.info(torch.cuda.get_device_name(0))\n"
     "    x = x.cuda()  # noqa: DF101, DF102\n",
