@@ -610,6 +610,31 @@ async def test_edits_turn_one_text_into_another() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("names", [("untitled:1", "untitled:2"), ("a.py", "link.py")])
+async def test_two_texts_of_one_file_do_not_change_each_others_facts(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """If they did, each check of one would make the other one be checked again, without an end."""
+    (tmp_path / "a.py").write_text(USE)
+    (tmp_path / "link.py").symlink_to("a.py")
+    known = Workspace()
+    known.tops = [str(tmp_path)]
+    texts = dict(zip(names, (NET, USE), strict=True))
+
+    def look(name: str) -> Any:
+        path = None if name.startswith("untitled:") else str(tmp_path / name)
+        inspection = known.look(name, path, texts[name])
+        assert inspection is not None
+        return inspection.project
+
+    for name in names:
+        look(name)
+    assert look(names[0]) is look(names[1]) is look(names[0])
+    known.close(names[0], None if ":" in names[0] else str(tmp_path / names[0]))
+    assert look(names[1]) is look(names[1])
+
+
+@pytest.mark.asyncio
 async def test_a_baseline_that_is_missing_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -39,6 +39,7 @@ class Folder:
         self.settings = Settings()
         self._files: dict[str, _File] = {}  # by real path, like `_buffers`
         self._buffers: dict[str, list[Summary]] = {}
+        self._holders: dict[str, str] = {}  # the text of each buffer, as two may be of one file
         self._project: Project | None = None
         self._outside: list[Summary] = []
         self._imports: dict[str, frozenset[str]] = {}
@@ -73,16 +74,18 @@ class Folder:
                 return True
         return is_excluded(path, settings.exclusions)
 
-    def project(self, path: str, summaries: list[Summary]) -> Project:
+    def project(self, uri: str, path: str, summaries: list[Summary]) -> Project:
         """Return the facts of all files.
 
         Args:
-            path: one of the files.
-            summaries: the facts of its buffer. If there are none, as while somebody types, the last ones are
-                used.
+            uri: a text in the editor. Of several texts of one file, the first one is its buffer.
+            path: its file.
+            summaries: its facts. If there are none, as while somebody types, the last ones are used.
         """
         real = os.path.realpath(path)
-        if self._buffers.get(real) != summaries and (summaries or real not in self._buffers):
+        is_buffer = self._holders.setdefault(real, uri) == uri
+        has_changed = self._buffers.get(real) != summaries and (summaries or real not in self._buffers)
+        if is_buffer and has_changed:
             self._buffers[real] = summaries
             self._project = None
         if self._project is None:
@@ -90,9 +93,12 @@ class Folder:
             self._project = Project.of(all_files + self._imported(all_files))
         return self._project
 
-    def close(self, path: str) -> None:
-        """Use a file's content on disk from now on."""
-        if self._buffers.pop(os.path.realpath(path), None) is not None:
+    def close(self, uri: str, path: str) -> None:
+        """Use a file's content on disk from now on, or another text of it."""
+        real = os.path.realpath(path)
+        if self._holders.get(real) == uri:
+            del self._holders[real]
+            self._buffers.pop(real, None)
             self._project = None
 
     def _all(self) -> list[Summary]:

@@ -9,8 +9,10 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from devicefix.config import load
 from devicefix.config.pins import pinned_torch
@@ -61,18 +63,18 @@ class Workspace:
         """
         self._refresh()
         folder = self._folder(path)
-        where = path or "untitled.py"
+        where = _place(uri, path)
         if path and folder.leaves_out(path):
             self._looks.pop(uri, None)
             return None
         known = self._looks.get(uri)
         if known and known.text == text and known.settings == folder.settings:
-            project = folder.project(where, known.summaries)
+            project = folder.project(uri, where, known.summaries)
             if known.project is project or project.agrees(known.answers):
                 known.project = project
                 return known
         try:
-            found = inspect(where, text, folder.settings, lambda summaries: folder.project(where, summaries))
+            found = inspect(where, text, folder.settings, partial(folder.project, uri, where))
         except ConfigError as problem:
             self._tell(str(problem))
             return None
@@ -100,7 +102,7 @@ class Workspace:
         if known is None or self.stale:
             return None
         folder = self._folder(path)
-        project = folder.project(path or "untitled.py", known.summaries)
+        project = folder.project(uri, _place(uri, path), known.summaries)
         return glance(known, text) if known.settings == folder.settings and known.project is project else None
 
     def tidy(self) -> None:
@@ -110,7 +112,7 @@ class Workspace:
     def close(self, uri: str, path: str | None) -> None:
         """Forget a text that the editor has closed."""
         self._looks.pop(uri, None)
-        self._folder(path).close(path or "untitled.py")
+        self._folder(path).close(uri, _place(uri, path))
 
     def _refresh(self) -> None:
         """Read the configuration and the files again if they may have changed."""
@@ -162,6 +164,11 @@ class Workspace:
         if trouble not in self._told:
             self._told.add(trouble)
             self.troubles.append(printable(trouble))
+
+
+def _place(uri: str, path: str | None) -> str:
+    """Return the path of a text; each that was never saved is another file."""
+    return path or f"untitled-{crc32(uri.encode(errors='replace')):08x}.py"
 
 
 def _is_in(path: str, folder: str) -> bool:
