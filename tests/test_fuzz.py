@@ -32,6 +32,9 @@ FAILED = {
     "an argument of a function that is left, inside of a move": (
         "import torch\nwith torch.cuda.set_device(torch.cuda.device(k)).f.cuda():\n    pass\n"
     ),
+    "a setting that shares its line": (
+        "import torch\ntorch.backends.cuda.cufft_plan_cache[0].max_size = 32;\n"
+    ),
     "an argument that may be unbound": "import torch\nif a:\n    args = ()\nx = f().cuda(args)\n",
     "a device whose uses get a guard": "import torch\ndef f():\n"
     "    t.init_process_group(b, device_id=device)\n"

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.model import Finding, Fix, Safety
+from devicefix.rewrite.lines import alone
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CAPTURABLE
 
@@ -162,10 +163,12 @@ class CudaOnlySetting(Rule):
         if isinstance(called, ast.Call) and called.func is use:
             use = called
         statement = parents[use]
-        alone = isinstance(statement, ast.Expr) or (
-            isinstance(statement, ast.Assign) and statement.targets == [use]
-        )
-        return self.context.put_under_guard(statement) if alone else None  # type: ignore[arg-type]  # a statement
+        match statement:
+            case ast.Expr():
+                return self.context.put_under_guard(statement)
+            case ast.Assign(targets=[target]) if target is use and alone(self.context.source, statement):
+                return self.context.put_under_guard(statement)
+        return None
 
     def _capturable(self, call: ast.Call, given: dict[str | None, ast.expr]) -> Finding:
         """Return the finding of an optimizer that is capturable."""
