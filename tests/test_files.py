@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from helpers import Git, ProjectFolder
+from helpers import Cli, Git, ProjectFolder
 
 from devicefix.files import discover as files
 
@@ -175,3 +176,34 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: p
     errors: list[OSError] = []
     assert files.find([tmp_path], onerror=errors.append) == [tmp_path / "a.py"]
     assert [problem.filename for problem in errors] == [str(tmp_path / "locked")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths are shorter there")
+@pytest.mark.parametrize("in_git", [False, True])
+def test_folders_nested_more_deeply_than_python_calls(
+    cli: Cli, tmp_path: Path, git: Git, in_git: bool
+) -> None:
+    deep = 1200
+    for _ in range(deep):
+        os.mkdir("a")
+        os.chdir("a")
+    Path("x.py").write_text("import torch\nx.cuda()\n")
+    os.chdir(tmp_path)
+    try:
+        if in_git:
+            git("init", "-q")
+        done = cli("check", "--no-cache", "--exclude", "b/**/c", ".")
+        assert (done.exit_code, done.stdout.count("DF101")) == (1, 1), done.output
+        done = cli("rewrite", "-i", "--no-cache", "-q", ".")
+        assert done.exit_code == 0, done.output
+    finally:
+        subprocess.run(["rm", "-rf", "a"], check=True)  # shutil calls itself for each folder
+
+
+def test_repositories_nested_in_one_another(tmp_path: Path, git: Git, found: Found) -> None:
+    make(tmp_path, "a.py", "b/b.py", "b/c/c.py", "b/c/out/d.py")
+    for folder in (tmp_path, tmp_path / "b", tmp_path / "b" / "c"):
+        git("init", "-q", folder=folder)
+    (tmp_path / "b" / "c" / ".gitignore").write_text("out/\n")
+    assert found() == ["a.py", "b/b.py", "b/c/c.py"]
+    assert found(exclude=["b/"]) == ["a.py"]

@@ -44,17 +44,17 @@ _PATH = re.compile(rb"((?:[A-Za-z_]\w*\s*\.\s*)*)([A-Za-z_]\w*)\s*([(\[]?)")
 _FIELD = re.compile(rb"\w+\([^()]*\)\s*\.\s*([A-Za-z_]\w*)\b(?!\()")
 # What follows a name that is bound: `x = …`, `x: int = …`, `x, y = …`, `"x": …`, `for x in …`, `x[…] = …`.
 _BOUND = re.compile(
-    rb"[\"']?\]?\s*(?::\s*\w+\s*)?:?=(?!=)\s*|[\"']\s*[:,]\s*|\s*,[\w \t,*\])]*=(?!=)\s*"
-    rb"|(?!\w)[\w \t,)]*\sin\s+|\[[^\]\n]*\]\s*=(?!=)\s*|\.(?:append|insert|add)\(\s*"
+    rb"[\"']?\]?\s*(?::\s*\w+\s*)?:?=(?!=)\s*|[\"']\s*[:,]\s*|\s*,[\w \t,*\])]{0,200}=(?!=)\s*"
+    rb"|(?!\w)[\w \t,)]{0,200}\sin\s+|\[[^\]\n]*\]\s*=(?!=)\s*|\.(?:append|insert|add)\(\s*"
 )
 _FUNCTION = re.compile(rb"def(?<=\bdef)\s+(\w+)\s*\(([^)]*)\)")
-_CLASS = re.compile(rb"class(?<=\bclass)\s+(\w+)|(\w+)(?=[ \t]*=[\w. ]*namedtuple\()")
+_CLASS = re.compile(rb"class(?<=\bclass)\s+(\w+)|(?<!\w)(\w+)(?=[ \t]*=[\w. ]*namedtuple\()")
 _PARAMETER = re.compile(rb"(?:\A|,)[\s*]*(?!self\b|cls\b)(\w+)")
 _KEYWORD = re.compile(rb"\s*(?:(\w+)\s*=(?!=))?\s*")
 _RETURNED = re.compile(rb"(?:return|yield)\b\s*")
 _CALLED = re.compile(rb"[(,]\s*")  # also in `partial(f, x)`
 _PATTERN = re.compile(rb"^[ \t]*case\b((?:[^\n]*[(\[{,][ \t]*\n)*[^\n]*)", re.M)
-_CAPTURED = re.compile(rb"(?:(?:with|except)\b[^\n]*\bas|lambda)\b([^\n:]*):")
+_CAPTURED = re.compile(rb"(?:(?:with|except)\b[^\n]{0,300}\bas|lambda)\b([^\n:]{0,300}):")
 _IMPORTED = re.compile(rb"import\b(?:\s*\([^)]*|[^\n]*)")
 _IN_IMPORT = re.compile(rb"[\s,(](\w+|\*)")
 _OF_NN = re.compile(

@@ -51,7 +51,9 @@ _IMPORTED_FROM = re.compile(rb"from[ \t]+(\w+)")
 _LOAD = re.compile(rb"load\s*\(")
 _OF = re.compile(rb"\b(\w+)\s*\.\s*\Z")
 _FAR = 80  # bytes from the beginning of a name to the end of the dot behind it
-_LOAD_IMPORTED = re.compile(rb"torch(?<=\btorch)\b[^\n]*\bimport\b(?:\s*\([^)]*|[^\n]*)\bload")
+_LOAD_IMPORTED = re.compile(
+    rb"torch(?<=\btorch)\b[^\n]{0,200}\bimport\b(?:\s*\([^)]{0,2000}|[^\n]{0,1000})\bload"
+)
 _LOADERS = {b"torch", b"jit", b"hub"}
 # A copy that only a GPU makes, which is kept or changed in place, and code that changes tensors in place.
 _KEPT = re.compile(rb"\.cpu\(\)(?:\.\w+_\(|[^\n.]*\bfor\b|[ \t]*\r?\n)")

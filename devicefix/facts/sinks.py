@@ -39,7 +39,7 @@ _IMPORTED = re.compile(rb"import(?<=\bimport)\b([^\n]*)")
 _WORD = re.compile(rb"\w+")
 _DEFINITION = re.compile(rb"\n[ \t]*\b(?:class[ \t]+(\w+)|(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(([^()]*))")
 # What a variable is bound to, or the expression that a loop takes it from, behind its name.
-_COMES_FROM = re.compile(rb"\s*=\s*[A-Za-z_][\w.]*|\b[\w, \t]*\bin\b[^\n]*")
+_COMES_FROM = re.compile(rb"\s*=\s*[A-Za-z_][\w.]*|\b[\w, \t]{0,200}\bin\b[^\n]*")
 _PATH = re.compile(rb"[A-Za-z_]\w*(?:\.(?!(?:items|values)\b)\w+)*")
 _HOPS = 3  # bindings and calls to follow from a device to what it comes from
 _BINDINGS = 20

@@ -157,21 +157,23 @@ def _inside(folder: str, excluded: Matcher, onerror: OnError, wanted: Matcher, g
     """Yield the wanted files below a folder."""
     if excluded(os.path.join(folder, "")):  # but named: the patterns don't apply to its content
         excluded = _matcher(())
-    unwanted = _Unwanted(folder, excluded)
-    names = _git_files(folder, git)
-    for name in _walk(folder, unwanted, onerror) if names is None else names:
-        path = os.path.normpath(os.path.join(folder, name))
-        if unwanted(os.path.dirname(name)) or excluded(path):
-            continue
-        try:
-            mode = os.lstat(path).st_mode
-        except OSError:  # tracked, but deleted
-            continue
-        if stat.S_ISDIR(mode):  # a nested repository: git lists its name only
-            if os.path.lexists(os.path.join(path, ".git")):
-                yield from _inside(path, excluded, onerror, wanted, git)
-        elif wanted(path) and os.path.isfile(path):
-            yield path
+    tops = [folder]
+    for top in tops:  # which grows
+        unwanted = _Unwanted(top, excluded)
+        names = _git_files(top, git)
+        for name in _walk(top, unwanted, onerror) if names is None else names:
+            path = os.path.normpath(os.path.join(top, name))
+            if unwanted(os.path.dirname(name)) or excluded(path):
+                continue
+            try:
+                mode = os.lstat(path).st_mode
+            except OSError:  # tracked, but deleted
+                continue
+            if stat.S_ISDIR(mode):  # a nested repository: git lists its name only
+                if os.path.lexists(os.path.join(path, ".git")):
+                    tops.append(path)
+            elif wanted(path) and os.path.isfile(path):
+                yield path
 
 
 class _Unwanted(dict[str, bool]):
@@ -183,26 +185,46 @@ class _Unwanted(dict[str, bool]):
         self[""] = False
 
     def __missing__(self, inner: str) -> bool:
-        parent, name = os.path.split(inner)
-        path = os.path.join(self.top, inner)
-        self[inner] = (
-            self[parent]
-            or name in EXCLUDED
+        unknown = [inner]
+        while (parent := os.path.dirname(unknown[-1])) not in self:  # there may be more than Python may call
+            unknown.append(parent)
+        for folder in reversed(unknown):
+            self[folder] = self[os.path.dirname(folder)] or self._is(folder)
+        return self[inner]
+
+    def _is(self, inner: str) -> bool:
+        name, path = os.path.basename(inner), os.path.join(self.top, inner)
+        return (
+            name in EXCLUDED
             or (name in BUILT and not os.path.isfile(os.path.join(path, "__init__.py")))
             or os.path.isfile(os.path.join(path, CACHE_TAG))
             or self.excluded(os.path.join(path, ""))
         )
-        return self[inner]
 
     __call__ = dict.__getitem__
 
 
 def _walk(folder: str, unwanted: _Unwanted, onerror: OnError) -> Iterator[str]:
     """Yield the paths of all files below a folder, relative to it."""
-    for path, folders, names in os.walk(folder, onerror=onerror):
-        inner = os.path.relpath(path, folder) if path != folder else ""
-        folders[:] = [name for name in folders if not unwanted(os.path.join(inner, name))]
-        yield from (os.path.join(inner, name) for name in names)
+    todo = [""]
+    while todo:  # `os.walk` of Python 3.11 calls itself, and there may be more folders than that can
+        inner = todo.pop()
+        try:
+            with os.scandir(os.path.join(folder, inner)) as entries:
+                found = [(os.path.join(inner, entry.name), _is_folder(entry)) for entry in entries]
+        except OSError as problem:
+            onerror(problem)
+            continue
+        yield from (name for name, is_folder in found if not is_folder)
+        todo += (name for name, is_folder in found if is_folder and not unwanted(name))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder and no link to one."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
 
 
 def _git_files(folder: str, git: _Git) -> list[str] | None:

@@ -198,7 +198,7 @@ def parse(text: str) -> ast.Module:
 # -- `async` as a name -----------------------------------------------------------------------------------
 
 _OLD_NAME = "async"
-_OLD_NAME_IN_PART = re.compile(r"\basync\b(?!(?:\s|\\|#.*)+(?:def|for|with)\b)")
+_OLD_NAME_IN_PART = re.compile(r"\basync\b(?!(?:\s|\\|#[^\r\n]*[\r\n])+(?:def|for|with)\b)")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     _Lines = tuple[Sequence[cst.BaseStatement], Sequence[cst.EmptyLine]]  # and comments after the last one
 
-_AT_CELL_END = re.compile(rf"(?:\s|#[^\r\n]*)*{CELL_END}")
+_AT_CELL_END = re.compile(rf"(?:\s|#[^\r\n]*[\r\n])*{CELL_END}")
 _WITHOUT_VALUE = (
     "set_", "reset_", "synchronize", "init", "ipc_collect", "empty_cache", "manual_seed",
 )  # fmt: skip

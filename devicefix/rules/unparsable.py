@@ -61,8 +61,9 @@ def explain(data: bytes, problem: Exception) -> Finding:
     return Finding(Unparsable.code, message, line, column, line, column)
 
 
+_LONGEST = 1000  # characters of a line
 # What Python 3 refuses, by the line of the error, with nothing in its strings.
-_STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote)).)*(?P=quote)""")
+_STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)""")
 _PYTHON_2 = (
     (re.compile(r"(?:^|[;:])\s*print\s+[^\s(=]"), "`print` without parentheses"),
     (re.compile(r"(?:^|[;:])\s*exec\s+[^\s(=]"), "`exec` without parentheses"),
@@ -81,7 +82,7 @@ def _of_python_2(data: bytes, problem: SyntaxError) -> str | None:
     if isinstance(problem, TabError):
         form: str | None = "tabs mixed with spaces"
     else:
-        code = _STRING.sub(r"\g<quote>\g<quote>", _line(data, problem.lineno or 1))
+        code = _STRING.sub(r"\g<quote>\g<quote>", _line(data, problem.lineno or 1)[:_LONGEST])
         form = next((name for pattern, name in _PYTHON_2 if pattern.search(code)), None)
     if form is None:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from devicefix.files.discover import git
 from devicefix.files.write import Change
@@ -38,13 +39,18 @@ def uncommitted(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
 
 def top_of(folder: str, known: dict[str, str | None]) -> str | None:
     """Return the nearest folder, at or above this one, that is the top of a work tree."""
-    if folder not in known:
-        parent = os.path.dirname(folder)
-        if os.path.lexists(os.path.join(folder, ".git")):
-            known[folder] = folder
-        else:
-            known[folder] = top_of(parent, known) if parent != folder else None
-    return known[folder]
+    unknown: list[str] = []
+    top = None
+    for each in (folder, *map(str, Path(folder).parents)):
+        if each in known:
+            top = known[each]
+            break
+        unknown.append(each)
+        if os.path.lexists(os.path.join(each, ".git")):
+            top = each
+            break
+    known.update(dict.fromkeys(unknown, top))
+    return top
 
 
 def _uncommitted(top: str, changes: Iterable[Change]) -> list[str]:

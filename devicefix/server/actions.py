@@ -29,7 +29,7 @@ _TAGS = {  # editors grey out what is unnecessary, and strike out what is deprec
     "DF812": types.DiagnosticTag.Deprecated,
 }
 _MAX_TITLED = 20  # findings in a range; the actions of more findings have generic titles
-_CODE = re.compile(r"[A-Z]+\d+", re.I)
+_CODE = re.compile(r"\b[A-Z]+\d+", re.I)
 
 
 def diagnostics(findings: Iterable[Finding], text: Text) -> list[types.Diagnostic]:

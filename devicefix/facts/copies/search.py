@@ -39,7 +39,7 @@ _OF_MODULES = {
     "train",
     "zero_grad",
 }
-_CALLED = re.compile(r"\s*\)?\s*\(")
+_CALLED = re.compile(r"\s*(?:\)\s*)?\(")
 _SPACED = re.compile(r"\.\s+(?:cpu|cuda|to)\s*\(")  # `x . cuda ()`
 
 

@@ -48,7 +48,7 @@ _IMPORTED = re.compile(rb"import(?<=\bimport)\b([ \t]*\([^)]*|[^\n]*)")
 _SET = re.compile(rb"\.(?<!\bself\.)(\w+)[ \t]*=(?!=)")
 _OWNER = re.compile(rb"[ \t]*(?!self\.)([A-Za-z_]\w*)(?:\.\w+)*")
 _SETATTR = re.compile(  # what is no literal may be any name: it is found as an empty one
-    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)[\w.]*~,~(?:[\"'](\w+)[\"']~,)?".replace(
+    rb"setattr(?<=\bsetattr)\(~([A-Za-z_]\w*)(?:\.[\w.]*)?~,~(?:[\"'](\w+)[\"']~,)?".replace(
         b"~", rb"(?:\s|#[^\n]*\n|\\)*"
     )
 )
@@ -66,7 +66,7 @@ _JIT = re.compile(rb"jit(?<=\bjit)\b")
 _COMPILES = re.compile(rb"script(?<=\bscript)(?:_if_tracing|_method)?\b|export(?<=\bexport)\b")
 
 _FORKING = re.compile(rb"P(?:rocess(?:(?<=\bProcess)\b|PoolExecutor)|ool(?<=\bPool)\()|os\.fork\(")
-_NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]*(spawn|forkserver)")
+_NOT_FORKING = re.compile(rb"(set_start_method|get_context|start_method)[^\n]{0,300}(spawn|forkserver)")
 
 
 def library_choices(data: bytes) -> frozenset[tuple[str, str]]:

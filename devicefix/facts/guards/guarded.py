@@ -17,6 +17,7 @@ from devicefix.facts.scopes import dotted
 _SKIPS = re.compile(
     r"(require|skip|need|only|if|unless)\w*_?(cuda|gpu|multigpu)|(cuda|gpu)_?(only|test|require)", re.I
 )
+_LONGEST = 200  # characters of a name
 _NEVER = 1 << 30  # beyond the last line
 _QUESTIONS = ("is_available", "device_count", "is_initialized", "version.cuda")
 
@@ -183,7 +184,7 @@ class Guards(Decided):
         own = self.refusals.own_function(decorator.func if isinstance(decorator, ast.Call) else decorator)
         if own is not None:  # its code decides, not its name
             return any(isinstance(node, ast.Call) and self.facts.call(node, *ASKS) for node in ast.walk(own))
-        return bool(_SKIPS.search(name))
+        return bool(_SKIPS.search(name[:_LONGEST]))
 
     @cached_property
     def _marked(self) -> set[ast.AST]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from devicefix.rules.config_file.structured import Pair
 
@@ -20,12 +21,13 @@ _SETTING = re.compile(r"\+{0,2}([A-Za-z_][\w./@-]*)=(.*)", re.S)
 _VARIABLE = re.compile(r"(?:export[ \t]+)?(\w+)[ \t]*[:?+]?=[ \t]*((?:[^\n#\\]|\\.)*)", re.S)
 _RECIPE = re.compile(r"[ \t]*[@+-]*")
 _DEFAULT = re.compile(r"\$\{\w+:?[-=](.*)\}")
-_STRING = re.compile(r"\"((?:\\.|[^\"\\])*)\"|'([^']*)'", re.S)
+_STRING = re.compile(r"\"((?:\\.|[^\"\\]){0,1000})\"|'([^']{0,1000})'", re.S)
 # These print an option instead of passing it.
 _TALK = re.compile(
     r"(?:\w*_)?(?:echo|printf|print|log|info|warn|warning|error|die|fail|usage|help|banner)(?:_\w*)?"
     r"|cat|grep|sed|awk|tee|logger"
 )
+_MANY = 100  # values of an option
 _SWITCH = re.compile(r"(?:use_|with_|enable_|multi_)?(?:cuda|gpu)")
 _SWITCHED = re.compile(r"[\d, ]+|true|yes|on|cuda.*|-1|no|off|false|none|\$.*", re.I)
 
@@ -124,7 +126,7 @@ def _option(words: list[_Word], index: int, option: re.Match[str]) -> Iterator[P
         yield Pair(key, (option[2],), word.start, word.end, shell=True)
         return
     following: list[_Word] = []
-    for other in words[index + 1 :]:
+    for other in islice(words, index + 1, index + 1 + _MANY):
         if _OPTION.fullmatch(other.value) or (following and not other.value.isdigit()):
             break
         following.append(other)

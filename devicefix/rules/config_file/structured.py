@@ -31,23 +31,25 @@ class _Token:
     end: int
 
 
-_STRING = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+# A string that is not closed ends with its line: to look for its end again at each quote in it takes long.
+_STRING = r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?'
 _JSON = re.compile(
-    rf"(?P<skip>//[^\n]*|/\*.*?\*/|\#[^\n]*)|(?P<word>{_STRING}|[^\s{{}}\[\](),:\"'#/][^\s{{}}\[\](),:\"'#]*)|[{{}}\[\](),:]",
+    rf"(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z)|\#[^\n]*)|(?P<word>{_STRING}|[^\s{{}}\[\](),:\"'#/][^\s{{}}\[\](),:\"'#]*)|[{{}}\[\](),:]",
     re.S,
 )
 _TOML = re.compile(
-    rf'(?P<skip>\#[^\n]*|"""(?:\\.|.)*?"""|\'\'\'.*?\'\'\')|(?P<word>{_STRING}|[^\s{{}}\[\](),=\"\'#]+)|[{{}}\[\](),=\n]',
+    rf'(?P<skip>\#[^\n]*|"""(?:\\.|[^\\])*?(?:"""|\Z)|\'\'\'.*?(?:\'\'\'|\Z))|(?P<word>{_STRING}|[^\s{{}}\[\](),=\"\'#]+)|[{{}}\[\](),=\n]',
     re.S,
 )
 # In the brackets of YAML, a word may contain spaces and colons; `''` is a quote in single quotes.
 _FLOW = re.compile(
-    r'(?P<skip>(?:^|(?<=\s))\#[^\n]*|[&!]\S+)|(?P<word>"(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\''
+    r'(?P<skip>(?:^|(?<=\s))\#[^\n]*|[&!]\S+)|(?P<word>"(?:\\.|[^"\\])*"?|\'(?:\'\'|[^\'])*\'?'
     r"|(?:[^\s,\[\]{}:#\"']|:(?=[^\s,\[\]{}]))(?:[^,\[\]{}:\n#]|:(?=[^\s,\[\]{}])|(?<=\S)\#)*)|[{}\[\],:]",
     re.M,
 )
 _OPENING, _CLOSING = "[({", "])}"
 _MANY = 1000  # list items, and unclosed brackets; a file with more contains data, or is not YAML
+_LONGEST_KEY = 200  # characters
 _FAR = 20_000  # characters in which brackets and quotes must be closed; longer lines are skipped
 
 
@@ -155,7 +157,7 @@ class _Yaml:
         inner = dashes.end()
         if self.listed and (column < self.listed[1] or (not dashes.group() and column == self.listed[1])):
             yield from self.collected()
-        key = _KEY.match(self.text, inner, start + len(line))
+        key = _KEY.match(self.text, inner, min(start + len(line), inner + _LONGEST_KEY))
         if key is not None:
             yield from self.collected()
             inside = inner - start

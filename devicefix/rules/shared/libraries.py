@@ -32,7 +32,7 @@ _MENTION = re.compile(
     r"transformer_engine|mamba_ssm|tinycudann|tcnn|nvdiffrast|deepspeed)(?![a-z])",
     re.I,
 )
-_EXTENSION = re.compile(r"\w+_cuda(_\w+)?")
+_EXTENSION = re.compile(r"\w{1,100}_cuda(_\w{1,100})?")
 _EXTENSIONS = "_C"  # the name that torch's tutorial gives to the compiled part of a package
 _FAILED = {
     "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError", "RuntimeError",
