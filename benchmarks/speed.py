@@ -56,6 +56,11 @@ def rows(corpus: Path, scratch: Path) -> list[Row]:
     copy, tenth, one = scratch / "copy", scratch / "tenth", scratch / "one.py"
     fresh = ["sh", "-c", f"rm -rf '{copy}' && cp -r '{folder}' '{copy}'"]
     sample(corpus, tenth, one)
+    of_two = [
+        Row("devicefix check, fairseq and fastai", [*cold, *some]),
+        Row("ruff check, fairseq and fastai", [*plain, *some]),
+        Row("torchfix, fairseq and fastai", [executable("torchfix"), "--select=ALL", *some], rounds=1),
+    ]
     return [
         Row("devicefix check", [*cold, folder]),
         Row("ruff check", [*plain, folder]),
@@ -71,8 +76,7 @@ def rows(corpus: Path, scratch: Path) -> list[Row]:
         Row("python -c 'import libcst'", [python, "-c", "import libcst"]),
         Row("devicefix --version", [devicefix, "--version"]),
         Row("python -c 'import click'", [python, "-c", "import click"]),
-        Row("devicefix check, fairseq and fastai", [*cold, *some]),
-        Row("torchfix, fairseq and fastai", [executable("torchfix"), "--select=ALL", *some], rounds=1),
+        *(of_two if some else ()),  # another folder has neither
     ]
 
 
