@@ -67,7 +67,6 @@ def rows(corpus: Path, scratch: Path) -> list[Row]:
         Row("ruff check, only E4, E7, E9, F", [*plain, "--select=E4,E7,E9,F", folder]),
         Row("ast.parse of every file", [python, LIMITS, "parse", folder]),
         Row("reading every file", [python, LIMITS, "read", folder]),
-        Row("LibCST's parse of the files that change", [python, LIMITS, "libcst", folder], rounds=2),
         Row("devicefix check, warm", check),
         Row("ruff check, warm", [ruff, "check", "--isolated", "--cache-dir", str(scratch / "ruff"), folder]),
         Row("devicefix rewrite --in-place", [devicefix, "rewrite", "-q", "--in-place", str(copy)], fresh),
