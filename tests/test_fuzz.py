@@ -32,6 +32,20 @@ FAILED = {
     "an argument of a function that is left, inside of a move": (
         "import torch\nwith torch.cuda.set_device(torch.cuda.device(k)).f.cuda():\n    pass\n"
     ),
+    "a device of the accelerator's type and a number beside a string": (
+        'import torch\ndef f(x):\n    d = torch.device("cuda:%d" % x.get_device())[0]\n'
+        '    return lambda i: f"cuda:{i}"\n'
+    ),
+    "a test of a value that gets a guard": (
+        "def f():\n    if isinstance(x, torch.cuda.FloatTensor):\n        ()\nx = x.cuda(n)\n"
+    ),
+    "a tensor that is moved to a number of bytes": (
+        "import torch\nx = y = torch.cuda.memory_reserved()\nz = f(x.to(y))\n"
+    ),
+    "a refusal of two statements in one line": (
+        "import torch\ndef move(x):\n    if torch.cuda.is_available():\n        return x.cuda()\n"
+        "    raise OSError; x = 1\n"
+    ),
     "a setting that shares its line": (
         "import torch\ntorch.backends.cuda.cufft_plan_cache[0].max_size = 32;\n"
     ),

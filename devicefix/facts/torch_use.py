@@ -47,7 +47,17 @@ def _makes_device(facts: Facts, torch: ast.expr) -> bool:
     match facts.tree.parents.get(function) if isinstance(function, ast.Attribute) else None:
         case ast.Call(func=called, args=[device], keywords=[]) if called is function:
             first = device.body if isinstance(device, ast.IfExp) else device  # with its fix it is a choice
-            if isinstance(first, ast.Attribute) and first.attr == "type":
-                return False  # of the accelerator
+            if _is_type(first):  # of the accelerator
+                return False
             return text_of(first) is None and not isinstance(first, ast.Constant)
+    return False
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Return whether a device's name begins with the type of another one: `….type + ":1"`, `f"{….type}:1"`."""
+    match node:
+        case ast.BinOp(left=first) | ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
+            return _is_type(first)
+        case ast.Attribute(attr="type"):
+            return True
     return False

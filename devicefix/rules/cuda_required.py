@@ -7,6 +7,7 @@ from devicefix.devices.context import Context
 from devicefix.facts.refused_devices import missing_device
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite.blocks import can_unwrap, remove, unwrap, without_branch
+from devicefix.rewrite.lines import ends_its_lines
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks
 from devicefix.rules.shared.refusals import Refusals, Verdict
@@ -819,7 +820,9 @@ class CudaRequired(Rule):
         """Return the edits that take away the statements that refuse, and the test that is then needless."""
         if refusal is node.body or refusal is node.orelse:
             return without_branch(self.facts, node, refusal)
-        if not can_unwrap(self.context.source, node):
+        source = self.context.source
+        shared = len(refusal) > 1 and not all(ends_its_lines(source, statement) for statement in refusal)
+        if shared or not can_unwrap(source, node):
             return ()
         return unwrap(self.facts, node), *(remove(self.facts, statement) for statement in refusal)
 
