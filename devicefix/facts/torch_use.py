@@ -54,7 +54,7 @@ def _makes_device(facts: Facts, torch: ast.expr) -> bool:
 
 
 def _is_type(node: ast.expr) -> bool:
-    """Return whether a device's name begins with the type of another one: `….type + ":1"`, `f"{….type}:1"`."""
+    """Return whether the name of a device begins with another type: `….type + ":1"`, `f"{….type}:1"`."""
     match node:
         case ast.BinOp(left=first) | ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
             return _is_type(first)
