@@ -46,6 +46,9 @@ FAILED = {
         "import torch\ndef move(x):\n    if torch.cuda.is_available():\n        return x.cuda()\n"
         "    raise OSError; x = 1\n"
     ),
+    "a form feed in front of what gets a guard": (
+        "import torch\n\ftorch.backends.cuda.preferred_blas_library(backend='cublaslt')\n"
+    ),
     "a setting that shares its line": (
         "import torch\ntorch.backends.cuda.cufft_plan_cache[0].max_size = 32;\n"
     ),

@@ -110,8 +110,8 @@ def indent_of(facts: Facts, statement: ast.stmt) -> str:
     """
     source = facts.source
     inner = source.indentation(source.span(statement)[0])
-    if inner:
-        header = facts.tree.parents[statement]
+    header = facts.tree.parents[statement]
+    if inner and not isinstance(header, ast.Module):  # which a form feed indents
         line = header.pattern.lineno if isinstance(header, ast.match_case) else header.lineno  # type: ignore[attr-defined]
         outer = source.indentation(source.line_starts[line - 1])
         indent = inner.removeprefix(outer)
