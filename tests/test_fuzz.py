@@ -49,6 +49,7 @@ FAILED = {
     "a form feed in front of what gets a guard": (
         "import torch\n\ftorch.backends.cuda.preferred_blas_library(backend='cublaslt')\n"
     ),
+    "a form feed in an indentation": ("import torch\nif x:\n  \f  torch.cuda.synchronize()\n"),
     "a setting that shares its line": (
         "import torch\ntorch.backends.cuda.cufft_plan_cache[0].max_size = 32;\n"
     ),

@@ -109,11 +109,11 @@ def indent_of(facts: Facts, statement: ast.stmt) -> str:
     more than four characters is no model: it often had a header that is now a comment.
     """
     source = facts.source
-    inner = source.indentation(source.span(statement)[0])
-    header = facts.tree.parents[statement]
-    if inner and not isinstance(header, ast.Module):  # which a form feed indents
+    inner = _counted_indentation(source, source.span(statement)[0])
+    if inner:
+        header = facts.tree.parents[statement]
         line = header.pattern.lineno if isinstance(header, ast.match_case) else header.lineno  # type: ignore[attr-defined]
-        outer = source.indentation(source.line_starts[line - 1])
+        outer = _counted_indentation(source, source.line_starts[line - 1])
         indent = inner.removeprefix(outer)
         if 0 < len(indent) <= len(_USUAL_INDENT):
             return indent
@@ -125,8 +125,13 @@ def _first_indent(facts: Facts, module: Scope) -> str:
     for statement in module.node.body:  # type: ignore[attr-defined]
         block = getattr(statement, "body", None)
         if block and block[0].lineno > statement.lineno:
-            return facts.source.indentation(facts.source.span(block[0])[0]) or _USUAL_INDENT
+            return _counted_indentation(facts.source, facts.source.span(block[0])[0]) or _USUAL_INDENT
     return _USUAL_INDENT
+
+
+def _counted_indentation(source: Source, offset: int) -> str:
+    """Return the part of a line's indentation that counts: a form feed starts it anew."""
+    return source.indentation(offset).rpartition("\f")[2]
 
 
 # -- another statement ---------------------------------------------------------------------------------
