@@ -50,6 +50,13 @@ FAILED = {
         "import torch\n\ftorch.backends.cuda.preferred_blas_library(backend='cublaslt')\n"
     ),
     "a form feed in an indentation": ("import torch\nif x:\n  \f  torch.cuda.synchronize()\n"),
+    "super() of an object that is not called self": (
+        "import torch\nclass A(torch.nn.Module):\n    def cuda(this, device=None):\n"
+        "        return super().cuda(device)\n"
+    ),
+    "super() outside of a class": (
+        "import torch\nsuper().cuda(device=device)\nx = super().cuda()\nwith super().cuda() as c:\n    pass\n"
+    ),
     "a setting that shares its line": (
         "import torch\ntorch.backends.cuda.cufft_plan_cache[0].max_size = 32;\n"
     ),

@@ -741,7 +741,8 @@ def _kept(context: Context, node: ast.Call) -> Fix | None:
         if isinstance(parent, ast.Expr) or alone(context.source, parent):
             return context.put_under_guard(parent)
     if _super(receiver):
-        return context.when_cuda(node, "self")
+        instance = _instance(context, node, receiver)
+        return context.when_cuda(node, instance) if instance is not None else None
     if isinstance(parent, ast.Assign) and (below := _moved_below(context, node, parent)) is not None:
         return below
     code = context.source.code(receiver)
@@ -792,6 +793,19 @@ def _only_moves(statement: ast.stmt, receiver: ast.expr) -> bool:
 def _is_storage(context: Context, node: ast.Call) -> bool:
     assert isinstance(node.func, ast.Attribute)
     return may_be_storage(context, node.func.value)
+
+
+def _instance(context: Context, node: ast.Call, receiver: ast.expr) -> str | None:
+    """Return the name of the object whose method `super()` calls, or None if there is none."""
+    assert isinstance(receiver, ast.Call)
+    if receiver.args:  # `super(Class, self)`
+        last = receiver.args[-1]
+        return last.id if len(receiver.args) == 2 and isinstance(last, ast.Name) else None
+    function = context.facts.tree.scope(node).node
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    first = next(iter((*function.args.posonlyargs, *function.args.args)), None)
+    return first.arg if first is not None else None
 
 
 def _super(receiver: ast.expr) -> bool:
