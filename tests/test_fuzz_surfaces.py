@@ -31,6 +31,7 @@ def ran(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("surface", "runs"), RUNS)
 def test_no_input_fails(surface: str, runs: int, tmp_path: Path) -> None:
     done = ran(
@@ -42,6 +43,7 @@ def test_no_input_fails(surface: str, runs: int, tmp_path: Path) -> None:
     assert int(counts["inputs"]) == runs and int(counts["fruitful"]) >= runs / 10
 
 
+@pytest.mark.slow
 def test_planted_faults_are_found() -> None:
     wanted = {kind for kind, each in FAULTS.items() if each.surface != "messages" or find_spec("pygls")}
     if not hasattr(signal, "setitimer"):

@@ -172,6 +172,7 @@ def test_rewriting_twice_the_file_is_twice_the_work(name: str) -> None:
     assert calls(name, 2 * SIZE, settings) < MOST * calls(name, SIZE, settings)
 
 
+@pytest.mark.slow
 def test_twice_the_fixes_are_twice_the_work() -> None:
     settings = Settings(fix=True)
     calls("strings", 2, settings)

@@ -44,6 +44,7 @@ def status(source: str, folder: Path) -> tuple[int, str]:
     return ended, errors.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("numpy", "torch")
 @pytest.mark.parametrize("source", list(programs("fixed")))
 def test_it_runs_on_a_cpu_once_it_is_rewritten(source: str, tmp_path: Path) -> None:
