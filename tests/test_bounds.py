@@ -100,6 +100,9 @@ def test_much_code_is_a_finding_where_it_matters(cli: Cli, tmp_path: Path, name:
         assert f"{TOO_MUCH} --max-file-size 1M" in done.stdout
         assert "DF101" not in done.stdout
         assert (tmp_path / name).read_text() == MUCH[name]
+    done = cli("check", "--add-noqa", *common)
+    assert done.exit_code == 1 and "no comment can suppress DF901" in done.stderr
+    assert (tmp_path / name).read_text() == MUCH[name]
     assert "DF101" in cli("check", *common[2:]).stdout
 
 

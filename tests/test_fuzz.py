@@ -57,6 +57,10 @@ FAILED = {
     "super() outside of a class": (
         "import torch\nsuper().cuda(device=device)\nx = super().cuda()\nwith super().cuda() as c:\n    pass\n"
     ),
+    "a variable that is called as a function": (
+        "import torch\ndef start():\n    if torch.cuda.device_count() == 0:\n        raise OSError\n"
+        "def n():\n    start = torch.cuda.Event()\n    start.record()\n"
+    ),
     "a setting that shares its line": (
         "import torch\ntorch.backends.cuda.cufft_plan_cache[0].max_size = 32;\n"
     ),

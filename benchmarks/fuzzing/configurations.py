@@ -311,7 +311,7 @@ def _silences(first: Ran, scratch: Scratch, here: list[str]) -> None:
             _expect(is_python(name) or not Path(name).suffix, "--add-noqa changes what is not Python")
             _expect(_parses(name, before[name]) <= _parses(name, after[name]), "--add-noqa breaks a file")
     again = run("check", "--no-cache", "--output-format", "concise", *here)
-    if first.status != 2:
+    if first.status != 2 and again.status != 2:  # which a file ends with that has become too large
         _expect(added.status == again.status, "what --add-noqa leaves is not what is found then")
     run("check", "--no-cache", "--add-noqa", *here)
     _expect(scratch.files() == after, "a second --add-noqa changes something")

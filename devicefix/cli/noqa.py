@@ -58,10 +58,12 @@ def add(checked: Checked) -> bool:
 
 
 def _with_comments(path: str, data: bytes, findings: list[Finding]) -> Added:
-    """Return the file with comments; files that are not Python by name are left as they are."""
+    """Return the file with comments; one that is not Python by name, or that was not parsed, stays as it is."""
     from devicefix.facts import comments
     from devicefix.files.kinds import is_python
+    from devicefix.rules.unparsable import Unparsable
 
-    if findings and (is_python(path) or not Path(path).suffix):
+    parsed = all(finding.code != Unparsable.code for finding in findings)
+    if findings and parsed and (is_python(path) or not Path(path).suffix):
         return comments.add(data, findings)
     return comments.Added(data, 0, findings)

@@ -38,13 +38,19 @@ class GuardedUses:
                 return False
         if definition not in self._known:
             self._known[definition] = False
-            uses = self._facts.tree.reads(name)
+            uses = list(filter(self._is_of_module, self._facts.tree.reads(name)))
             self._known[definition] = (
                 bool(uses)
                 and self._are_guarded(uses)
                 and not self._context.project.is_read_elsewhere(self._context.devices.path, name)
             )
         return self._known[definition]
+
+    def _is_of_module(self, read: ast.expr) -> bool:
+        """Return whether a name is the module's, and not that of a local variable."""
+        assert isinstance(read, ast.Name)
+        found = self._facts.tree.scope(read).lookup(read.id)
+        return found is None or found[0].is_module
 
     def _is_default(self, node: ast.AST) -> bool:
         """Return whether a node is the default of a parameter that is only read where CUDA is available."""
