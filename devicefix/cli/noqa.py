@@ -58,7 +58,7 @@ def add(checked: Checked) -> bool:
 
 
 def _with_comments(path: str, data: bytes, findings: list[Finding]) -> Added:
-    """Return the file with comments; one that is not Python by name, or that was not parsed, stays as it is."""
+    """Return the file with comments; one that is not Python by name, or was not parsed, stays as it is."""
     from devicefix.facts import comments
     from devicefix.files.kinds import is_python
     from devicefix.rules.unparsable import Unparsable
