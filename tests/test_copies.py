@@ -230,6 +230,190 @@ HAZARDS = {
         w = nn.Parameter(torch.ones(3)).to(device)  # moved
         m.register_parameter("w", w)  # changed
         """,
+    "tensor: of a class of its own": """
+        class Mine(torch.Tensor):
+            def double(self):
+                return self * 2
+        x = torch.ones(3).to(device).as_subclass(Mine)
+        y = x.cpu()  # moved
+        x.add_(1)  # changed
+        assert type(y) is Mine and y.double().sum() is not None
+        """,
+    "tensor: of a class that overrides functions": """
+        class Counted(torch.Tensor):
+            calls = []
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                cls.calls.append(function)
+                return super().__torch_function__(function, types, args, kwargs or {})
+        x = torch.Tensor._make_subclass(Counted, torch.ones(3).to(device))
+        y = x.cpu()  # moved
+        x.mul_(2)  # changed
+        z = y + 1
+        assert Counted.calls == [torch.Tensor.cpu, torch.Tensor.mul_, torch.Tensor.add], Counted.calls
+        """,
+    "tensor: with attributes": """
+        class Named(torch.Tensor):
+            pass
+        x = torch.ones(3).to(device).as_subclass(Named)
+        x.title = "x"
+        y = x.cpu()  # moved
+        assert y.title == "x"
+        x[0] = 5  # changed
+        y.max()
+        """,
+    "numpy view: of a class of its own": """
+        class Mine(torch.Tensor):
+            pass
+        x = torch.zeros(3).to(device).as_subclass(Mine)
+        kept = []
+        for i in range(3):
+            x.fill_(i)  # changed
+            kept.append(x.cpu().numpy())  # moved
+        np.stack(kept)
+        """,
+    "tensor: a frozen parameter": """
+        weight = nn.Parameter(torch.ones(3).to(device), requires_grad=False)
+        before = weight.cpu()  # moved
+        weight.mul_(2)  # changed
+        before.sum()
+        """,
+    "tensor: backup and restore by data": """
+        weight = nn.Parameter(torch.ones(3).to(device))
+        backup = weight.data.cpu()  # moved
+        weight.data.add_(1)  # changed
+        weight.data.copy_(backup)
+        """,
+    "tensor: restored by data, then changed": """
+        weight = nn.Parameter(torch.ones(3).to(device))
+        backup = weight.data.cpu()  # moved
+        weight.data.copy_(backup)
+        weight.data.mul_(2)  # changed
+        backup.sum()
+        """,
+    "tensor: an average of weights by data": """
+        model = nn.Linear(2, 2).to(device)
+        shadow = [p.data.cpu() for p in model.parameters()]  # moved
+        for p in model.parameters():
+            p.data.add_(1)  # changed
+        sum(average.sum() for average in shadow)
+        """,
+    "tensor: through data, read through detach": """
+        x = torch.ones(3).to(device)
+        y = x.detach().cpu()  # moved
+        x.data.zero_()  # changed
+        y.detach().sum()
+        """,
+    "tensor: an optimizer's step": """
+        model = nn.Linear(2, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = [p.detach().cpu() for p in model.parameters()]  # moved
+        model(torch.ones(1, 2).to(device)).sum().backward()
+        optimizer.step()  # changed
+        sum((p.detach().cpu() - old).abs().sum() for p, old in zip(model.parameters(), before))
+        """,
+    "tensor: printed": """
+        x = torch.ones(3).to(device)
+        y = x.cpu()  # moved
+        x.add_(1)  # changed
+        repr(y)
+        """,
+    "tensor: converted to text": """
+        x = torch.ones(3).to(device)
+        y = x.cpu()  # moved
+        x.add_(1)  # changed
+        str(y)
+        """,
+    "tensor: formatted": """
+        x = torch.ones(1).to(device)
+        y = x.cpu()  # moved
+        x.add_(1)  # changed
+        f"{y[0]:.3f}"
+        """,
+    "tensor: a condition": """
+        x = torch.ones(1).to(device)
+        y = x.cpu()  # moved
+        x.sub_(1)  # changed
+        bool(y)
+        """,
+    "tensor: a replay buffer": """
+        from collections import deque
+        replay, state = deque(maxlen=4), torch.zeros(2).to(device)
+        for i in range(3):
+            replay.append(state.cpu())  # moved
+            state += 1  # changed
+        torch.stack(list(replay))
+        """,
+    "tensor: a hook that keeps activations": """
+        kept = []
+        layer = nn.Linear(2, 2).to(device)
+        layer.register_forward_hook(lambda _, x, y: kept.append(y.detach().cpu()))  # moved
+        with torch.no_grad():
+            out = layer(torch.ones(1, 2).to(device))
+            out.mul_(2)  # changed
+        kept[0].sum()
+        """,
+    "tensor: a collated buffer whose batches are kept": """
+        buffer = torch.zeros(2)
+        def collate(items):
+            for i, item in enumerate(items):
+                buffer[i] = item  # changed
+            return buffer
+        loader = torch.utils.data.DataLoader(range(4), batch_size=2, collate_fn=collate)
+        batches = [batch.to(device) for batch in loader]  # moved
+        torch.cat(batches)
+        """,
+    "tensor: a dictionary of states": """
+        states = {"h": torch.zeros(2).to(device)}
+        saved = {name: value.cpu() for name, value in states.items()}  # moved
+        states["h"].add_(1)  # changed
+        torch.save(saved, io.BytesIO())
+        """,
+    "tensor: clamped in place": """
+        image = torch.rand(3, 4, 4).to(device)
+        shown = image.cpu()  # moved
+        image.clamp_(0, 0.5)  # changed
+        shown.mean()
+        """,
+    "tensor: through a slice of a view": """
+        x = torch.zeros(4, 4).to(device)
+        y = x.cpu()  # moved
+        x[1:3].view(-1)[2:4].fill_(7)  # changed
+        y.sum()
+        """,
+    "tensor: masked": """
+        x = torch.rand(4).to(device)
+        y = x.cpu()  # moved
+        x[x > 0.5] = 0  # changed
+        y.sum()
+        """,
+    "tensor: scattered": """
+        x = torch.zeros(4).to(device)
+        y = x.cpu()  # moved
+        x.index_add_(0, torch.tensor([1]).to(device), torch.ones(1).to(device))  # changed
+        y.sum()
+        """,
+    "tensor: moved by a dtype and a device": """
+        x = torch.ones(3).to(device)
+        y = x.to("cpu", torch.float32)  # moved
+        x.add_(1)  # changed
+        y.sum()
+        """,
+    "tensor: a buffer of a module": """
+        module = nn.Module()
+        module.register_buffer("count", torch.zeros(1))
+        module.to(device)
+        before = module.count.cpu()  # moved
+        module.count += 1  # changed
+        before.item()
+        """,
+    "tensor: gradients that are clipped": """
+        w = nn.Parameter(torch.ones(3).to(device))
+        (w * 5).sum().backward()
+        grad = w.grad.cpu()  # moved
+        nn.utils.clip_grad_norm_([w], 1.0)  # changed
+        grad.norm()
+        """,
 }
 
 HARMLESS = {
@@ -334,6 +518,154 @@ HARMLESS = {
             adversary = x.to(device)
             adversary.requires_grad_()
             (adversary ** 2).sum().backward()
+        """,
+    "classes of their own": """
+        class Mine(torch.Tensor):
+            def double(self):
+                return self * 2
+        x = torch.ones(3).to(device).as_subclass(Mine)
+        y = x.cpu()
+        y.double().sum().item()
+        x.add_(1)
+        x.double().cpu().tolist()
+        z = x.cpu().clone()
+        x.add_(1)
+        z.sum()
+        """,
+    "a collated buffer that nobody keeps": """
+        buffer = torch.zeros(2)
+        def collate(items):
+            for i, item in enumerate(items):
+                buffer[i] = item
+            return buffer
+        total = 0
+        for batch in torch.utils.data.DataLoader(range(6), batch_size=2, collate_fn=collate):
+            total += batch.to(device).sum().item()
+        """,
+    "backup by clone, restored by data": """
+        weight = nn.Parameter(torch.ones(3).to(device))
+        backup = weight.data.clone()
+        weight.data.add_(1)
+        weight.data.copy_(backup)
+        saved = weight.data.cpu().clone()
+        weight.data.mul_(2)
+        weight.data.copy_(saved)
+        """,
+    "restored from what has not changed": """
+        weight = nn.Parameter(torch.ones(3).to(device))
+        backup = weight.data.cpu()
+        weight.data.copy_(backup)
+        weight.data = backup.to(device)
+        """,
+    "storages that are freed": """
+        for i in range(60):
+            x = torch.full((100,), float(i)).to(device)
+            y = x.cpu()
+            y.sum().item()
+            del x, y
+            z = torch.zeros(100)
+            z.add_(1)
+            z.sum()
+        """,
+    "an array of storages that are freed": """
+        for i in range(60):
+            x = torch.full((100,), float(i)).to(device)
+            y = x.cpu().numpy()
+            y.sum()
+            del x, y
+            z = np.zeros(100, dtype=np.float32)
+            z += 1
+            torch.from_numpy(z).sum()
+        """,
+    "a list of losses": """
+        losses = []
+        w = torch.ones(2, device=device, requires_grad=True)
+        for i in range(3):
+            loss = (w * i).sum()
+            losses.append(loss.detach().cpu())
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+        torch.stack(losses).sum()
+        """,
+    "an average that is printed": """
+        total = torch.zeros(1).to(device)
+        for i in range(3):
+            total += i
+            print(f"{total.cpu().item():.1f}", total.cpu(), file=open(os.devnull, "w"))
+        """,
+    "metrics by batch": """
+        predicted = []
+        for i in range(3):
+            x = torch.rand(4).to(device)
+            predicted += x.cpu().numpy().tolist()
+            x.zero_()
+        """,
+    "the best weights, cloned": """
+        model = nn.Linear(2, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        best = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}
+        model(torch.ones(1, 2).to(device)).sum().backward()
+        optimizer.step()
+        model.load_state_dict(best)
+        """,
+    "the best weights, deep copied": """
+        model = nn.Linear(2, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        best = copy.deepcopy(model.state_dict())
+        model(torch.ones(1, 2).to(device)).sum().backward()
+        optimizer.step()
+        model.load_state_dict(best)
+        """,
+    "an average of weights on the accelerator": """
+        model = nn.Linear(2, 2).to(device)
+        shadow = [p.clone().detach() for p in model.parameters()]
+        for step in range(3):
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.add_(1)
+                for average, p in zip(shadow, model.parameters()):
+                    average.mul_(0.9).add_(p, alpha=0.1)
+        """,
+    "augmented in place before the move": """
+        for i in range(3):
+            image = torch.rand(2, 2)
+            image.clamp_(0, 0.5)
+            batch = image.to(device)
+            batch.mean().item()
+        """,
+    "pinned, or moved without blocking": """
+        for i in range(3):
+            x = torch.ones(3) * i
+            y = x.to(device, non_blocking=True)
+            (y + 1).sum().item()
+        """,
+    "a queue of copies": """
+        from collections import deque
+        replay, state = deque(maxlen=4), torch.zeros(2).to(device)
+        for i in range(3):
+            replay.append(state.cpu().clone())
+            state += 1
+        torch.stack(list(replay))
+        """,
+    "a tensor that is bound anew": """
+        state, kept = torch.zeros(2).to(device), []
+        for i in range(3):
+            kept.append(state.cpu())
+            state = state + 1
+        torch.stack(kept)
+        """,
+    "changed on both sides and never read": """
+        x = torch.ones(3).to(device)
+        y = x.cpu()
+        x.add_(1)
+        del y
+        x.sum()
+        """,
+    "a frozen parameter that does not change": """
+        weight = nn.Parameter(torch.ones(3).to(device), requires_grad=False)
+        kept = weight.cpu()
+        (weight * 2).sum() + kept.sum()
         """,
     "unwatchable tensors": """
         sparse = torch.eye(3).to_sparse().to(device)

@@ -233,6 +233,15 @@ def test_the_text_has_every_section(shown: Report) -> None:
     ]
 
 
+def test_a_parameter_is_no_shared_memory(shown: Report) -> None:
+    parameter = CopyHazard("parameter", ".cuda()", Location("net.py", 1), Location("net.py", 3))
+    shown = replace(shown, run=replace(shown.run, copies=[parameter]))
+    assert (
+        "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but on CUDA a tensor that is no"
+        " parameter: the module that gets it at net.py:3 has one parameter less there"
+    ) in click.unstyle(report.text(shown)).splitlines()
+
+
 def test_a_pass_is_short(shown: Report) -> None:
     shown = Report(Verdict.PASS, "", Run(seconds=0.25), comparison=Comparison("cuda", observations=1))
     assert click.unstyle(report.text(shown)).splitlines() == [

@@ -42,9 +42,11 @@ def install(_: Plan, events: Events, sites: Sites) -> None:
 
 
 def _hook_what_modes_do_not_see(watch: Watch) -> None:
-    """Patch `torch.from_numpy`, parameters and custom autograd functions, which a mode misses."""
-    from_numpy, new, register = (
+    """Patch `torch.from_numpy`, subclasses, parameters and custom autograd functions, which a mode misses."""
+    from_numpy, make, convert, new, register = (
         torch.from_numpy,
+        torch.Tensor._make_subclass,
+        torch.Tensor.as_subclass,
         torch.nn.Parameter.__new__,
         torch.nn.Module.register_parameter,
     )
@@ -54,6 +56,16 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         tensor = from_numpy(array)
         watch.wrapped(array, tensor)
         return tensor
+
+    def watched_make(cls: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+        result = make(cls, data, *args, **kwargs)
+        watch.derived(data, result)
+        return result
+
+    def watched_convert(self: torch.Tensor, cls: Any) -> Any:
+        result = convert(self, cls)
+        watch.derived(self, result)
+        return result
 
     def watched_new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         parameter = new(cls, data, requires_grad)
@@ -68,6 +80,8 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         return watch.applied(lambda *args, **kwargs: apply(cls, *args, **kwargs), args, kwargs)
 
     torch.from_numpy = watched_from_numpy  # type: ignore[assignment]
+    torch.Tensor._make_subclass = staticmethod(watched_make)  # type: ignore[method-assign,assignment]
+    torch.Tensor.as_subclass = watched_convert  # type: ignore[method-assign,assignment]
     torch.nn.Parameter.__new__ = staticmethod(watched_new)  # type: ignore[method-assign]
     torch.nn.Module.register_parameter = watched_register  # type: ignore[method-assign]
     torch.autograd.Function.apply = classmethod(watched_apply)  # type: ignore[method-assign,assignment]

@@ -38,7 +38,7 @@ _ASKS = frozenset(
         _post_accumulate_grad_hooks _grad _grad_fn _base _cdata _version _set_grad_enabled
         _has_compatible_shallow_copy_type _record_function_enter_new _RecordFunction
         is_floating_point is_complex is_tensor is_storage is_same_size result_type can_cast
-        promote_types dim_order sparse_dim dense_dim _nnz _make_subclass
+        promote_types dim_order sparse_dim dense_dim _nnz
     """)
 )
 _ALTERS = frozenset(
@@ -93,6 +93,11 @@ def name_of(function: Callable[..., Any]) -> str:
     if name in ("__get__", "__set__", "__delete__"):
         return str(getattr(getattr(function, "__self__", None), "__name__", ""))
     return str(name)
+
+
+def shows(function: Callable[..., Any]) -> bool:
+    """Return whether a function returns the content of a tensor as text."""
+    return name_of(function) in ("__repr__", "__format__")
 
 
 def targets_of(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from devicefix.verify.runtime.copies.memory import Change, Move, Replica, between
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.site import Site
@@ -33,7 +35,8 @@ class Reports:
             The result, or None after an error. The first error is recorded.
         """
         try:
-            return call(*args)
+            with torch._C.DisableTorchFunctionSubclass():  # the program's own classes see only its own calls
+                return call(*args)
         except Exception as error:
             if not self._failed:
                 self._failed = True

@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, targets_of
+from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, shows, targets_of
 from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, meant
 from devicefix.verify.runtime.copies.ledger import Ledger
 from devicefix.verify.runtime.copies.memory import (
@@ -30,7 +30,6 @@ from devicefix.verify.runtime.site import Sites
 
 _TORCH = torch.__path__[0]
 _RUNTIME = __name__.split(".copies")[0]
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
@@ -113,8 +112,8 @@ class Watch(TorchFunctionMode):
             self.guarded(self.ledger.arrays.wrap, array, tensor)
 
     def derived(self, data: Any, parameter: Any) -> None:
-        """Record the creation of a parameter."""
-        if isinstance(parameter, torch.Tensor):
+        """Record the creation of a parameter, or of an object of another class, from a tensor."""
+        if isinstance(parameter, torch.Tensor) and parameter is not data:
             self.guarded(self.ledger.derived, data, parameter)
 
     def registered(self, parameter: Any) -> None:
@@ -187,8 +186,13 @@ class Watch(TorchFunctionMode):
         """Record the effect of a call on watched memory."""
         kind, func, args, kwargs = call
         targets = {id(tensor) for tensor in tensors(targets_of(kind, func, args, kwargs))}
+        copies_itself = _copies_itself(func, args)
         for tensor, memory, version in touched:
-            if kind is Kind.ALTERS:
+            if copies_itself:
+                if tensor is args[1]:
+                    self.ledger.read(tensor, memory, version)
+                memory.version = None  # counted without a change
+            elif kind is Kind.ALTERS:
                 self.ledger.alter(tensor, memory)
             elif id(tensor) in targets:
                 fills = kind is not Kind.WRITES
@@ -208,9 +212,11 @@ class Watch(TorchFunctionMode):
             self.ledger.read(tensor, memory, version)
             if self._views(call.func, tensor, memory, _shown_by(result)):
                 self.ledger.export(tensor, memory)
-        elif kind in (Kind.LOOKS, Kind.DEVICE) or isinstance(result, str):
             return
-        elif not self._views(call.func, tensor, memory, result):
+        if kind in (Kind.LOOKS, Kind.DEVICE) or (isinstance(result, str) and not shows(call.func)):
+            return
+        changes = kind in (Kind.WRITES, Kind.FILLS)  # returns what it changes, which may share this memory
+        if changes or not self._views(call.func, tensor, memory, result):
             self.ledger.read(tensor, memory, version)
 
     def _views(self, func: Callable[..., Any], tensor: torch.Tensor, memory: Memory, result: Any) -> bool:
@@ -218,7 +224,7 @@ class Watch(TorchFunctionMode):
         found = False
         replica = self.ledger.replica(tensor, memory)
         for view in tensors((result,)):
-            if type(view) in _PLAIN and watchable(view) and address_of(view) == memory.address:
+            if watchable(view) and address_of(view) == memory.address:
                 found = True
                 self.ledger.also_shows(view, tensor, replica, name_of(func) != "data")
         return found
@@ -263,10 +269,9 @@ class Watch(TorchFunctionMode):
             move = Move(self._sites.current(), _text(name, there))
             if in_module or not watchable(source):
                 self.ledger.set_side(source, there)
-            elif source.requires_grad or type(source) is not torch.Tensor:
+            elif source.requires_grad or (isinstance(source, torch.nn.Parameter) and there == ACCELERATOR):
                 self._keeps_object(source, here, there, move, frame)
-            else:
-                alias = source.detach()
+            elif (alias := _another(source)) is not None:
                 self.ledger.link(source, alias, here, there, move)
                 return alias
         return result
@@ -343,6 +348,18 @@ class Watch(TorchFunctionMode):
                 self.ledger.export(shown, self.ledger.link(source, shown, ACCELERATOR, HOST, move))
 
 
+def _another(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return another object with a tensor's class, attributes and memory; None if there can't be one."""
+    kind = type(tensor)
+    if kind is torch.Tensor:
+        return tensor.detach()
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:  # its memory may be elsewhere
+        return None
+    alias = tensor.detach().as_subclass(kind)
+    alias.__dict__ = tensor.__dict__
+    return alias
+
+
 def _written(func: Callable[..., Any], args: Arguments, tensor: torch.Tensor) -> Region:
     """Return the elements that a call has changed, or a larger region if they are hard to find."""
     if name_of(func) == "__setitem__" and tensor is args[0]:
@@ -350,6 +367,15 @@ def _written(func: Callable[..., Any], args: Arguments, tensor: torch.Tensor) ->
         if all(part is None or part is ... or type(part) in (int, slice) for part in index):
             return Region.of(tensor.detach()[index])
     return Region.of(tensor)
+
+
+def _copies_itself(func: Callable[..., Any], args: Arguments) -> bool:
+    """Return whether a call copies a tensor to its own memory: `p.data.copy_(backup)` where both share it."""
+    if name_of(func) != "copy_" or len(args) < 2 or not isinstance(args[1], torch.Tensor):
+        return False
+    target, source = args[:2]
+    same = watchable(target) and watchable(source) and address_of(target) == address_of(source)
+    return same and Region.of(target) == Region.of(source)
 
 
 def _shown_by(array: Any) -> torch.Tensor | None:
