@@ -111,8 +111,8 @@ def _hazard(hazard: CopyHazard) -> str:
     where = f"at {place(hazard.changed)}" if hazard.changed else "later"
     if hazard.what == "parameter":
         return (
-            f"{place(hazard.moved)} `{hazard.move}` returns the parameter itself on a CPU, but on CUDA a tensor "
-            f"that is no parameter: the module that gets it {where} has one parameter less there"
+            f"{place(hazard.moved)} `{hazard.move}` returns the parameter itself on a CPU, but on CUDA "
+            f"a tensor that is no parameter: the module that gets it {where} has one parameter less there"
         )
     return (
         f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "

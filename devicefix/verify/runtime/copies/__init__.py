@@ -80,7 +80,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         return watch.applied(lambda *args, **kwargs: apply(cls, *args, **kwargs), args, kwargs)
 
     torch.from_numpy = watched_from_numpy  # type: ignore[assignment]
-    torch.Tensor._make_subclass = staticmethod(watched_make)  # type: ignore[method-assign,assignment]
+    torch.Tensor._make_subclass = staticmethod(watched_make)  # type: ignore[method-assign]
     torch.Tensor.as_subclass = watched_convert  # type: ignore[method-assign,assignment]
     torch.nn.Parameter.__new__ = staticmethod(watched_new)  # type: ignore[method-assign]
     torch.nn.Module.register_parameter = watched_register  # type: ignore[method-assign]
