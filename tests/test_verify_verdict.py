@@ -237,8 +237,8 @@ def test_a_parameter_is_no_shared_memory(shown: Report) -> None:
     parameter = CopyHazard("parameter", ".cuda()", Location("net.py", 1), Location("net.py", 3))
     shown = replace(shown, run=replace(shown.run, copies=[parameter]))
     assert (
-        "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but on CUDA a tensor that is"
-        " no parameter: the module that gets it at net.py:3 has one parameter less there"
+        "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but on CUDA a tensor"
+        " that is no parameter: the module that gets it at net.py:3 has one parameter less there"
     ) in click.unstyle(report.text(shown)).splitlines()
 
 
