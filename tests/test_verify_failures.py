@@ -63,6 +63,9 @@ def test_standard_input_reaches_the_program(folder: ProgramFolder) -> None:
         (["--memory", "lots", "train.py"], "'lots' is not a size such as 16M"),
         (["-m", "-c", "train"], "cannot be used together"),
         ([], "Missing argument"),
+        (["--compre", "train.py"], "No such option '--compre'. (Did you mean one of: '--compare'"),
+        (["--gpu=3", "train.py"], "No such option '--gpu'. Did you mean '--gpus'?"),
+        (["-u", "train.py"], "No such option '-u'"),
     ],
 )
 def test_bad_arguments_are_trouble(arguments: list[str], message: str, folder: ProgramFolder) -> None:

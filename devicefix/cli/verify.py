@@ -83,7 +83,7 @@ def limit_options(command: Command) -> Command:
 @click.command(
     short_help="Run a rewritten program on a CPU.",
     epilog=EPILOG,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.argument("program", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
