@@ -233,10 +233,11 @@ def run_task(task: Task, settings: Settings, rewritten: list[Rewritten] | None =
     Raises:
         CommandError: the program cannot be started.
     """
-    from devicefix.verify import session
+    from devicefix.verify import session, signals
 
     try:
-        return session.verify(task, settings, _progress(), rewritten)
+        with signals.catching():
+            return session.verify(task, settings, _progress(), rewritten)
     except OSError as error:
         raise os_error(error.filename or task.command[0], error) from None
 
