@@ -233,9 +233,7 @@ def test_an_environment_in_the_folder_works_in_a_copy(folder: ProgramFolder) -> 
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", "--symlinks", folder.path / "env"], check=True
     )
-    folder.write(
-        train="import sys\nfrom os.path import realpath\nassert realpath(sys.prefix) == realpath(sys.argv[1])\n"
-    )
+    folder.write(train="import sys\nfrom os.path import samefile\nassert samefile(sys.prefix, sys.argv[1])\n")
     real = str(folder.path.resolve() / "env")
     for python in ("env/bin/python", f"{folder.path}/env/bin/python"):
         done = folder.verify("--scratch", "--python", python, "train.py", real)
