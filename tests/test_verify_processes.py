@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from running import ProgramFolder
 
 from devicefix.verify import copying
@@ -267,3 +269,49 @@ def test_the_copies_of_a_comparison_do_not_exist_at_once_and_their_time_is_repor
     assert done.status in (0, 2), (done.report, done.errors)
     assert done.report["run"]["failure"] is None
     assert 0 < done.report["copying"] < 30
+
+
+# --- the Python of the program ------------------------------------------------------------------------
+
+
+def make_environment(folder: Path, with_torch: bool = True) -> Path:
+    """Make a virtual environment, which shares the torch of this one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    packages = next(folder.glob("[Ll]ib*/**/site-packages"))
+    if with_torch:
+        (packages / "base.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
+    return folder
+
+
+def test_the_environment_of_the_program_is_found(folder: ProgramFolder) -> None:
+    folder.write(**{"deep/train": "import sys\nprint('prefix', sys.prefix, file=sys.stderr)\n"})
+    active, beside, above = (
+        make_environment(folder.path / name) for name in ("active", "deep/.venv", "deep/venv")
+    )
+    conda = make_environment(folder.path / "conda")
+    empty = make_environment(folder.path / "empty", with_torch=False)
+
+    def used(**variables: str) -> str:
+        done = folder.verify("deep/train.py", variables=variables)
+        assert done.status == 0, (done.report, done.errors)
+        prefix = done.errors.splitlines()[-1].removeprefix("prefix ")
+        assert done.report["python"] == ("" if prefix == sys.prefix else f"{prefix}/bin/python")
+        return prefix
+
+    assert used(VIRTUAL_ENV=str(active), CONDA_PREFIX=str(conda)) == str(active)
+    assert used(VIRTUAL_ENV=sys.prefix) == sys.prefix
+    assert used(VIRTUAL_ENV=str(empty)) == str(beside)
+    shutil.rmtree(beside)
+    assert used(CONDA_PREFIX=str(conda)) == str(above)
+    shutil.rmtree(above)
+    assert used(CONDA_PREFIX=str(conda)) == str(conda)
+    assert used(CONDA_PREFIX=str(folder.path / "gone")) == sys.prefix
+
+
+def test_the_python_is_named_in_the_summary(folder: ProgramFolder) -> None:
+    folder.write(train="")
+    python = make_environment(folder.path / "other") / "bin" / "python"
+    assert (
+        f"  python         {python}\n" in folder.verify("--python", str(python), "train.py", text=True).output
+    )
+    assert "  python  " not in folder.verify("train.py", text=True).output

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
 PROGRESS_INTERVAL = 30  # seconds
+_OWN_TORCH = ", or install only psutil, and name the Python of the program, which has torch, with --python"
 
 EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put the options of
@@ -122,7 +123,10 @@ def limit_options(command: Command) -> Command:
     type=click.Path(exists=True, path_type=Path),
     help="Rewrite this file or folder. [default: the program's folder or repository]",
 )
-@click.option("--python", default=sys.executable, help="The Python interpreter to use.")
+@click.option(
+    "--python",
+    help="The Python interpreter to use. [default: the program's if it has torch, else devicefix's]",
+)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @rule_options
 @unsafe_option
@@ -136,7 +140,7 @@ def verify(
     as_module: bool,
     as_command: bool,
     sources: tuple[Path, ...],
-    python: str,
+    python: str | None,
     output_format: str,
     config_file: Path | None,
     timeout: float,
@@ -155,18 +159,22 @@ def verify(
     devicefix changes no files. The verdict is pass, fail or stopped; the report lists the remaining requests
     for CUDA, and code that relies on copies that only CUDA makes.
     """
-    _check_packages(python)
-    from devicefix.verify import launch, session
+    _check_packages("psutil")
+    from devicefix.verify import environment, launch, session
     from devicefix.verify.runs import Task
 
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
     script = None if as_module or as_command else _script(program)
+    root = session.root_of(script)
     if as_command:
         command = _shell_command(" ".join([program, *map(shlex.quote, arguments)]))
     else:
+        folder = Path.cwd() if script is None else script.resolve().parent
+        python = python or environment.python_for(folder, root)
+        if python == sys.executable:
+            _check_packages("torch")
         command = [python, *(["-m", program] if as_module else [str(script)]), *arguments]
-    root = session.root_of(script)
     task = Task(
         command=command,
         folder=Path.cwd(),
@@ -181,6 +189,7 @@ def verify(
         gpus=gpus,
         scratch=compare if scratch is None else scratch,
         to_stderr=output_format == "json",
+        python="" if as_command or python == sys.executable else python or "",
     )
     settings = settings_for(task.sources, config_file, None, given)
     report = run_task(task, settings)
@@ -202,7 +211,7 @@ def verify_outcomes(
     Returns:
         The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
-    _check_packages(sys.executable)
+    _check_packages("psutil")
     from devicefix.verify import launch, session
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
@@ -273,15 +282,14 @@ def _shell_command(line: str) -> list[str]:
     return ["cmd", "/c", line] if os.name == "nt" else ["/bin/sh", "-c", line]
 
 
-def _check_packages(python: str) -> None:
+def _check_packages(package: str) -> None:
     """Refuse to run without a package that only `verify` needs.
 
     Raises:
-        CommandError: a package is not installed.
+        CommandError: the package is not installed.
     """
-    for package in ("psutil", "torch") if python == sys.executable else ("psutil",):
-        if importlib.util.find_spec(package) is None:
-            raise missing_package("verify", package, "verify")
+    if importlib.util.find_spec(package) is None:
+        raise missing_package("verify", package, "verify", _OWN_TORCH)
 
 
 def _progress() -> Callable[[str, float], None]:

@@ -46,6 +46,8 @@ def _lines(report: Report) -> Iterator[str]:
     copying = f" (and {report.copying:.1f} s for scratch copies)" if report.copying >= _WORTH_SAYING else ""
     yield f"verify: {verdict} in {run.seconds:.1f} s{copying}{steps}{reason}"
     yield from _failure(report)
+    if report.python:
+        yield _entry("python", printable(report.python))
     yield from _section("CUDA requests", map(_request, run.requests))
     yield from _section("copy hazards", map(_hazard, run.copies))
     yield from _fixes(report)

@@ -39,6 +39,7 @@ class Task:
         scratch: whether to run in a copy of `root`.
         to_stderr: whether to send the program's output to the standard error.
         stdin: the standard input of each run.
+        python: the Python that runs the script or module, if it is not devicefix's.
     """
 
     command: list[str]
@@ -55,6 +56,7 @@ class Task:
     scratch: bool = False
     to_stderr: bool = False
     stdin: Input = field(default_factory=Input)
+    python: str = ""
 
 
 @dataclass(frozen=True, slots=True)

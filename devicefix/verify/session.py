@@ -31,6 +31,7 @@ class Report:
         comparison: the result of `--compare`.
         errors: the files that could not be rewritten, and why.
         copying: the seconds that scratch copies took, which are not part of those of the runs.
+        python: the Python that ran the program, if it is not devicefix's.
     """
 
     verdict: Verdict
@@ -41,6 +42,7 @@ class Report:
     comparison: Comparison | None = None
     errors: list[str] = field(default_factory=list)
     copying: float = 0.0
+    python: str = ""
 
 
 def root_of(script: Path | None) -> Path:
@@ -79,7 +81,8 @@ def verify(
         program = prepare(task.sources, settings, folder, rewritten)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
         run = judge(result.ended, result.events, program)
-        report = Report(run.verdict, run.reason, run, errors=program.errors, copying=result.copying)
+        report = Report(run.verdict, run.reason, run, errors=program.errors)
+        report.copying, report.python = result.copying, task.python
         if run.verdict is Verdict.FAIL:
             report.causes = explain.causes(run, settings)
             report.advice = explain.advice(run) if not report.causes else ""

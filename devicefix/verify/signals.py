@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which each system has some
-_DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)  # a signal that is ignored stays so, as with `nohup`
+_KEPT = (signal.SIG_IGN, None)  # a signal that is ignored stays so, as with `nohup`
 
 
 class _Handler:
@@ -49,7 +49,7 @@ def catching() -> Iterator[None]:
     _handler.reset()
     numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
-    caught = [number for number in numbers if before[number] in _DEFAULTS]
+    caught = [number for number in numbers if before[number] not in _KEPT]
     for number in caught:
         signal.signal(number, _handler)
     try:
