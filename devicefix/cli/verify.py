@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from devicefix.cli.errors import missing_package, os_error
+from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.options import common_folder, rule_options, settings_for, unsafe_option
 from devicefix.config.sizes import size
 
@@ -166,6 +166,7 @@ def verify(
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
     script = None if as_module or as_command else _script(program)
+    notebook = script.resolve() if script is not None and script.suffix == ".ipynb" else None
     root = session.root_of(script)
     if as_command:
         command = _shell_command(" ".join([program, *map(shlex.quote, arguments)]))
@@ -174,10 +175,10 @@ def verify(
         python = python or environment.python_for(folder, root)
         if python == sys.executable:
             _check_packages("torch")
-        command = [python, *(["-m", program] if as_module else [str(script)]), *arguments]
+        command = [python, *(["-m", program] if script is None else _words(script)), *arguments]
     task = Task(
         command=command,
-        folder=Path.cwd(),
+        folder=Path.cwd() if notebook is None else notebook.parent,
         root=root,
         sources=sources or (root,),
         limits=launch.Limits(timeout, memory),
@@ -190,6 +191,7 @@ def verify(
         scratch=compare if scratch is None else scratch,
         to_stderr=output_format == "json",
         python="" if as_command or python == sys.executable else python or "",
+        notebook=notebook,
     )
     settings = settings_for(task.sources, config_file, None, given)
     report = run_task(task, settings)
@@ -242,11 +244,14 @@ def run_task(task: Task, settings: Settings, rewritten: list[Rewritten] | None =
     Raises:
         CommandError: the program cannot be started.
     """
+    from devicefix.files.documents import NotANotebook
     from devicefix.verify import session, signals
 
     try:
         with signals.catching():
             return session.verify(task, settings, _progress(), rewritten)
+    except NotANotebook as error:
+        raise CommandError(f"{task.notebook}:{error.position[0]}: {error}") from None
     except OSError as error:
         raise os_error(error.filename or task.command[0], error) from None
 
@@ -261,6 +266,15 @@ def show_report(report: Report, output_format: str = "text") -> None:
     from devicefix.verify.report import as_json, text
 
     click.echo(as_json(report) if output_format == "json" else text(report), nl=False)
+
+
+def _words(script: Path) -> list[str]:
+    """Return the arguments of Python that run a script or notebook."""
+    if script.suffix != ".ipynb":
+        return [str(script)]
+    from devicefix.verify.runtime import notebook
+
+    return [notebook.__file__, str(script.resolve())]
 
 
 def _script(program: str) -> Path:

@@ -59,7 +59,7 @@ class CudaComparison:
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self._task = task
         self._program = program
-        self._original = Program(program.roots)
+        self._original = Program(program.roots, notebook=program.notebook)
         self._folder = folder
         self._tick = tick
         self.copying = 0.0

@@ -40,6 +40,7 @@ class Task:
         to_stderr: whether to send the program's output to the standard error.
         stdin: the standard input of each run.
         python: the Python that runs the script or module, if it is not devicefix's.
+        notebook: the notebook to run, or None.
     """
 
     command: list[str]
@@ -57,6 +58,7 @@ class Task:
     to_stderr: bool = False
     stdin: Input = field(default_factory=Input)
     python: str = ""
+    notebook: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         rewritten=program.rewritten,
         fixes=program.fixes,
         origins=program.origins,
+        notebook=program.notebook,
         steps=task.steps,
         keep_going=task.keep_going,
         copies=task.copies and machine == "cpu",

@@ -111,6 +111,7 @@ class Scratch:
             self._both(program.fixes),
             self._both(program.origins),
             program.errors,
+            program.notebook,
         )
 
     def _both(self, values: dict[str, T]) -> dict[str, T]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
-from devicefix.verify import explain, runs
+from devicefix.verify import explain, notebook, runs
 from devicefix.verify.against_cuda import Comparison, CudaComparison
 from devicefix.verify.explain import Cause
 from devicefix.verify.program import Rewritten, prepare
@@ -79,8 +79,13 @@ def verify(
     """
     with temporary_folder() as folder:
         program = prepare(task.sources, settings, folder, rewritten)
+        if task.notebook is not None:
+            notebook.add(task.notebook, program, settings, folder)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
         run = judge(result.ended, result.events, program)
+        run.ran, run.not_run = (
+            [notebook.in_cells(place, program) for place in places] for places in (run.ran, run.not_run)
+        )
         report = Report(run.verdict, run.reason, run, errors=program.errors)
         report.copying, report.python = result.copying, task.python
         if run.verdict is Verdict.FAIL:

@@ -45,6 +45,8 @@ class Modules:
         source = self._plan.rewritten.get(os.path.realpath(path))
         if source is None:
             return None
+        if path == self._plan.notebook.get("path"):
+            path = self._plan.notebook["source"]
         with open(path, "rb") as old, open(source, "rb") as new:
             decode = importlib.util.decode_source
             return decode(old.read()), decode(new.read())
