@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import textwrap
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -132,17 +133,26 @@ class ProgramFolder:
             file.parent.mkdir(exist_ok=True)
             file.write_text(textwrap.dedent(code).lstrip("\n"), encoding="utf-8")
 
-    def verify(self, *arguments: str, stdin: str | None = "", text: bool = False) -> Verified:
+    def verify(
+        self,
+        *arguments: str,
+        stdin: str | None = "",
+        text: bool = False,
+        variables: Mapping[str, str] | None = None,
+    ) -> Verified:
         """Run `devicefix verify`, and check that no file changes and no frame of devicefix is shown.
 
         Args:
             *arguments: the arguments of `devicefix verify`.
             stdin: the standard input of the program.
             text: whether to get the report as text instead of JSON.
+            variables: variables of the environment.
         """
         formats = [] if text else ["--output-format", "json"]
         before = self.content()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        active = ("VIRTUAL_ENV", "CONDA_PREFIX")
+        outside = {name: value for name, value in os.environ.items() if name not in active}
+        environment = {**outside, "OMP_NUM_THREADS": "1", **(variables or {})}
         done = devicefix(
             "verify", *formats, *arguments, cwd=self.path, input=stdin, timeout=120, env=environment
         )

@@ -73,6 +73,53 @@ def test_the_program_sees_its_original_self(folder: ProgramFolder) -> None:
     assert len(done.run["ran"]) == 1
 
 
+@pytest.mark.parametrize("where", ["--no-scratch", "--scratch"])
+def test_a_script_behind_a_link_finds_its_modules_beside_the_link_s_target(
+    where: str, folder: ProgramFolder
+) -> None:
+    folder.write(
+        **{"deep/net": "x = 1\n"},
+        **{
+            "deep/train": """
+            import os, sys, net
+            assert sys.path[0] == os.path.dirname(net.__file__), sys.path
+            assert os.path.basename(__file__) == 'link.py', __file__
+            assert os.path.basename(os.path.dirname(__file__)) != 'deep', __file__
+            assert sys.path[0] == os.path.join(os.path.dirname(os.path.realpath(__file__))), sys.path
+            """
+        },
+    )
+    (folder.path / "link.py").symlink_to("deep/train.py")
+    done = [folder.verify(where, script) for script in ("link.py", str(folder.path / "link.py"))]
+    assert [one.status for one in done] == [0, 0], [one.errors for one in done]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no safe path")
+def test_with_a_safe_path_the_folder_of_the_script_is_not_on_it(
+    folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    folder.write(
+        train="import sys\nassert not any(path.endswith('.py') for path in sys.path), sys.path\nimport net"
+    )
+    done = folder.verify("train.py")
+    assert done.report["reason"] == "ModuleNotFoundError: No module named 'net'"
+
+
+@pytest.mark.parametrize("script", ["bad.py", "train.py"])
+def test_a_module_in_an_undeclared_encoding_fails_as_in_python(script: str, folder: ProgramFolder) -> None:
+    (folder.path / "bad.py").write_bytes(
+        "import torch\nx = torch.ones(1).cuda()\ns = 'é'\n".encode("latin-1")
+    )
+    folder.write(train="import bad\n")
+    plain = subprocess.run(
+        [sys.executable, script], cwd=folder.path, capture_output=True, text=True, check=False
+    )
+    done = folder.verify("--scratch", script)
+    assert (done.status, "SyntaxError" in plain.stderr) == (1, True)
+    assert re.sub(r"/\S+/", "", done.errors) == re.sub(r"/\S+/", "", plain.stderr)
+
+
 def test_every_way_of_running_a_file(folder: ProgramFolder) -> None:
     """Test imports, packages, the program's own loaders, `runpy`, and other import hooks."""
     (folder.path / "pkg").mkdir()
@@ -311,6 +358,42 @@ def test_requests_of_a_library_do_not_fail_the_run(folder: ProgramFolder) -> Non
     assert done.status == 0, done.report
     (request,) = done.run["requests"]
     assert (request["library"], request["place"]["line"]) == ("probing", 4)
+
+
+COMPILED = """
+import torch
+from torch._inductor.codecache import CacheBase
+
+CacheBase.get_system()  # as the compiler does for the key of its cache
+
+@torch.compile(backend='eager')
+def add(x):
+    return x.cuda() + 1
+
+try:
+    add(torch.ones(2))
+except Exception:
+    pass
+"""
+
+
+def test_questions_of_the_compiler_do_not_fail_the_run_but_those_of_compiled_code_do(
+    folder: ProgramFolder,
+) -> None:
+    folder.write(train=COMPILED)
+    done = folder.verify("--select", "DF901", "--no-copies", "train.py")
+    by = {request["place"]["line"]: request["library"] for request in done.run["requests"]}
+    assert by == {4: "torch.compile", 11: None}
+    assert done.status == 1
+
+
+@pytest.mark.slow
+def test_compiled_code_passes(folder: ProgramFolder) -> None:
+    folder.write(
+        train="import torch\nprint(torch.compile(torch.nn.Linear(2, 2).cuda())(torch.ones(2).cuda()))\n"
+    )
+    done = folder.verify("--no-copies", "train.py")
+    assert done.status == 0, (done.report, done.errors)
 
 
 # --- limits ------------------------------------------------------------------------------------------------

@@ -63,6 +63,9 @@ def test_standard_input_reaches_the_program(folder: ProgramFolder) -> None:
         (["--memory", "lots", "train.py"], "'lots' is not a size such as 16M"),
         (["-m", "-c", "train"], "cannot be used together"),
         ([], "Missing argument"),
+        (["--compre", "train.py"], "No such option '--compre'. (Did you mean one of: '--compare'"),
+        (["--gpu=3", "train.py"], "No such option '--gpu'. Did you mean '--gpus'?"),
+        (["-u", "train.py"], "No such option '-u'"),
     ],
 )
 def test_bad_arguments_are_trouble(arguments: list[str], message: str, folder: ProgramFolder) -> None:
@@ -70,9 +73,13 @@ def test_bad_arguments_are_trouble(arguments: list[str], message: str, folder: P
     assert done.status == 2 and message in done.errors, done.errors
 
 
-@pytest.mark.parametrize("package", ["psutil", "torch"])
 @pytest.mark.parametrize(
-    "arguments", [["verify", "train.py"], ["rewrite", "-i", "--verify", "python train.py"]]
+    ("package", "arguments"),
+    [
+        ("psutil", ["verify", "train.py"]),
+        ("torch", ["verify", "train.py"]),
+        ("psutil", ["rewrite", "-i", "--verify", "python train.py"]),
+    ],
 )
 def test_a_missing_package_is_one_line_of_error(
     package: str, arguments: list[str], folder: ProgramFolder
@@ -82,7 +89,10 @@ def test_a_missing_package_is_one_line_of_error(
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: verify needs {package}: pip install 'devicefix[verify]'\n"
+    assert done.stderr == (
+        f"Error: verify needs {package}: pip install 'devicefix[verify]', or install only psutil, and name "
+        "the Python of the program, which has torch, with --python\n"
+    )
 
 
 def test_a_missing_python_is_trouble(folder: ProgramFolder) -> None:

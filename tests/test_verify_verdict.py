@@ -15,7 +15,7 @@ from devicefix.config.settings import Settings
 from devicefix.verify import report
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.explain import advice, causes
-from devicefix.verify.launch import Ended
+from devicefix.verify.launch import Command, Ended
 from devicefix.verify.program import Program
 from devicefix.verify.scratch import Scratch
 from devicefix.verify.session import Report
@@ -286,13 +286,17 @@ def test_a_scratch_copy_maps_paths_both_ways(original: Path) -> None:
     scratch = Scratch(original, into)
     copy = into / "project"
     script = str(original / "train.py")
-    assert sorted(path.name for path in copy.iterdir()) == ["train.py"]
+    assert sorted(path.name for path in copy.iterdir()) == [".git", "train.py"]
     assert scratch.path(script) == str(copy / "train.py")
     assert scratch.path("--lr") == "--lr"
     assert scratch.path(str(into)) == str(into)
     moved = scratch.program(Program((str(original),), {script: "0.py"}, {script: [1]}, {script: [1, 1]}))
     there = str(copy / "train.py")
-    assert moved == Program((str(copy),), {there: "0.py"}, {there: [1]}, {there: [1, 1]})
+    both = script, there  # Python imports a package that is installed for editing from the original
+    assert moved.roots == (str(copy), str(original))
+    assert moved.rewritten == dict.fromkeys(both, "0.py")
+    assert moved.fixes == {path: [1] for path in both}
+    assert moved.origins == {path: [1, 1] for path in both}
     recorded = {"file": str(copy / "train.py"), "frames": [{"line": 1, "message": f"in {copy}/x"}]}
     restored = {"file": script, "frames": [{"line": 1, "message": f"in {original}/x"}]}
     assert scratch.restored(recorded) == restored
@@ -331,7 +335,7 @@ def test_pipes_are_not_copied(original: Path) -> None:
     into = original.parent / "here"
     into.mkdir()
     Scratch(original, into)
-    assert os.listdir(into / "project") == ["train.py"]
+    assert "pipe" not in os.listdir(into / "project")
 
 
 def test_a_scratch_copy_keeps_relative_words_of_a_command_that_moves_along(original: Path) -> None:
@@ -340,7 +344,12 @@ def test_a_scratch_copy_keeps_relative_words_of_a_command_that_moves_along(origi
     scratch = Scratch(original, into)
     script = str(original / "train.py")
     copied = str(into / "project" / "train.py")
-    assert scratch.command(["python", script, "data"], original) == ["python", copied, "data"]
+
+    def words(given: list[str], folder: Path) -> list[str]:
+        return scratch.command(Command(given, folder)).words
+
+    assert words(["python", script, "data"], original) == ["python", copied, "data"]
     relative = os.path.relpath(script)
-    assert scratch.command([relative], original) == [relative]
-    assert scratch.command([relative], original.parent) == [copied]
+    assert words([relative], original) == [relative]
+    assert words([relative], original.parent) == [copied]
+    assert words(["../run"], original) == [str(into)]

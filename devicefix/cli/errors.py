@@ -33,15 +33,16 @@ def os_error(path: object, error: OSError) -> CommandError:
     return CommandError(f"{path}: {error.strerror or error}")
 
 
-def missing_package(feature: str, package: str | None, extra: str) -> CommandError:
+def missing_package(feature: str, package: str | None, extra: str, otherwise: str = "") -> CommandError:
     """Return the error that ends the run because an optional package is not installed.
 
     Args:
         feature: the command or option that needs the package.
         package: the name of the missing package.
         extra: the extra of devicefix that installs it.
+        otherwise: what else to do.
     """
-    return CommandError(f"{feature} needs {package}: pip install 'devicefix[{extra}]'")
+    return CommandError(f"{feature} needs {package}: pip install 'devicefix[{extra}]'{otherwise}")
 
 
 def print_error(path: str, message: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from devicefix.cli.errors import missing_package, os_error
+from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.options import common_folder, rule_options, settings_for, unsafe_option
 from devicefix.config.sizes import size
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STATUSES = {"pass": 0, "fail": 1, "trouble": 2, "stopped": 3}
 PROGRESS_INTERVAL = 30  # seconds
+_OWN_TORCH = ", or install only psutil, and name the Python of the program, which has torch, with --python"
 
 EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put the options of
@@ -83,7 +84,7 @@ def limit_options(command: Command) -> Command:
 @click.command(
     short_help="Run a rewritten program on a CPU.",
     epilog=EPILOG,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.argument("program", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
@@ -122,7 +123,10 @@ def limit_options(command: Command) -> Command:
     type=click.Path(exists=True, path_type=Path),
     help="Rewrite this file or folder. [default: the program's folder or repository]",
 )
-@click.option("--python", default=sys.executable, help="The Python interpreter to use.")
+@click.option(
+    "--python",
+    help="The Python interpreter to use. [default: the program's if it has torch, else devicefix's]",
+)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @rule_options
 @unsafe_option
@@ -136,7 +140,7 @@ def verify(
     as_module: bool,
     as_command: bool,
     sources: tuple[Path, ...],
-    python: str,
+    python: str | None,
     output_format: str,
     config_file: Path | None,
     timeout: float,
@@ -155,21 +159,26 @@ def verify(
     devicefix changes no files. The verdict is pass, fail or stopped; the report lists the remaining requests
     for CUDA, and code that relies on copies that only CUDA makes.
     """
-    _check_packages(python)
-    from devicefix.verify import launch, session
+    _check_packages("psutil")
+    from devicefix.verify import environment, launch, session
     from devicefix.verify.runs import Task
 
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
     script = None if as_module or as_command else _script(program)
+    notebook = script.resolve() if script is not None and script.suffix == ".ipynb" else None
+    root = session.root_of(script)
     if as_command:
         command = _shell_command(" ".join([program, *map(shlex.quote, arguments)]))
     else:
-        command = [python, *(["-m", program] if as_module else [str(script)]), *arguments]
-    root = session.root_of(script)
+        folder = Path.cwd() if script is None else script.resolve().parent
+        python = python or environment.python_for(folder, root)
+        if python == sys.executable:
+            _check_packages("torch")
+        command = [python, *(["-m", program] if script is None else _words(script)), *arguments]
     task = Task(
         command=command,
-        folder=Path.cwd(),
+        folder=Path.cwd() if notebook is None else notebook.parent,
         root=root,
         sources=sources or (root,),
         limits=launch.Limits(timeout, memory),
@@ -181,6 +190,8 @@ def verify(
         gpus=gpus,
         scratch=compare if scratch is None else scratch,
         to_stderr=output_format == "json",
+        python="" if as_command or python == sys.executable else python or "",
+        notebook=notebook,
     )
     settings = settings_for(task.sources, config_file, None, given)
     report = run_task(task, settings)
@@ -202,7 +213,7 @@ def verify_outcomes(
     Returns:
         The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
-    _check_packages(sys.executable)
+    _check_packages("psutil")
     from devicefix.verify import launch, session
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
@@ -233,10 +244,14 @@ def run_task(task: Task, settings: Settings, rewritten: list[Rewritten] | None =
     Raises:
         CommandError: the program cannot be started.
     """
-    from devicefix.verify import session
+    from devicefix.files.documents import NotANotebook
+    from devicefix.verify import session, signals
 
     try:
-        return session.verify(task, settings, _progress(), rewritten)
+        with signals.catching():
+            return session.verify(task, settings, _progress(), rewritten)
+    except NotANotebook as error:
+        raise CommandError(f"{task.notebook}:{error.position[0]}: {error}") from None
     except OSError as error:
         raise os_error(error.filename or task.command[0], error) from None
 
@@ -251,6 +266,15 @@ def show_report(report: Report, output_format: str = "text") -> None:
     from devicefix.verify.report import as_json, text
 
     click.echo(as_json(report) if output_format == "json" else text(report), nl=False)
+
+
+def _words(script: Path) -> list[str]:
+    """Return the arguments of Python that run a script or notebook."""
+    if script.suffix != ".ipynb":
+        return [str(script)]
+    from devicefix.verify.runtime import notebook
+
+    return [notebook.__file__, str(script.resolve())]
 
 
 def _script(program: str) -> Path:
@@ -272,15 +296,14 @@ def _shell_command(line: str) -> list[str]:
     return ["cmd", "/c", line] if os.name == "nt" else ["/bin/sh", "-c", line]
 
 
-def _check_packages(python: str) -> None:
+def _check_packages(package: str) -> None:
     """Refuse to run without a package that only `verify` needs.
 
     Raises:
-        CommandError: a package is not installed.
+        CommandError: the package is not installed.
     """
-    for package in ("psutil", "torch") if python == sys.executable else ("psutil",):
-        if importlib.util.find_spec(package) is None:
-            raise missing_package("verify", package, "verify")
+    if importlib.util.find_spec(package) is None:
+        raise missing_package("verify", package, "verify", _OWN_TORCH)
 
 
 def _progress() -> Callable[[str, float], None]:

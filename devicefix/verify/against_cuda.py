@@ -51,14 +51,18 @@ class CudaComparison:
         program: the rewritten program.
         folder: the folder for the runs' own files.
         tick: called regularly with the name of the run and its seconds so far.
+
+    Attributes:
+        copying: the seconds that scratch copies took.
     """
 
     def __init__(self, task: Task, program: Program, folder: Path, tick: Tick) -> None:
         self._task = task
         self._program = program
-        self._original = Program(program.roots)
+        self._original = Program(program.roots, notebook=program.notebook)
         self._folder = folder
         self._tick = tick
+        self.copying = 0.0
 
     def against(self, on_cpu: Result) -> Comparison:
         """Compare the rewritten program's run on the CPU with both programs on CUDA.
@@ -115,7 +119,9 @@ class CudaComparison:
         where = "CUDA" if machine == "cuda" else "simulated CUDA"
         what = "the original" if program is self._original else "the rewritten program"
         tick = partial(self._tick, f"{what} on {where}")
-        return runs.run_program(self._task, program, self._folder / name, tick, machine)
+        result = runs.run_program(self._task, program, self._folder / name, tick, machine)
+        self.copying += result.copying
+        return result
 
 
 def _faults(unlike: list[Difference], found: Comparison) -> Iterator[str]:
@@ -146,4 +152,7 @@ def has_cuda(python: str) -> bool:
     """
     python = python if "python" in os.path.basename(python) else sys.executable
     question = "import torch; raise SystemExit(not torch.cuda.is_available())"
-    return subprocess.run([python, "-c", question], capture_output=True, check=False).returncode == 0
+    done = subprocess.run(
+        [python, "-c", question], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    return done.returncode == 0

@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 
 import devicefix.verify.runtime
+from devicefix.verify import signals
 from devicefix.verify.runtime.plan import VARIABLE, Plan
+from devicefix.verify.stdin import Input
 
 BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 _GRACE = 3.0  # seconds between asking a process to end and ending it
@@ -42,12 +44,14 @@ class Command:
         folder: the folder to run it in.
         environment: additional environment variables.
         to_stderr: whether to send its output to the standard error.
+        stdin: its standard input.
     """
 
     words: list[str]
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
     to_stderr: bool = False
+    stdin: Input = field(default_factory=Input)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +82,10 @@ def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[fl
         OSError: the command cannot be started.
     """
     start = time.monotonic()
-    process = subprocess.Popen(
-        command.words,
-        cwd=command.folder,
-        env=_environment(plan, command.environment),
-        # The new session cannot read from the terminal: trying to would stop the process.
-        stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
-        stdout=sys.stderr if command.to_stderr else None,
-        start_new_session=True,
-    )
+    process = None
     limit = None
     try:
+        process = _start(command, plan)
         while limit is None:
             try:
                 process.wait(_TICK)
@@ -96,9 +93,24 @@ def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[fl
             except subprocess.TimeoutExpired:
                 tick(time.monotonic() - start)
                 limit = _exceeded(process, limits, time.monotonic() - start)
+        seconds = time.monotonic() - start
     finally:
-        _end(process, plan)
-    return Ended(process.wait(), time.monotonic() - start, limit)
+        with signals.held():
+            _end(process, plan)
+    return Ended(process.wait(), seconds, limit)
+
+
+def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
+    with signals.held(), command.stdin.open() as stdin:
+        return subprocess.Popen(
+            command.words,
+            cwd=command.folder,
+            env=_environment(plan, command.environment),
+            stdin=stdin,
+            stdout=sys.stderr if command.to_stderr else None,
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # on Windows
+        )
 
 
 def _environment(plan: Plan, extra: dict[str, str]) -> dict[str, str]:
@@ -136,9 +148,10 @@ def _family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _end(process: subprocess.Popen[bytes], plan: Plan) -> None:
+def _end(process: subprocess.Popen[bytes] | None, plan: Plan) -> None:
     """End the remaining processes of a run, including those that left their parents and group."""
-    left = {found.pid: found for found in (*_family(process.pid), *_strays(plan))}
+    family = _family(process.pid) if process else []
+    left = {found.pid: found for found in (*family, *_strays(plan))}
     _signal(left.values(), "terminate")
     _, alive = psutil.wait_procs(list(left.values()), timeout=_GRACE)
     _signal(alive, "kill")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
@@ -49,6 +49,7 @@ class Program:
         fixes: the lines with fixes in each of these modules.
         origins: the user's line of each new line in each of these modules.
         errors: the files that could not be rewritten, and why.
+        notebook: the notebook that it runs, as `Plan.notebook` has it; empty for none.
     """
 
     roots: tuple[str, ...]
@@ -56,6 +57,20 @@ class Program:
     fixes: dict[str, list[int]] = field(default_factory=dict)
     origins: dict[str, list[int]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
+    notebook: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, module: Rewritten, source: Path) -> None:
+        """Add a module.
+
+        Args:
+            module: the module.
+            source: where to store its new source.
+        """
+        real = os.path.realpath(module.path)
+        source.write_bytes(module.content)
+        self.rewritten[real] = str(source)
+        self.fixes[real] = module.fixes
+        self.origins[real] = module.origins
 
 
 def prepare(
@@ -73,12 +88,7 @@ def prepare(
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in sources}
     program = Program(tuple(sorted(folders)))
     for module in _rewritten(sources, settings, program) if rewritten is None else rewritten:
-        real = os.path.realpath(module.path)
-        source = folder / f"{len(program.rewritten)}.py"
-        source.write_bytes(module.content)
-        program.rewritten[real] = str(source)
-        program.fixes[real] = module.fixes
-        program.origins[real] = module.origins
+        program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
 
 

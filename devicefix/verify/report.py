@@ -18,6 +18,7 @@ from devicefix.verify.verdict import CopyHazard, Location, Request, Verdict
 
 _COLOURS = {Verdict.PASS: "green", Verdict.STOPPED: "yellow"}
 _SHOWN = 10  # of each kind
+_WORTH_SAYING = 0.5  # seconds
 
 
 def text(report: Report) -> str:
@@ -42,8 +43,11 @@ def _lines(report: Report) -> Iterator[str]:
     verdict = click.style(report.verdict.value, fg=_COLOURS.get(report.verdict, "red"), bold=True)
     steps = f", {_count(run.steps, 'optimizer step')}" if run.steps else ""
     reason = f": {printable(report.reason)}" if report.reason else ""
-    yield f"verify: {verdict} in {run.seconds:.1f} s{steps}{reason}"
+    copying = f" (and {report.copying:.1f} s for scratch copies)" if report.copying >= _WORTH_SAYING else ""
+    yield f"verify: {verdict} in {run.seconds:.1f} s{copying}{steps}{reason}"
     yield from _failure(report)
+    if report.python:
+        yield _entry("python", printable(report.python))
     yield from _section("CUDA requests", map(_request, run.requests))
     yield from _section("copy hazards", map(_hazard, run.copies))
     yield from _fixes(report)

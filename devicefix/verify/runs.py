@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from devicefix.verify.copying import place
 from devicefix.verify.launch import Command, Ended, Limits, run_command
 from devicefix.verify.program import Program
 from devicefix.verify.runtime.events import read
 from devicefix.verify.runtime.plan import Plan
-from devicefix.verify.scratch import Scratch
+from devicefix.verify.scratch import Scratch, temporary_folder
+from devicefix.verify.stdin import Input
 
 Tick = Callable[[str, float], None]  # called with the name of a run and its seconds so far
 
@@ -35,6 +38,9 @@ class Task:
         gpus: the number of GPUs of the simulated CUDA machine; None for one, which DataParallel adapts to.
         scratch: whether to run in a copy of `root`.
         to_stderr: whether to send the program's output to the standard error.
+        stdin: the standard input of each run.
+        python: the Python that runs the script or module, if it is not devicefix's.
+        notebook: the notebook to run, or None.
     """
 
     command: list[str]
@@ -50,14 +56,24 @@ class Task:
     gpus: int | None = None
     scratch: bool = False
     to_stderr: bool = False
+    stdin: Input = field(default_factory=Input)
+    python: str = ""
+    notebook: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a run, and the events that it recorded."""
+    """The end of a run, and the events that it recorded.
+
+    Attributes:
+        ended: how it ended.
+        events: its events.
+        copying: the seconds that the copy of the folder took.
+    """
 
     ended: Ended
     events: list[dict[str, Any]]
+    copying: float = 0.0
 
 
 def run_program(
@@ -77,23 +93,28 @@ def run_program(
     """
     folder.mkdir()
     command = _command(task)
+    if not task.scratch:
+        return _run(command, _plan(task, program, folder, machine), task.limits, tick)
     root = Path(os.path.realpath(task.root))
-    scratch = Scratch(root, folder) if task.scratch else None
-    if scratch is not None:
-        program = scratch.program(program)
-        words = scratch.command(command.words, command.folder)
-        command = replace(command, words=words, folder=Path(scratch.path(str(command.folder.resolve()))))
-    plan = _plan(task, program, folder, machine)
-    ended = run_command(command, plan, task.limits, tick)
-    events = list(read(plan.events))
-    return Result(ended, [scratch.restored(event) for event in events] if scratch is not None else events)
+    start = time.monotonic()
+    with temporary_folder(place(root)) as parent:
+        scratch = Scratch(root, parent)
+        copying = time.monotonic() - start
+        plan = _plan(task, scratch.program(program), folder, machine)
+        result = _run(scratch.command(command), plan, task.limits, tick)
+    return Result(result.ended, [scratch.restored(event) for event in result.events], copying)
+
+
+def _run(command: Command, plan: Plan, limits: Limits, tick: Callable[[float], None]) -> Result:
+    ended = run_command(command, plan, limits, tick)
+    return Result(ended, list(read(plan.events)))
 
 
 def _command(task: Task) -> Command:
     environment = {"PYTHONHASHSEED": "0"} if task.compare else {}
     if task.gpus:
         environment["DEVICEFIX_GPUS"] = str(task.gpus)
-    return Command(task.command, task.folder, environment, task.to_stderr)
+    return Command(task.command, task.folder, environment, task.to_stderr, task.stdin)
 
 
 def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
@@ -104,6 +125,7 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         rewritten=program.rewritten,
         fixes=program.fixes,
         origins=program.origins,
+        notebook=program.notebook,
         steps=task.steps,
         keep_going=task.keep_going,
         copies=task.copies and machine == "cpu",

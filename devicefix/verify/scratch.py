@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import os
-import shutil
-import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from devicefix.verify import signals
+from devicefix.verify.copying import copy_folder
+from devicefix.verify.launch import Command
 from devicefix.verify.program import Program
 
-_COPIED = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
-_NOT_COPIED = shutil.ignore_patterns(".git", "__pycache__", ".venv", "venv")
+T = TypeVar("T")
+
+
+@contextmanager
+def temporary_folder(parent: str | None = None) -> Iterator[Path]:
+    """Make a folder that is removed at the end, whatever a program has made of it.
+
+    Args:
+        parent: the folder to make it in; None for the one for temporary files.
+    """
+    hidden = "" if parent in (None, tempfile.gettempdir()) else "."
+    with signals.held():
+        folder = tempfile.TemporaryDirectory(
+            prefix=f"{hidden}devicefix-", dir=parent, ignore_cleanup_errors=True
+        )
+    try:
+        yield Path(os.path.realpath(folder.name))
+    finally:
+        with signals.held():
+            folder.cleanup()
 
 
 class Scratch:
@@ -25,19 +48,21 @@ class Scratch:
         parent: the folder to make the copy in.
 
     Raises:
-        OSError: a file cannot be read, or the disk is full.
+        OSError: the disk is full.
     """
 
     def __init__(self, original: Path, parent: Path) -> None:
         self._original = original
         self._copy = parent / (original.name or "copy")
-        shutil.copytree(original, self._copy, symlinks=True, ignore=_ignored)
+        copy_folder(original, self._copy)
         for folder, folders, names in os.walk(self._copy):
             for link in (Path(folder, name) for name in folders + names):
                 if link.is_symlink():
                     self._redirect(link)
 
     def _redirect(self, link: Path) -> None:
+        if not (self._original / link.relative_to(self._copy)).is_symlink():
+            return  # it leads to a folder that is not copied
         target = Path(os.path.realpath(self._original / link.relative_to(self._copy)))
         if target.is_relative_to(self._original):
             copied = self._copy / target.relative_to(self._original)
@@ -47,33 +72,50 @@ class Scratch:
             link.symlink_to(target)
 
     def path(self, path: str) -> str:
-        """Return the path of a file's copy; any other string stays as it is."""
+        """Return the path of a file's copy, a link for a link; any other string stays as it is."""
         if not os.path.exists(path):
             return path
-        real = Path(os.path.realpath(path))
-        inside = real.is_relative_to(self._original)
-        return str(self._copy / real.relative_to(self._original)) if inside else path
+        folder, name = os.path.split(path)
+        for real in (Path(os.path.realpath(folder), name), Path(os.path.realpath(path))):
+            if name != os.pardir and real.is_relative_to(self._original):
+                copy = self._copy / real.relative_to(self._original)
+                if copy.exists():
+                    return str(copy)
+        return path
 
-    def command(self, command: list[str], folder: Path) -> list[str]:
-        """Return the command with the paths of the copies.
+    def command(self, command: Command) -> Command:
+        """Return the command with the paths of the copies."""
+        folder = os.path.realpath(command.folder)
+        words = [self._word(word, folder) for word in command.words]
+        # in a linked work tree, git would refresh the index of the original
+        environment = {**command.environment, "GIT_OPTIONAL_LOCKS": "0"}
+        return replace(command, words=words, folder=Path(self.path(folder)), environment=environment)
 
-        Args:
-            command: the words of the command.
-            folder: the folder that it was to run in.
-        """
-        # Relative paths stay correct if the command moves to the copy too.
-        keep_relative = folder.resolve().is_relative_to(self._original)
-        return [word if keep_relative and not os.path.isabs(word) else self.path(word) for word in command]
+    def _word(self, word: str, folder: str) -> str:
+        # Relative paths inside the folder stay correct if the command moves to the copy too.
+        whole = os.path.normpath(os.path.join(folder, word))
+        if os.path.isabs(word) or not Path(folder).is_relative_to(self._original):
+            return self.path(word)
+        inside = Path(whole).is_relative_to(self._original)
+        return word if inside or not os.path.exists(whole) else whole
 
     def program(self, program: Program) -> Program:
-        """Return the program with the paths of the copies."""
+        """Return the program with the paths of the copies.
+
+        The original modules remain in it, since Python imports a package that is installed for editing
+        from there.
+        """
         return Program(
-            tuple(self.path(root) for root in program.roots),
-            {self.path(path): source for path, source in program.rewritten.items()},
-            {self.path(path): lines for path, lines in program.fixes.items()},
-            {self.path(path): lines for path, lines in program.origins.items()},
+            tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots])),
+            self._both(program.rewritten),
+            self._both(program.fixes),
+            self._both(program.origins),
             program.errors,
+            program.notebook,
         )
+
+    def _both(self, values: dict[str, T]) -> dict[str, T]:
+        return {**values, **{self.path(path): value for path, value in values.items()}}
 
     def restored(self, event: Any) -> Any:
         """Return an event of the run with the original paths.
@@ -88,9 +130,3 @@ class Scratch:
         if isinstance(event, dict):
             return {key: self.restored(part) for key, part in event.items()}
         return event
-
-
-def _ignored(folder: str, names: list[str]) -> set[str]:
-    """Return the names in a folder that are not copied; pipes, sockets and devices have no content."""
-    modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
-    return _NOT_COPIED(folder, names) | {name for name in names if stat.S_IFMT(modes[name]) not in _COPIED}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,11 +9,12 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
-from devicefix.verify import explain, runs
+from devicefix.verify import explain, notebook, runs
 from devicefix.verify.against_cuda import Comparison, CudaComparison
 from devicefix.verify.explain import Cause
 from devicefix.verify.program import Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
+from devicefix.verify.scratch import temporary_folder
 from devicefix.verify.verdict import Run, Verdict, judge
 
 
@@ -31,6 +30,8 @@ class Report:
         advice: advice on a failure that no finding explains.
         comparison: the result of `--compare`.
         errors: the files that could not be rewritten, and why.
+        copying: the seconds that scratch copies took, which are not part of those of the runs.
+        python: the Python that ran the program, if it is not devicefix's.
     """
 
     verdict: Verdict
@@ -40,6 +41,8 @@ class Report:
     advice: str = ""
     comparison: Comparison | None = None
     errors: list[str] = field(default_factory=list)
+    copying: float = 0.0
+    python: str = ""
 
 
 def root_of(script: Path | None) -> Path:
@@ -74,17 +77,24 @@ def verify(
     Raises:
         OSError: the command cannot be started, or the folder cannot be copied.
     """
-    with tempfile.TemporaryDirectory(prefix="devicefix-") as name:
-        folder = Path(os.path.realpath(name))
+    with temporary_folder() as folder:
         program = prepare(task.sources, settings, folder, rewritten)
+        if task.notebook is not None:
+            notebook.add(task.notebook, program, settings, folder)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
         run = judge(result.ended, result.events, program)
+        run.ran, run.not_run = (
+            [notebook.in_cells(place, program) for place in places] for places in (run.ran, run.not_run)
+        )
         report = Report(run.verdict, run.reason, run, errors=program.errors)
+        report.copying, report.python = result.copying, task.python
         if run.verdict is Verdict.FAIL:
             report.causes = explain.causes(run, settings)
             report.advice = explain.advice(run) if not report.causes else ""
         elif task.compare and run.verdict is not Verdict.TROUBLE:
-            report.comparison = CudaComparison(task, program, folder, tick).against(result)
+            runs_on_cuda = CudaComparison(task, program, folder, tick)
+            report.comparison = runs_on_cuda.against(result)
+            report.copying += runs_on_cuda.copying
             _conclude(report, report.comparison)
         return report
 

@@ -51,10 +51,8 @@ class Notebook:
 
     def _is_sound(self, number: int, cell: str) -> bool:
         """Return whether a cell can be checked; one that cannot be parsed is noted."""
-        try:
-            cell.encode()
-            parse(as_python(cell))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        problem = _problem(cell)
+        if problem is not None:
             self.unreadable.append(Unreadable(cell.encode(errors="replace"), problem, number))
             return False
         return not is_masked(cell)
@@ -195,3 +193,33 @@ def _sources(text: str) -> list[Value]:
     start = text.index("{")
     cells = dict(members(text, start))["cells"]
     return [dict(members(text, cell.start)).get("source", cell) for cell in elements(text, cells.start)]
+
+
+def code_cells(data: bytes) -> dict[int, tuple[str, bool]]:
+    """Return the texts of a Python notebook's code cells by their numbers, and whether each can be rewritten.
+
+    Raises:
+        NotANotebook: it is not a notebook with Python, or of a format before 4, which is of 2014.
+    """
+    text, python = _read(data)
+    notebook = json.loads(text.removeprefix(_BOM))
+    if str(_language(notebook) or "python").lower() not in _PYTHON:
+        raise NotANotebook(f"the language of the notebook is {_language(notebook)}")
+    found = {}
+    for number, cell in enumerate(notebook["cells"], 1):
+        source = cell.get("source") or ""
+        source = source if isinstance(source, str) else "".join(source)
+        other = _get(cell, "metadata", "vscode", "languageId") or "python"
+        if cell.get("cell_type") == "code" and source.strip() and other == "python":
+            found[number] = source, number in python and _problem(source) is None and not is_masked(source)
+    return found
+
+
+def _problem(cell: str) -> Exception | None:
+    """Return why a cell cannot be parsed."""
+    try:
+        cell.encode()
+        parse(as_python(cell))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        return problem
+    return None

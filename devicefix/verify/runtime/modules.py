@@ -45,6 +45,8 @@ class Modules:
         source = self._plan.rewritten.get(os.path.realpath(path))
         if source is None:
             return None
+        if path == self._plan.notebook.get("path"):
+            path = self._plan.notebook["source"]
         with open(path, "rb") as old, open(source, "rb") as new:
             decode = importlib.util.decode_source
             return decode(old.read()), decode(new.read())
@@ -139,6 +141,10 @@ def _hook_loader(modules: Modules) -> None:
     def rewritten(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
         return modules.code(self.get_filename(fullname)) or get_code(self, fullname)
 
+    # Python removes the frames of its import system from tracebacks, up to a function of this name.
+    rewritten.__code__ = rewritten.__code__.replace(
+        co_filename="<frozen importlib._bootstrap>", co_name="_call_with_frames_removed"
+    )
     loader.get_code = rewritten  # type: ignore[assignment, method-assign]
 
 
@@ -165,8 +171,14 @@ def _hook_script(script: str, modules: Modules, events: Events) -> None:
     def hook(path: str) -> _Script:
         if os.path.realpath(path) != script:
             raise ImportError(path)
+        loader = importlib.machinery.SourceFileLoader("__main__", path)
+        try:
+            code = modules.code(path) or loader.get_code("__main__")
+        except Exception as problem:  # Python has errors of its own for a script that it cannot compile
+            raise ImportError(path) from problem
+        assert code is not None  # `get_code` returns code or raises
         sys.path_hooks.remove(hook)
-        return _Script(path, modules, events)
+        return _Script(path, code, events)
 
     sys.path_hooks.insert(0, hook)
 
@@ -174,9 +186,9 @@ def _hook_script(script: str, modules: Modules, events: Events) -> None:
 class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
     """A loader that runs one of the user's files as `python FILE` does."""
 
-    def __init__(self, path: str, modules: Modules, events: Events) -> None:
+    def __init__(self, path: str, code: CodeType, events: Events) -> None:
         self.path = path
-        self.modules = modules
+        self.code = code
         self.events = events
 
     def find_spec(
@@ -204,14 +216,22 @@ class _Script(importlib.abc.PathEntryFinder, importlib.abc.InspectLoader):
         del sys.modules["__devicefix_script__"]
         main = sys.modules["__main__"].__dict__
         main.pop("__devicefix_script__", None)
-        sys.path[0] = os.path.dirname(self.path)
+        _set_first_path(self.path)
         sys.path_importer_cache.pop(self.path, None)
         loader = importlib.machinery.SourceFileLoader("__main__", self.path)
         main.update(__file__=self.path, __loader__=loader, __package__=None, __spec__=None, __cached__=None)
         try:
-            code = self.modules.code(self.path) or loader.get_code("__main__")
-            assert code is not None  # `get_code` returns code or raises SyntaxError
-            exec(code, main)
+            exec(self.code, main)
         except BaseException as problem:
             errors.emit(self.events, problem)
             raise
+
+
+def _set_first_path(script: str) -> None:
+    """Replace the script in `sys.path` by its folder, as Python does: without links, except on Windows."""
+    if getattr(sys.flags, "safe_path", False):
+        del sys.path[0]
+    else:
+        sys.path[0] = os.path.dirname(
+            os.path.abspath(script) if os.name == "nt" else os.path.realpath(script)
+        )

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
 
@@ -21,6 +22,9 @@ class Plan:
         rewritten: the path of the source to run instead of each rewritten module, by the module's real path.
         fixes: the lines with fixes in each of these modules, in the user's file.
         origins: the line of the user's file, from 1, for each line of these modules.
+        notebook: the notebook to run, if there is one: its `path`, the `source` of its cells as one module,
+            the number of the cell and the line in it for each of the `lines`, the `commands` of IPython that
+            are masked in it, and the texts of its `cells` by their numbers.
         steps: the number of optimizer steps to stop after, or None.
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
@@ -34,6 +38,7 @@ class Plan:
     rewritten: dict[str, str] = field(default_factory=dict)
     fixes: dict[str, list[int]] = field(default_factory=dict)
     origins: dict[str, list[int]] = field(default_factory=dict)
+    notebook: dict[str, Any] = field(default_factory=dict)
     steps: int | None = None
     keep_going: bool = False
     copies: bool = True

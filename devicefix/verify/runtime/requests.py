@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ _NO_CUDA = re.compile(
     r"not compiled with CUDA|CUDA enabled|No CUDA GPUs|NVIDIA driver|on a CUDA device|without ATen_cuda"
     r"|not linked with support for cuda|accelerator device when none|pin memory|NCCL|CUDA error"
 )
+
+# Where questions about CUDA pass through, and the folders of the compiler that asks them.
+_QUESTIONS = frozenset({"cuda", "accelerator", "device_interface.py", "_triton.py"})
+_COMPILER = frozenset({"_inductor", "_functorch"})
 
 Function = Callable[..., Any]
 Answer = Callable[..., Any]
@@ -49,6 +54,8 @@ class Requests:
             depth: how many frames up the search for the user's line begins.
         """
         file, line, library = self._sites.current(depth + 1)
+        if library is None and _by_compiler(sys._getframe(depth + 1)):
+            library = "torch.compile"
         self._events.emit("request", file=file, line=line, library=library, call=call)
 
     def watched(self, call: str, function: Function, errors: re.Pattern[str] | None = None) -> Function:
@@ -184,6 +191,19 @@ def _cuda_modules() -> Iterator[ModuleType]:
         module = sys.modules.get(f"torch.cuda{name}")
         if module is not None:
             yield module
+
+
+def _by_compiler(frame: FrameType | None) -> bool:
+    """Return whether the compiler asks for itself, such as for the name of the GPU, and handles the answer.
+
+    TorchDynamo is not part of it: it also makes the calls of the code that it traces.
+    """
+    while frame is not None:
+        parts = frame.f_code.co_filename.split(os.sep)
+        if frame.f_code.co_filename != __file__ and not _QUESTIONS.intersection(parts):
+            return bool(_COMPILER.intersection(parts))
+        frame = frame.f_back
+    return False
 
 
 def _called_by_user(frame: FrameType | None, sites: Sites) -> str:

@@ -1,0 +1,70 @@
+"""Signals that ask devicefix to end: the program ends too, and the files of its runs are removed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which each system has some
+_KEPT = (signal.SIG_IGN, None)  # a signal that is ignored stays so, as with `nohup`
+
+
+class _Handler:
+    """A handler that raises an exception for the first signal, as soon as it may, and ignores the rest."""
+
+    def __init__(self) -> None:
+        self.holds = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Be ready for the first signal."""
+        self.pending: int | None = None
+        self.raised = False
+
+    def __call__(self, number: int, _: FrameType | None) -> None:
+        if not self.raised:
+            self.pending = number
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Raise the exception of a signal that has come, unless it is held."""
+        if self.pending is None or self.holds:
+            return
+        number, self.pending, self.raised = self.pending, None, True
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+
+_handler = _Handler()
+
+
+@contextmanager
+def catching() -> Iterator[None]:
+    """Turn signals that would end this process at once into exceptions, so that it can clean up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _handler.reset()
+    numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    caught = [number for number in numbers if before[number] not in _KEPT]
+    for number in caught:
+        signal.signal(number, _handler)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, before[number])
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let no signal interrupt what must be complete: starting a program, ending it, removing its files."""
+    _handler.holds += 1
+    try:
+        yield
+    finally:
+        _handler.holds -= 1
+        _handler.deliver()
