@@ -57,9 +57,9 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         watch.wrapped(array, tensor)
         return tensor
 
-    def watched_make(cls: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-        result = make(cls, data, *args, **kwargs)
-        watch.derived(data, result)
+    def watched_make(*args: Any, **kwargs: Any) -> Any:  # torch compares the signature with that of its own
+        result = make(*args, **kwargs)
+        watch.derived(args[1] if len(args) > 1 else kwargs.get("data"), result)
         return result
 
     def watched_convert(self: torch.Tensor, cls: Any) -> Any:
