@@ -70,7 +70,7 @@ class Notebook:
         for number, _ in enumerate(self._commands):
             setattr(builtins, f"__magic_{number}", partial(self._command, number))  # as in `files.notebook`
         setattr(builtins, CELL, self._other)
-        setattr(builtins, _SHOW, _show)
+        setattr(builtins, _SHOW, sys.displayhook)  # called from the cell, so that the values are compared
         builtins.get_ipython = self._ipython  # type: ignore[attr-defined]
         cell: list[ast.stmt] = []
         for statement in self._tree().body:
@@ -106,15 +106,13 @@ class Notebook:
             ast.fix_missing_locations(ast.copy_location(final.value, final))
         self._execute(ast.Module(cell, []), name)
 
-    def _execute(self, tree: ast.Module | str, name: str) -> Any:
+    def _execute(self, tree: ast.Module | str, name: str) -> None:
         code: CodeType = compile(tree, name, "exec", self._flags, dont_inherit=True)
         self._flags |= code.co_flags & _FUTURE
         result = eval(code, self._main.__dict__)
-        if not code.co_flags & inspect.CO_COROUTINE:
-            return result
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(result)
+        if code.co_flags & inspect.CO_COROUTINE:
+            self._loop = self._loop or asyncio.new_event_loop()
+            self._loop.run_until_complete(result)
 
     def _other(self, number: int) -> None:
         """Run a cell that is not rewritten: with a command such as `%%bash`, or one that does not parse."""
@@ -129,7 +127,8 @@ class Notebook:
         if _LEFT_OUT.match(text):
             return None
         if bare:
-            return self._execute(self._transformed(text.strip()), "<ipython>")
+            self._execute(self._transformed(text.strip()), "<ipython>")
+            return None
         self._execute(self._transformed(f"__devicefix_value__ = {text.strip()}"), "<ipython>")
         return self._main.__dict__.pop("__devicefix_value__")
 
@@ -162,13 +161,6 @@ def _called(statement: ast.stmt, name: re.Pattern[str]) -> bool:
     return (
         isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and bool(name.fullmatch(call.func.id))
     )
-
-
-def _show(value: Any) -> None:
-    """Show the value of a cell. `print` is watched, so that values are compared."""
-    if value is not None:
-        builtins._ = value  # type: ignore[attr-defined]
-        print(repr(value) if isinstance(value, str) else value)
 
 
 def main() -> None:
