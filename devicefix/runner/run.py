@@ -7,7 +7,7 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -93,6 +93,46 @@ def check_files(files: list[Path], settings: Settings) -> list[Outcome]:
     if cache and (todo or stale or len(paths) >= POOL_FROM):
         cache.save(records, outcomes)
     return outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Summarized:
+    """Files that are summarized, so that each can be checked when it is asked for.
+
+    Attributes:
+        files: those in which there may be something to find.
+        failed: the outcomes of those that cannot be checked.
+        check: checks one of the files with the facts of all of them.
+    """
+
+    files: list[str]
+    failed: list[Outcome]
+    check: Callable[[str], Outcome]
+
+
+def summarize_files(files: list[Path], settings: Settings) -> Summarized:
+    """Summarize files, in several processes where that pays, to check some of them later.
+
+    Args:
+        files: the files; together they are the project.
+        settings: as for `check_files`.
+    """
+    paths = [os.fspath(path) for path in files]
+    with ExitStack() as stack:
+        pool = pool_for(settings, len(paths), stack)
+        progress = Progress(len(paths), settings.quiet)
+        stack.callback(progress.close)
+        summarized = _map(partial(_summarized, settings), settings, paths, pool)
+        records = dict(zip(paths, progress(summarized), strict=True))
+    project = _project(records)
+
+    def check(path: str) -> Outcome:
+        return _checked(settings, project, path).outcome or Outcome(path, Result(path))
+
+    failed = [record.outcome for record in records.values() if record.outcome]
+    return Summarized(
+        [path for path, record in records.items() if not _holds(record, project)], failed, check
+    )
 
 
 def check_text(

@@ -19,7 +19,8 @@ from devicefix.verify.stdin import Input
 
 BOOTSTRAP = Path(devicefix.verify.runtime.__file__).parent / "bootstrap"
 _GRACE = 3.0  # seconds between asking a process to end and ending it
-_TICK = 0.2
+_TICK = 0.01
+_CHECK = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +87,13 @@ def run_command(command: Command, plan: Plan, limits: Limits, tick: Callable[[fl
     limit = None
     try:
         process = _start(command, plan)
-        while limit is None:
-            try:
-                process.wait(_TICK)
-                break
-            except subprocess.TimeoutExpired:
-                tick(time.monotonic() - start)
-                limit = _exceeded(process, limits, time.monotonic() - start)
+        checked = start
+        while limit is None and process.poll() is None:
+            time.sleep(_TICK)
+            tick(time.monotonic() - start)
+            if time.monotonic() - checked >= _CHECK:
+                checked = time.monotonic()
+                limit = _exceeded(process, limits, checked - start)
         seconds = time.monotonic() - start
     finally:
         with signals.held():

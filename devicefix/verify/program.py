@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,10 @@ from typing import Any, NamedTuple
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
 from devicefix.model import Outcome
-from devicefix.runner.run import check_files
+from devicefix.runner.run import Summarized, summarize_files
+from devicefix.verify.runtime.plan import ANSWERED
+
+_AT_ONCE = 50  # modules; for so few the run would not start much earlier
 
 
 class Rewritten(NamedTuple):
@@ -50,6 +54,10 @@ class Program:
         origins: the user's line of each new line in each of these modules.
         errors: the files that could not be rewritten, and why.
         notebook: the notebook that it runs, as `Plan.notebook` has it; empty for none.
+        waiting: modules that are rewritten if the program imports them: the name of the answer for each of
+            them, by its real path. See `OnDemand`.
+        answers: the folder for these answers.
+        answer: rewrites the modules that the program has asked for.
     """
 
     roots: tuple[str, ...]
@@ -58,6 +66,9 @@ class Program:
     origins: dict[str, list[int]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     notebook: dict[str, Any] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+    answers: str = ""
+    answer: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
 
     def add(self, module: Rewritten, source: Path) -> None:
         """Add a module.
@@ -87,18 +98,63 @@ def prepare(
     sources = list(sources)
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in sources}
     program = Program(tuple(sorted(folders)))
-    for module in _rewritten(sources, settings, program) if rewritten is None else rewritten:
+    if rewritten is None:
+        found = files.find(sources, settings.exclusions, _ignore)
+        OnDemand(program, summarize_files(found, replace(settings, fix=True)), folder)
+    for module in rewritten or ():
         program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
 
 
-def _rewritten(sources: list[Path], settings: Settings, program: Program) -> Iterator[Rewritten]:
-    found = files.find(sources, settings.exclusions, _ignore)
-    for outcome in check_files(found, replace(settings, fix=True, quiet=True)):
+class OnDemand:
+    """The modules of a program, which are rewritten when it imports them, or at once if they are few.
+
+    A process of the program asks for a module with a file in a folder, and waits for the answer in another.
+
+    Args:
+        program: the program to add them to.
+        modules: the modules, which are summarized.
+        folder: where to store the new sources, the questions and the answers.
+    """
+
+    def __init__(self, program: Program, modules: Summarized, folder: Path) -> None:
+        self._program = program
+        self._check = modules.check
+        self._folder = folder
+        self._asked = folder / "answers" / "asked"
+        self._paths = dict(enumerate(modules.files))
+        program.errors += [f"{outcome.path}: {outcome.error}" for outcome in modules.failed if outcome.error]
+        if len(modules.files) <= _AT_ONCE:
+            for number in self._paths:
+                self._rewrite(number)
+            return
+        self._asked.mkdir(parents=True)
+        program.answers = str(self._asked.parent)
+        program.answer = self.answer
+        program.waiting = {os.path.realpath(path): str(number) for number, path in self._paths.items()}
+
+    def answer(self) -> None:
+        """Rewrite the modules that the program has asked for."""
+        for name in os.listdir(self._asked):
+            answer = self._asked.with_name(name)
+            if not answer.exists():
+                real = self._rewrite(int(name))
+                self._program.waiting.pop(real, None)
+                values = {kind: getattr(self._program, kind).get(real) for kind in ANSWERED}
+                new = answer.with_suffix(".new")
+                new.write_text(json.dumps(values), encoding="utf-8")
+                new.replace(answer)
+            (self._asked / name).unlink()
+
+    def _rewrite(self, number: int) -> str:
+        """Add a module to the program, and return its real path."""
+        path = self._paths[number]
+        outcome = self._check(path)
         if outcome.error:
-            program.errors.append(f"{outcome.path}: {outcome.error}")
+            self._program.errors.append(f"{outcome.path}: {outcome.error}")
         elif (module := Rewritten.of(outcome)) is not None:
-            yield module
+            self._program.add(module, self._folder / f"{number}.py")
+        return os.path.realpath(path)
 
 
 def _ignore(_: OSError) -> None:

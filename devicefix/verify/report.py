@@ -51,6 +51,13 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _section("CUDA requests", map(_request, run.requests))
     yield from _section("copy hazards", map(_hazard, run.copies))
     yield from _fixes(report)
+    if report.not_imported:
+        what = (
+            "module that was not imported and"
+            if report.not_imported == 1
+            else "modules that were not imported and"
+        )
+        yield _entry("not rewritten", f"{report.not_imported:,} {what} may need fixes")
     if report.comparison:
         yield from _comparison(report.comparison)
     yield from _section("warnings", [*report.errors, *run.warnings], if_empty=None)

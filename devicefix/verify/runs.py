@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,20 +93,37 @@ def run_program(
     """
     folder.mkdir()
     command = _command(task)
+    answer = _Answer(program, tick)
     if not task.scratch:
-        return _run(command, _plan(task, program, folder, machine), task.limits, tick)
+        return _run(command, _plan(task, program, folder, machine), task.limits, answer)
     root = Path(os.path.realpath(task.root))
     start = time.monotonic()
     with temporary_folder(place(root)) as parent:
         scratch = Scratch(root, parent)
         copying = time.monotonic() - start
         plan = _plan(task, scratch.program(program), folder, machine)
-        result = _run(scratch.command(command), plan, task.limits, tick)
+        result = _run(scratch.command(command), plan, task.limits, answer)
     return Result(result.ended, [scratch.restored(event) for event in result.events], copying)
 
 
-def _run(command: Command, plan: Plan, limits: Limits, tick: Callable[[float], None]) -> Result:
-    ended = run_command(command, plan, limits, tick)
+class _Answer:
+    """Called regularly, it rewrites the modules that a program asks for, and measures the time."""
+
+    def __init__(self, program: Program, tick: Callable[[float], None]) -> None:
+        self._program = program
+        self._tick = tick
+        self.seconds = 0.0
+
+    def __call__(self, seconds: float) -> None:
+        start = time.monotonic()
+        self._program.answer()
+        self.seconds += time.monotonic() - start
+        self._tick(seconds)
+
+
+def _run(command: Command, plan: Plan, limits: Limits, answer: _Answer) -> Result:
+    ended = run_command(command, plan, limits, answer)
+    ended = replace(ended, seconds=ended.seconds - answer.seconds)  # the program waits meanwhile
     return Result(ended, list(read(plan.events)))
 
 
@@ -126,6 +143,8 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         fixes=program.fixes,
         origins=program.origins,
         notebook=program.notebook,
+        waiting=program.waiting,
+        answers=program.answers,
         steps=task.steps,
         keep_going=task.keep_going,
         copies=task.copies and machine == "cpu",

@@ -112,6 +112,9 @@ class Scratch:
             self._both(program.origins),
             program.errors,
             program.notebook,
+            self._both(program.waiting),
+            program.answers,
+            program.answer,
         )
 
     def _both(self, values: dict[str, T]) -> dict[str, T]:

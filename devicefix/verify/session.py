@@ -32,6 +32,7 @@ class Report:
         errors: the files that could not be rewritten, and why.
         copying: the seconds that scratch copies took, which are not part of those of the runs.
         python: the Python that ran the program, if it is not devicefix's.
+        not_imported: the number of modules that were not rewritten, since the program has not imported them.
     """
 
     verdict: Verdict
@@ -43,6 +44,7 @@ class Report:
     errors: list[str] = field(default_factory=list)
     copying: float = 0.0
     python: str = ""
+    not_imported: int = 0
 
 
 def root_of(script: Path | None) -> Path:
@@ -96,6 +98,7 @@ def verify(
             report.comparison = runs_on_cuda.against(result)
             report.copying += runs_on_cuda.copying
             _conclude(report, report.comparison)
+        report.not_imported = len(program.waiting)
         return report
 
 

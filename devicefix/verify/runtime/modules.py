@@ -42,7 +42,9 @@ class Modules:
 
     def texts(self, path: str) -> tuple[str, str] | None:
         """Return the original and the rewritten text of a file, or None if it is not rewritten."""
-        source = self._plan.rewritten.get(os.path.realpath(path))
+        real = os.path.realpath(path)
+        self._plan.complete(real)
+        source = self._plan.rewritten.get(real)
         if source is None:
             return None
         if path == self._plan.notebook.get("path"):

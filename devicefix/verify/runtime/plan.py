@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+ANSWERED = ("rewritten", "fixes", "origins")  # the fields with a value for each module
+
 VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
+_PATIENCE = 0.005  # seconds
+_sleep = time.sleep  # a program may replace it
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,9 @@ class Plan:
         notebook: the notebook to run, if there is one: its `path`, the `source` of its cells as one module,
             the number of the cell and the line in it for each of the `lines`, the `commands` of IPython that
             are masked in it, and the texts of its `cells` by their numbers.
+        waiting: the name of the answer for each module that is rewritten only if it is imported, by its real
+            path.
+        answers: the folder in which `devicefix verify` answers.
         steps: the number of optimizer steps to stop after, or None.
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
@@ -39,6 +48,8 @@ class Plan:
     fixes: dict[str, list[int]] = field(default_factory=dict)
     origins: dict[str, list[int]] = field(default_factory=dict)
     notebook: dict[str, Any] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+    answers: str = ""
     steps: int | None = None
     keep_going: bool = False
     copies: bool = True
@@ -61,3 +72,25 @@ class Plan:
     def events(self) -> str:
         """The path of the file with the run's events."""
         return os.path.join(self.folder, "events.jsonl")
+
+    def complete(self, path: str) -> None:
+        """Ask for a module if it is rewritten only now, and wait for the answer.
+
+        Args:
+            path: its real path.
+        """
+        name = self.waiting.get(path)
+        if name is None:
+            return
+        answer = os.path.join(self.answers, name)
+        with suppress(OSError):  # the run is over
+            if not os.path.exists(answer):
+                with open(os.path.join(self.answers, "asked", name), "w", encoding="utf-8"):
+                    pass
+            while not os.path.exists(answer) and os.path.isdir(self.answers):
+                _sleep(_PATIENCE)
+            values = json.loads(Path(answer).read_text(encoding="utf-8"))
+            for kind in ANSWERED:
+                if values[kind] is not None:
+                    getattr(self, kind)[path] = values[kind]
+        self.waiting.pop(path, None)
