@@ -301,7 +301,9 @@ class Watch(TorchFunctionMode):
     def _meant(self, frame: FrameType | None = None) -> str | None:
         """Return the device that the calling line means."""
         frame = frame or _caller()[0]
-        found = meant(frame.f_code, frame.f_lineno, frame.f_lasti) if frame is not None else None
+        if frame is None:
+            return None
+        found, frame = meant(frame)
         if found != SAME:
             return found
         line, side = self._asked
