@@ -414,6 +414,88 @@ HAZARDS = {
         nn.utils.clip_grad_norm_([w], 1.0)  # changed
         grad.norm()
         """,
+    "tensor: assigned to data": """
+        source, target = nn.Linear(1, 1).to(device), nn.Linear(1, 1)
+        target.weight.data = source.weight.data.cpu()  # moved
+        with torch.no_grad():
+            source.weight.add_(1)  # changed
+        target.weight.sum()
+        """,
+    "tensor: restored by an assignment to data": """
+        weight = nn.Parameter(torch.ones(2).to(device))
+        backup = weight.data.clone().cpu()
+        weight.data = backup.to(device)  # moved
+        weight.data.add_(1)  # changed
+        backup.sum()
+        """,
+    "tensor: copied from a vector of weights": """
+        model, vector = nn.Linear(1, 1, bias=False).to(device), torch.ones(1)
+        nn.utils.vector_to_parameters(vector.to(device), model.parameters())  # moved
+        model.weight.data.add_(1)  # changed
+        vector.sum()
+        """,
+    "tensor: the weights before a module moves": """
+        model = nn.Linear(1, 1)
+        before = model.state_dict()
+        model.to(device)  # moved
+        with torch.no_grad():
+            model.weight.add_(1)  # changed
+        model.load_state_dict(before)
+        """,
+    "tensor: a table that a module trains": """
+        table = torch.ones(2, 2)
+        model = nn.Embedding.from_pretrained(table, freeze=False).to(device)  # moved
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.tensor([0]).to(device)).sum().backward()
+        optimizer.step()  # changed
+        table.sum()
+        """,
+    "tensor: a buffer that two modules share": """
+        shared = torch.zeros(2)
+        first, second = nn.Module(), nn.Module()
+        first.register_buffer("shared", shared)
+        second.register_buffer("shared", shared)
+        first.to(device)  # moved
+        first.shared += 1  # changed
+        second.shared.sum()
+        """,
+    "tensor: a variable": """
+        x = torch.zeros(2)
+        v = torch.autograd.Variable(x.to(device))  # moved
+        v.data.add_(1)  # changed
+        x.sum()
+        """,
+    "tensor: a variable's copy": """
+        v = torch.autograd.Variable(torch.zeros(2).to(device))
+        kept = v.data.cpu()  # moved
+        v.data.add_(1)  # changed
+        kept.sum()
+        """,
+    "tensor: by the type of another one": """
+        x = torch.zeros(2)
+        y = x.type_as(torch.zeros(1).to(device))  # moved
+        y += 1  # changed
+        x.sum()
+        """,
+    "tensor: to the CPU by an argument": """
+        def move(value, *, where):
+            return [v.to(where) for v in value]  # moved
+        x = torch.zeros(2).to(device)
+        y, = move([x], where="cpu")
+        x += 1  # changed
+        y.sum()
+        """,
+    "tensor: to a device by an argument of an argument": """
+        class Mover:
+            def move(self, values, where):
+                return [self.one(value, where) for value in values]
+            def one(self, value, where):
+                return value.to(where)  # moved
+        x = torch.zeros(2)
+        y, = Mover().move([x], device)
+        y += 1  # changed
+        x.sum()
+        """,
 }
 
 HARMLESS = {
@@ -666,6 +748,54 @@ HARMLESS = {
         weight = nn.Parameter(torch.ones(3).to(device), requires_grad=False)
         kept = weight.cpu()
         (weight * 2).sum() + kept.sum()
+        """,
+    "views by data that are moved again": """
+        total = torch.zeros(1).to(device)
+        for i in range(3):
+            total += 1
+            now = total.data.cpu().numpy()
+            now.sum()
+        """,
+    "modules that move": """
+        model = nn.Sequential(nn.LSTM(2, 2), nn.utils.weight_norm(nn.Linear(2, 2)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for i in range(2):
+            model.to(device)
+            out = model[1](model[0](torch.ones(1, 1, 2).to(device))[0])
+            optimizer.zero_grad()
+            out.sum().backward()
+            optimizer.step()
+            model.cpu()
+            sum(p.sum() for p in model.parameters())
+        """,
+    "tied weights that move": """
+        model = nn.Sequential(nn.Embedding(2, 2), nn.Linear(2, 2))
+        model[1].weight = model[0].weight
+        model.to(device)
+        with torch.no_grad():
+            model[0].weight.add_(1)
+        model[1].weight.sum()
+        """,
+    "weights assigned to data on one device": """
+        first, second = nn.Linear(1, 1).to(device), nn.Linear(1, 1).to(device)
+        second.weight.data = first.weight.data
+        first.weight.data.add_(1)
+        second.weight.sum()
+        """,
+    "the CPU by an argument": """
+        def move(value, where):
+            if isinstance(value, dict):
+                return {k: move(v, where) for k, v in value.items()}
+            return value.to(where)
+        batch = {"x": torch.zeros(2)}
+        moved = move(batch, torch.device("cpu"))
+        moved["x"] += 1
+        batch["x"].sum()
+        """,
+    "variables": """
+        for i in range(2):
+            v = torch.autograd.Variable(torch.ones(2).to(device))
+            (v * 2).data.cpu().numpy().tolist()
         """,
     "unwatchable tensors": """
         sparse = torch.eye(3).to_sparse().to(device)

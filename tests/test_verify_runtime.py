@@ -22,7 +22,7 @@ from devicefix.verify.program import Rewritten
 from devicefix.verify.runtime import lines
 from devicefix.verify.runtime.answers import Nothing
 from devicefix.verify.runtime.copies.functions import Kind, kind_of, name_of, targets_of
-from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, Module
+from devicefix.verify.runtime.copies.intent import ACCELERATOR, HOST, SAME, Module, Named
 from devicefix.verify.runtime.copies.memory import Move, Region, Replica, between, digest
 from devicefix.verify.runtime.errors import emit
 from devicefix.verify.runtime.events import Events, read
@@ -336,7 +336,7 @@ def test_targets_of_calls() -> None:
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        ("x.to(device)", ACCELERATOR),
+        ("x.to(device)", Named("device")),
         ("x.cuda()", ACCELERATOR),
         ("x.to('cpu')", HOST),
         ("x.to(host)", HOST),

@@ -43,11 +43,12 @@ def install(_: Plan, events: Events, sites: Sites) -> None:
 
 def _hook_what_modes_do_not_see(watch: Watch) -> None:
     """Patch `torch.from_numpy`, subclasses, parameters and custom autograd functions, which a mode misses."""
-    from_numpy, make, convert, new, register = (
+    from_numpy, make, convert, new, variable, register = (
         torch.from_numpy,
         torch.Tensor._make_subclass,
         torch.Tensor.as_subclass,
         torch.nn.Parameter.__new__,
+        torch.autograd.Variable.__new__,
         torch.nn.Module.register_parameter,
     )
     apply = torch.autograd.Function.__dict__["apply"].__func__
@@ -72,6 +73,11 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         watch.derived(data, parameter)
         return parameter
 
+    def watched_variable(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+        result = variable(cls, data, *args, **kwargs)
+        watch.derived(data, result)
+        return result
+
     def watched_register(self: torch.nn.Module, name: str, param: Any) -> None:
         register(self, name, param)
         watch.registered(param)
@@ -83,6 +89,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
     torch.Tensor._make_subclass = staticmethod(watched_make)  # type: ignore[method-assign]
     torch.Tensor.as_subclass = watched_convert  # type: ignore[method-assign,assignment]
     torch.nn.Parameter.__new__ = staticmethod(watched_new)  # type: ignore[method-assign]
+    torch.autograd.Variable.__new__ = staticmethod(watched_variable)  # type: ignore[method-assign]
     torch.nn.Module.register_parameter = watched_register  # type: ignore[method-assign]
     torch.autograd.Function.apply = classmethod(watched_apply)  # type: ignore[method-assign,assignment]
 

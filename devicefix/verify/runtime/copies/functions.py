@@ -57,7 +57,7 @@ _OPERATORS = frozenset(
     f"__i{name}__"
     for name in _words("add sub mul div truediv floordiv mod pow matmul and or xor lshift rshift")
 )
-_MOVES = ("to", "cpu", "cuda", "type", "as_tensor", "asarray")
+_MOVES = ("to", "cpu", "cuda", "type", "type_as", "as_tensor", "asarray")
 _MADE_OF = (torch.as_tensor, torch.asarray)
 _BY_NAME = {
     "device": Kind.DEVICE,

@@ -9,13 +9,23 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import islice
-from types import CodeType
+from types import CodeType, FrameType
+from typing import NamedTuple
 
 HOST = "host"
 ACCELERATOR = "accelerator"
 SAME = "same"  # the device of the tensor whose `device` was read last
 
 Span = tuple[int | None, int | None, int | None, int | None]  # lines and columns, as in `co_positions`
+
+_CALLERS = 16  # callers to ask for the value of a parameter
+
+
+class Named(NamedTuple):
+    """A device that is the value of a name without an assignment, such as a parameter."""
+
+    name: str
+
 
 _FUNCTIONS = ("to", "to_empty", "as_tensor", "asarray", "load")
 
@@ -42,7 +52,7 @@ class Module:
                 for target in node.targets:
                     self._values[ast.unparse(target)].append(node.value)
 
-    def at(self, line: int, span: Span | None) -> str | None:
+    def at(self, line: int, span: Span | None) -> str | Named | None:
         """Return the device that the call at a line means.
 
         Args:
@@ -50,7 +60,7 @@ class Module:
             span: the position of the call, or None if it is unknown. It may be wrong in a rewritten module.
 
         Returns:
-            HOST, ACCELERATOR or SAME; None if the line names no device, or several.
+            HOST, ACCELERATOR, SAME or the name of the device; None if the line names no device, or several.
         """
         calls = self._calls.get(line, [])
         exact = [
@@ -61,7 +71,25 @@ class Module:
         meant = {self._call(call) for call in exact} - {None} or {self._call(call) for call in calls} - {None}
         return meant.pop() if len(meant) == 1 else None
 
-    def _call(self, call: ast.Call) -> str | None:
+    def passed(self, line: int, code: CodeType, name: str) -> str | Named:
+        """Return the device that a call passes as a parameter.
+
+        Args:
+            line: the line of the call, from 1.
+            code: the code of the called function.
+            name: the name of the parameter.
+
+        Returns:
+            HOST, ACCELERATOR, SAME or the name of the device.
+        """
+        found = set()
+        for call in self._calls.get(line, []):
+            if ast.unparse(call.func).rpartition(".")[2] == code.co_name:
+                argument = _argument(call, code, name)
+                found.add(ACCELERATOR if argument is None else self._device(argument))
+        return found.pop() if len(found) == 1 else ACCELERATOR
+
+    def _call(self, call: ast.Call) -> str | Named | None:
         name = ast.unparse(call.func)
         if "cuda" in name:
             return ACCELERATOR
@@ -69,7 +97,7 @@ class Module:
             return self._device(device)
         return None
 
-    def _device(self, device: ast.expr) -> str:
+    def _device(self, device: ast.expr) -> str | Named:
         if any(isinstance(node, (ast.IfExp, ast.BoolOp)) for node in ast.walk(device)):
             return ACCELERATOR
         text = ast.unparse(device)
@@ -78,6 +106,8 @@ class Module:
         values = self._values.get(text, [])
         if values and all(_is_cpu(value) for value in values):
             return HOST
+        if isinstance(device, ast.Name) and not values:
+            return Named(device.id)
         return SAME if text.endswith(".device") else ACCELERATOR
 
 
@@ -89,6 +119,19 @@ def _devices(call: ast.Call, name: str) -> Iterator[ast.expr]:
         yield from (argument for argument in call.args if "cuda" in ast.unparse(argument))
 
 
+def _argument(call: ast.Call, code: CodeType, name: str) -> ast.expr | None:
+    """Return the argument of a call for a parameter, or None if it is not written there."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    bound = isinstance(call.func, ast.Attribute) and code.co_varnames[0] in ("self", "cls")
+    position = code.co_varnames.index(name) - bound
+    before = call.args[: position + 1]
+    if position >= len(call.args) or any(isinstance(argument, ast.Starred) for argument in before):
+        return None
+    return before[-1]
+
+
 def _is_cpu(value: ast.expr) -> bool:
     return ast.unparse(value) in ("'cpu'", "torch.device('cpu')")
 
@@ -98,18 +141,35 @@ def _module(file: str) -> Module:
     return Module(file)
 
 
-@lru_cache(maxsize=4096)
-def meant(code: CodeType, line: int, instruction: int) -> str | None:
-    """Return the device that a call means.
+def meant(frame: FrameType) -> tuple[str | None, FrameType]:
+    """Return the device that the running call of a frame means.
+
+    The device may be a parameter of the function. Then the argument in the call of the function decides.
 
     Args:
-        code: the code object of the caller.
-        line: the line of the call.
-        instruction: the offset of the call instruction.
+        frame: the frame that calls torch.
 
     Returns:
-        HOST, ACCELERATOR or SAME; None if the source names no device, or several.
+        HOST, ACCELERATOR or SAME, None if the source names no device, or several; and the frame whose source
+        names the device.
     """
+    found = _at(frame.f_code, frame.f_lineno, frame.f_lasti)
+    for _ in range(_CALLERS):
+        if not isinstance(found, Named):
+            return found, frame
+        while found.name in frame.f_code.co_freevars and frame.f_back is not None:  # a comprehension
+            frame = frame.f_back
+        code, caller = frame.f_code, frame.f_back
+        count = code.co_argcount + code.co_kwonlyargcount
+        if caller is None or found.name not in code.co_varnames[:count]:
+            break
+        found, frame = _module(caller.f_code.co_filename).passed(caller.f_lineno, code, found.name), caller
+    return ACCELERATOR, frame
+
+
+@lru_cache(maxsize=4096)
+def _at(code: CodeType, line: int, instruction: int) -> str | Named | None:
+    """Return the device that the call at an instruction means."""
     span = None
     if sys.version_info >= (3, 11):
         span = next(islice(code.co_positions(), instruction // 2, None), None)

@@ -19,6 +19,7 @@ from devicefix.verify.runtime.copies.memory import (
     address_of,
     between,
     digest,
+    shared,
     version_of,
 )
 from devicefix.verify.runtime.copies.reports import Reports
@@ -102,9 +103,10 @@ class Ledger:
             replica: the replica that the tensor shows.
             counted: whether the view shares the version counter of the tensor.
         """
-        if view is not tensor and replica.move is not None:
+        if view is not tensor and (replica.move is not None or not counted):
             handle = self._handle(tensor)
-            self.show(view, replica, counted and handle is not None and handle.counted)
+            same = handle is not None and handle.counted and handle.replica is replica
+            self.show(view, replica, counted and same)
 
     def derived(self, source: Any, result: torch.Tensor) -> None:
         """Tag a tensor that was created from the memory of another one."""
@@ -117,6 +119,13 @@ class Ledger:
     def _handle(self, tensor: torch.Tensor) -> Handle | None:
         tag = self.tags.get(id(tensor))
         return tag.handle if tag is not None else None
+
+    def _counted(self, tensor: torch.Tensor, memory: Memory) -> bool:
+        """Return whether a tensor certainly has the version counter that some memory is watched by."""
+        handle = self._handle(tensor)
+        if handle is None or not handle.counted:
+            return False
+        return handle.replica is memory.root or self._of.get(handle.replica) is memory
 
     def _drop(self, tag: Tag | None) -> None:
         """Drop the tag of a tensor that is gone, or shows something else."""
@@ -166,13 +175,14 @@ class Ledger:
             there: the side of the alias.
             move: the call.
         """
-        address = address_of(alias)
+        address, counted = address_of(alias), True
         memory = self.memories.get(address)
         if memory is not None and memory.over:
             self._leave(memory)
             memory = None
         if memory is not None:
             self.read(source, memory, version_of(source))
+            counted = self._counted(source, memory)
         else:
             memory = self.memories[address] = Memory(alias, here)
             if len(self.memories) > self._sweep_at:
@@ -182,14 +192,28 @@ class Ledger:
         self._of[replica] = memory
         if memory.exposed:
             replica.digest = digest(replica.region, alias)
-        mine = self.show(alias, replica, True)
+        mine = self.show(alias, replica, counted)
         if source is not alias:
             other = self._handle(source)
             if other is None or other.replica is not parent:
-                other = self.show(source, parent, True)
+                other = self.show(source, parent, counted)
             other.twins = mine.twins = other.twins or [id(source)]
             mine.twins.append(id(alias))
         return memory
+
+    def take_along(self, tensor: torch.Tensor, here: str, there: str, move: Move) -> None:
+        """Record that a module moves a tensor of its own; others with the same memory remain where they are.
+
+        Args:
+            tensor: the parameter or buffer, which remains the same object.
+            here: its side until now.
+            there: its side from now on.
+            move: the call.
+        """
+        if shared(tensor):
+            self.link(tensor, tensor, here, there, move)
+        else:
+            self.set_side(tensor, there)
 
     def settled(self, memory: Memory) -> bool:
         """Stop watching some memory if it has one side left, and return whether this is so."""
@@ -220,7 +244,7 @@ class Ledger:
         if handle is not None and handle.altered is not None:
             self.reports.hazard("tensor", *handle.altered)
             handle.altered = None
-        if handle is not None and handle.counted and version is not None:
+        if version is not None and self._counted(tensor, memory):
             if memory.version is not None and version != memory.version:
                 self._changed_unseen(memory)
             memory.version = version
@@ -241,8 +265,8 @@ class Ledger:
             region: the changed elements.
             fills: whether the change overwrites all of the old content.
         """
-        replica, handle = self.replica(tensor, memory), self._handle(tensor)
-        memory.version = version_of(tensor) if handle is not None and handle.counted else None
+        replica = self.replica(tensor, memory)
+        memory.version = version_of(tensor) if self._counted(tensor, memory) else None
         if fills:
             replica.behind = [c for c in replica.behind if c.region is None or not region.covers(c.region)]
         others = [other for other in memory.others if other is not replica]

@@ -290,6 +290,11 @@ def watchable(tensor: torch.Tensor) -> bool:
         return False
 
 
+def shared(tensor: torch.Tensor) -> bool:
+    """Return whether other tensors, or NumPy arrays that show them, have the memory of a tensor."""
+    return _use_count(address_of(tensor)) > 1
+
+
 def _use_count(address: int) -> int:
     """Return how many tensors and Python objects hold a storage."""
     count = getattr(torch._C, "_storage_Use_Count", None)

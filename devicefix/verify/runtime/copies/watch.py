@@ -155,6 +155,9 @@ class Watch(TorchFunctionMode):
         kind, _, args, kwargs = call
         if touched:
             self._follow(call, result, touched)
+        if kind is Kind.ALTERS and name_of(call.func) == "data" and len(args) > 1 and args[0] is not args[1]:
+            self.ledger.set_side(args[0], HOST)
+            self.ledger.derived(args[1], args[0])
         if kind is Kind.DEVICE:
             self._asked = (_line_of(_caller()[0]), self.ledger.side(args[0]))
             return
@@ -193,7 +196,8 @@ class Watch(TorchFunctionMode):
                     self.ledger.read(tensor, memory, version)
                 memory.version = None  # counted without a change
             elif kind is Kind.ALTERS:
-                self.ledger.alter(tensor, memory)
+                if tensor is args[0]:
+                    self.ledger.alter(tensor, memory)
             elif id(tensor) in targets:
                 fills = kind is not Kind.WRITES
                 self.ledger.write(tensor, memory, _written(func, args, tensor), fills)
@@ -267,8 +271,10 @@ class Watch(TorchFunctionMode):
             self.ledger.set_side(result, there)
         elif here != there:
             move = Move(self._sites.current(), _text(name, there))
-            if in_module or not watchable(source):
+            if not watchable(source):
                 self.ledger.set_side(source, there)
+            elif in_module and isinstance(source, torch.nn.Parameter):
+                self.ledger.take_along(source, here, there, move)
             elif source.requires_grad or (isinstance(source, torch.nn.Parameter) and there == ACCELERATOR):
                 self._keeps_object(source, here, there, move, frame)
             elif (alias := _another(source)) is not None:
@@ -282,7 +288,7 @@ class Watch(TorchFunctionMode):
         """Return the side that a move goes to; None if it only changes the dtype or names no device."""
         if name in ("cpu", "cuda"):
             return HOST if name == "cpu" else ACCELERATOR
-        if name == "to":
+        if name in ("to", "type_as"):
             other = kwargs.get("other", args[1] if len(args) > 1 else None)
             if isinstance(other, torch.Tensor):
                 return self.ledger.side(other)
@@ -295,7 +301,9 @@ class Watch(TorchFunctionMode):
     def _meant(self, frame: FrameType | None = None) -> str | None:
         """Return the device that the calling line means."""
         frame = frame or _caller()[0]
-        found = meant(frame.f_code, frame.f_lineno, frame.f_lasti) if frame is not None else None
+        if frame is None:
+            return None
+        found, frame = meant(frame)
         if found != SAME:
             return found
         line, side = self._asked
