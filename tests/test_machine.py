@@ -71,11 +71,46 @@ def scaled():
     model = nn.Linear(2, 2).cuda()
     optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.cuda.amp.GradScaler()
     with torch.cuda.amp.autocast():
-        loss = model(gpu).sum()
+        loss = model(gpu).float().mean()
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
     return scaler.is_enabled() and scaler.get_scale() == 65536.0
+
+def lowered(call, dtype=torch.float16, **options):
+    with torch.autocast("cuda", dtype=dtype, **options):
+        found = call()
+    return [each.dtype for each in found] if isinstance(found, tuple) else found.dtype
+
+def nested():
+    found = []
+    with torch.autocast("cuda"):
+        for dtype, enabled in ((torch.float16, True), (torch.float16, False), (torch.bfloat16, True)):
+            with torch.autocast("cuda", dtype=dtype, enabled=enabled):
+                found.append((gpu @ gpu).dtype)
+        found.append((gpu @ gpu).dtype)
+    return [*found, (gpu @ gpu).dtype]
+
+def overflowed():
+    model = nn.Linear(1, 1, bias=False).cuda()
+    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.cuda.amp.GradScaler()
+    before = model.weight.tolist()
+    with torch.autocast("cuda"):
+        loss = model(torch.full((1, 1), 6e4, device="cuda")).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return scaler.get_scale() == 32768.0 and model.weight.tolist() == before
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    @torch.cuda.amp.custom_fwd(cast_inputs=torch.float32)
+    def forward(ctx, x):
+        return x @ x
+    @staticmethod
+    @torch.cuda.amp.custom_bwd
+    def backward(ctx, grad):
+        return grad
 
 def by_default(call, kind="torch.cuda.FloatTensor"):
     torch.set_default_tensor_type(kind)
@@ -162,6 +197,26 @@ FACTS = [
     "stepped(torch.optim.Adam, foreach=False) and stepped(torch.optim.RMSprop, foreach=True)",
     "scaled()",
     "copy.deepcopy(nn.Linear(2, 2).cuda()).weight.is_cuda and copy.deepcopy(gpu).is_cuda",
+    # autocast
+    "lowered(lambda: (gpu @ gpu, F.linear(gpu, gpu), torch.einsum('ij,jk', gpu, gpu), gpu.relu()))"
+    " == [torch.float16] * 3 + [torch.float32]",
+    "lowered(lambda: nn.Conv2d(1, 1, 1).cuda()(gpu[None, None]), torch.bfloat16) == torch.bfloat16",
+    "lowered(lambda: (gpu.half().sum(), gpu.half().softmax(0), gpu.half().exp(), gpu.half().norm(),"
+    " F.mse_loss(gpu.half(), gpu))) == [torch.float32] * 5",
+    "lowered(lambda: (gpu.half().sum(dtype=torch.float64), gpu.half() + 1, gpu.double() @ gpu.double()))"
+    " == [torch.float64, torch.float16, torch.float64]",
+    "lowered(lambda: (torch.dot(gpu[0].half(), gpu[0]), torch.dot(gpu[0].half(), gpu[0].half()),"
+    " torch.cat([gpu, gpu.half()]))) == [torch.float32, torch.float16, torch.float32]",
+    "lowered(lambda: (host @ host, host.half().sum())) == [torch.float32, torch.float16]",
+    "lowered(lambda: (nn.LSTM(2, 3).cuda()(gpu[None])[0], nn.GRUCell(2, 3).cuda()(gpu)))"
+    " == [torch.float16] * 2",
+    "lowered(lambda: F.scaled_dot_product_attention(*[gpu[None]] * 3)) == torch.float16",
+    "lowered(lambda: Squared.apply(gpu.half())) == torch.float32",
+    "lowered(lambda: nn.Linear(2, 2).cuda().bfloat16()(gpu), torch.bfloat16) == torch.bfloat16",
+    "nested() == [torch.float16, torch.float32, torch.bfloat16, torch.float16, torch.float32]",
+    "grad_of(lambda x: Doubled.apply(x.cuda()) @ gpu).dtype == torch.float32 and overflowed()",
+    "lowered(lambda: torch.utils.checkpoint.checkpoint(nn.Linear(2, 2).cuda(), gpu)) == torch.float16",
+    "in_thread(lambda: 1 / ((gpu @ gpu).dtype == torch.float32)) is None",
     # sequences, sparse tensors, several GPUs
     "nn.LSTM(2, 3).cuda()(torch.ones(4, 1, 2).cuda())[1][0].is_cuda and nn.GRUCell(2, 3).cuda()(gpu).is_cuda",
     "(lambda p: p.is_cuda"
@@ -251,6 +306,7 @@ FAILURES = {
     "torch.Tensor(gpu)": "legacy constructor expects device type: cpu",
     "setattr(weight, 'grad', gpu[0])": "assigned grad has data located on a different device",
     "saved(gpu.cuda(1), 'cuda:3')": "device_count() is 2",
+    "lowered(lambda: F.binary_cross_entropy(gpu, gpu))": "unsafe to autocast",
     "torch.cuda.CUDAGraph()": "does not support CUDA graphs",
 }
 

@@ -20,7 +20,7 @@ import torch
 from devicefix.verify.runtime.eager import run_eagerly
 from devicefix.verify.runtime.ending import at_end
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.machine import cuda, making, parallel, places, saving, tensors
+from devicefix.verify.runtime.machine import autocast, cuda, making, parallel, places, saving, tensors
 from devicefix.verify.runtime.machine.draws import Draws
 from devicefix.verify.runtime.machine.kernels import Kernels, Transparent
 from devicefix.verify.runtime.machine.patches import Patches
@@ -31,17 +31,18 @@ from devicefix.verify.runtime.site import Sites
 __all__ = ["GPUS", "Machine", "Simulation", "install", "round_alike"]
 
 
-def install(_: Plan, events: Events, sites: Sites) -> None:
+def install(plan: Plan, events: Events, sites: Sites) -> None:
     """Simulate a CUDA machine in this process until it ends.
 
     Args:
+        plan: the plan of the run.
         events: the recorder of random draws and of the number of operations.
         sites: finds the user's line.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
         del os.environ["CUDA_VISIBLE_DEVICES"]
     draws = Draws(events, sites)
-    machine = Machine(draws=draws)
+    machine = Machine(draws=draws, autocast=plan.autocast)
     Simulation(machine).__enter__()
 
     def finish() -> None:
@@ -87,13 +88,14 @@ class Simulation:
             part.install(self._machine, self._patches)
         self._run_uncompiled()
         self._step_as_on_a_cpu()
+        autocast.install(self._patches)
         _in_threads(self._kernels, self._patches)
         sys.meta_path.insert(0, self._finder)
-        self._kernels.__enter__()  # type: ignore[no-untyped-call]
+        self._kernels.__enter__()
         return self._machine
 
     def __exit__(self, *error: object) -> None:
-        self._kernels.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._kernels.__exit__(None, None, None)
         sys.meta_path.remove(self._finder)
         self._patches.swap()
 

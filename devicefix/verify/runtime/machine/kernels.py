@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from devicefix.verify.runtime.machine import autocast
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 
@@ -116,6 +117,15 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._machine = machine
         self._traits: dict[Any, Traits] = {}
+
+    def __enter__(self) -> Any:
+        if self._machine.autocast:
+            autocast.enter()
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        autocast.leave()
 
     def __torch_dispatch__(  # noqa: C901, PLR0912  it runs for every operation, and calls would slow it down
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -29,6 +29,7 @@ class Machine:
             generator of the CPU, so that a run on the CPU draws the same numbers.
         trace: a list to append the tensors, operations and calls on the GPUs to, or None.
         draws: the recorder of random draws, or None.
+        autocast: whether autocast for CUDA lowers the precision.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Machine:
         separate_generators: bool = False,
         trace: list[tuple[Any, ...]] | None = None,
         draws: Any = None,
+        autocast: bool = True,
     ) -> None:
         self._gpus = gpus
         self._visible: list[int] | None = None
@@ -45,6 +47,7 @@ class Machine:
         self.separate_generators = separate_generators
         self.trace = trace
         self.draws = draws
+        self.autocast = autocast
         self.generators: dict[int, str] = {}  # the device types of the program's generators
         self.default = HOST  # the place for new tensors
         self.initialized = False
