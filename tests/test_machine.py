@@ -77,6 +77,52 @@ def scaled():
     scaler.update()
     return scaler.is_enabled() and scaler.get_scale() == 65536.0
 
+class Named(torch.Tensor):
+    # A subclass with methods and attributes.
+    unit = "m"
+    def doubled(self):
+        return self * 2
+
+class Noted(torch.Tensor):
+    # A subclass whose results keep an attribute; it notes which functions it sees.
+    seen = []
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func)
+        out = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(out, cls):
+            out.note = getattr(args[0], "note", None)
+        return out
+
+class Wrapped(torch.Tensor):
+    # A tensor without memory, which computes with the one inside.
+    @staticmethod
+    def __new__(cls, inner):
+        options = {"dtype": inner.dtype, "device": inner.device, "requires_grad": inner.requires_grad}
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, **options)
+        made.inner = inner
+        return made
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        unwrap = lambda each: each.inner if isinstance(each, cls) else each
+        out = func(*map(unwrap, args), **(kwargs or {}))
+        return cls(out) if isinstance(out, torch.Tensor) else out
+
+def noted():
+    x = host.as_subclass(Noted)
+    x.note = "kept"
+    y = x.cuda()
+    Noted.seen.clear()
+    kept = (y + y.new_zeros(2)).cpu().note, y.device, y.is_cuda
+    names = [getattr(func, "__name__", "") for func in Noted.seen]
+    return kept == ("kept", zero, True) and names == ["new_zeros", "add", "cpu", "__get__", "__get__"]
+
+def wrapped():
+    x = Wrapped(torch.ones(2, device="cuda")).requires_grad_()
+    (x * 2).sum().backward()
+    y = x.detach().cpu()
+    return [each.device for each in (x.grad, x.grad.inner, y, y.inner)] == [zero, zero, cpu, cpu]
+
 def lowered(call, dtype=torch.float16, **options):
     with torch.autocast("cuda", dtype=dtype, **options):
         found = call()
@@ -168,6 +214,7 @@ FACTS = [
     " and gpu.new_tensor([1]).is_cuda",
     "isinstance(torch.autograd.Variable(gpu), torch.autograd.Variable)"
     " and torch.autograd.Variable(gpu).is_cuda",
+    "torch.Tensor(gpu).is_cuda and torch.Tensor(gpu).data_ptr() == gpu.data_ptr()",
     # making
     "torch.rand(2, device='cuda:1').device == one and torch.arange(3, device=0).is_cuda",
     "torch.zeros_like(gpu).is_cuda and torch.zeros_like(gpu, device='cpu').device == cpu",
@@ -197,6 +244,15 @@ FACTS = [
     "stepped(torch.optim.Adam, foreach=False) and stepped(torch.optim.RMSprop, foreach=True)",
     "scaled()",
     "copy.deepcopy(nn.Linear(2, 2).cuda()).weight.is_cuda and copy.deepcopy(gpu).is_cuda",
+    # subclasses
+    "(lambda x: x.unit == 'm' and x.doubled().device == zero and type(x.cpu()) is Named"
+    " and type(x.to(1)) is Named)(host.as_subclass(Named).cuda())",
+    "Named([1.0]).doubled().tolist() == [2.0] and Named(gpu).is_cuda and type(Named(2, 3).cuda()) is Named",
+    "isinstance(gpu.as_subclass(Named).cpu().numpy(), __import__('numpy').ndarray)",
+    "noted()",
+    "wrapped() and (Wrapped(gpu) @ Wrapped(gpu)).device == zero and Wrapped(host).cuda().inner.is_cuda",
+    "lowered(lambda: Wrapped(gpu) @ Wrapped(gpu)) == torch.float16",
+    "nn.LazyLinear(2).cuda()(gpu).is_cuda",
     # autocast
     "lowered(lambda: (gpu @ gpu, F.linear(gpu, gpu), torch.einsum('ij,jk', gpu, gpu), gpu.relu()))"
     " == [torch.float16] * 3 + [torch.float32]",
@@ -255,8 +311,10 @@ FACTS = [
     "torch.cuda.set_rng_state(torch.cuda.get_rng_state()) is None and torch.cuda.initial_seed() >= 0",
     "torch.cuda.manual_seed(5) or torch.cuda.initial_seed() == 5"
     " and len(torch.cuda.get_rng_state_all()) == 2",
-    "torch.accelerator.is_available() and torch.accelerator.current_accelerator().type == 'cuda'",
-    "torch.accelerator.device_count() == 2 and torch.accelerator.current_device_index() == 0",
+    "not hasattr(torch, 'accelerator') or torch.accelerator.is_available() and"
+    " torch.accelerator.current_accelerator().type == 'cuda'",
+    "not hasattr(torch, 'accelerator') or torch.accelerator.device_count() == 2 and"
+    " torch.accelerator.current_device_index() == 0",
     "torch.backends.cudnn.is_available() and torch.backends.cuda.is_built()"
     " and torch.cuda.is_bf16_supported()",
     "torch.Generator(device='cuda').device.type == 'cuda'"
@@ -281,6 +339,7 @@ FAILURES = {
     "torch.cat([gpu, host])": SAME,
     "torch.stack([gpu.sum(), host.sum()])": SAME,
     "gpu.cuda(1) + gpu": SAME,
+    "Wrapped(gpu) + Wrapped(host)": SAME,
     "nn.Linear(2, 2)(gpu)": SAME,
     "nn.Embedding(3, 2).cuda()(torch.tensor([1]))": SAME,
     "F.cross_entropy(gpu, torch.tensor([0, 1]))": SAME,
@@ -303,7 +362,6 @@ FAILURES = {
     "nn.DataParallel(nn.Linear(2, 2))(host)": "must have its parameters and buffers on device cuda:0",
     "torch.cuda.FloatTensor(host)": "legacy constructor expects device type: cuda",
     "torch.FloatTensor(gpu)": "legacy constructor expects device type: cpu",
-    "torch.Tensor(gpu)": "legacy constructor expects device type: cpu",
     "setattr(weight, 'grad', gpu[0])": "assigned grad has data located on a different device",
     "saved(gpu.cuda(1), 'cuda:3')": "device_count() is 2",
     "lowered(lambda: F.binary_cross_entropy(gpu, gpu))": "unsafe to autocast",

@@ -65,7 +65,11 @@ def round_alike() -> None:
     """
     run_eagerly()
     mode: Any = Transparent()  # type: ignore[no-untyped-call]
-    _in_threads(mode, Patches())
+    patches = Patches()
+    patches.set(torch.Tensor, "__new__", making.new_tensor)
+    patches.set(torch.Tensor, "as_subclass", making.as_subclass)
+    _in_threads(mode, patches)
+    sys.meta_path.insert(0, _UnpatchedFinder("torch._dynamo", patches))
     mode.__enter__()
 
 
