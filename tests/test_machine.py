@@ -539,6 +539,41 @@ def test_samplers_use_the_default_tensor_type(tmp_path: Path) -> None:
     assert ran.status == 1 and "Expected a 'cuda' device type for generator but found 'cpu'" in ran.errors
 
 
+# --- tracebacks --------------------------------------------------------------------------------------
+
+
+def test_no_traceback_shows_frames_of_devicefix(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import logging, threading, traceback, torch
+        def mixed():
+            return torch.ones(2).cuda() + torch.ones(2)
+        try:
+            mixed()
+        except RuntimeError as error:
+            traceback.print_exc()
+            print(traceback.extract_tb(error.__traceback__, limit=-1)[0].lineno)
+        try:
+            torch.ones(2).cuda().numpy()
+        except TypeError:
+            logging.exception("logged")
+        traceback.print_stack()
+        thread = threading.Thread(target=mixed)
+        thread.start()
+        thread.join()
+        try:
+            mixed()
+        except RuntimeError as error:
+            raise ValueError("at the end") from error
+        """,
+    )
+    assert ran.status == 1 and ran.output == "3\n"
+    assert ran.errors.count("Expected all tensors to be on the same device") == 3
+    assert "logged" in ran.errors and "at the end" in ran.errors
+    assert "verify/runtime" not in ran.errors and "During handling" not in ran.errors
+
+
 # --- recorded events ---------------------------------------------------------------------------------
 
 DRAWS = """
