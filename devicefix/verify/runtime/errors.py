@@ -25,7 +25,7 @@ def install(events: Events) -> None:
     def record(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
         emit(events, problem)
         _strip(problem, set())
-        hook(kind, problem, problem.__traceback__)
+        hook(kind, problem, _own(trace))
 
     sys.excepthook = record
     when_imported("traceback", _strip_formatted)
