@@ -629,6 +629,25 @@ def test_round_alike_gives_a_plain_run_the_rounding_of_the_machine(tmp_path: Pat
     assert here != run_program(tmp_path, program, machine="cuda", copies=False).output
 
 
+def test_requests_for_missing_gpus_are_recorded(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import torch
+        for device in ("cuda:0", "cuda:1", torch.device("cuda", 3)):
+            try:
+                torch.ones(1).to(device)
+            except RuntimeError:
+                pass
+        torch.save(torch.ones(1).cuda(), "x.pt")
+        torch.load("x.pt", "cuda:2")
+        """,
+    )
+    assert ran.status == 1
+    found = [(event["index"], event["line"]) for event in ran.of("missing gpu")]
+    assert found == [(1, 4), (3, 4), (2, 8)]
+
+
 def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:
     program = """
         import torch

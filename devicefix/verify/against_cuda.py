@@ -20,6 +20,7 @@ from devicefix.verify.verdict import Run, Verdict, judge
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
 ALIKE = 1e-2  # the same between a GPU and its simulation
 LOW = 5e-2  # the same between autocast for CUDA and that of a CPU, whose lists of operations differ
+_COUNTS = (1, 2, 4, 8, 16)  # the usual numbers of GPUs
 
 
 @dataclass(slots=True)
@@ -76,9 +77,10 @@ class CudaComparison:
             on_cpu: the run of the rewritten program on the CPU.
         """
         machine = "cuda" if has_cuda(self._task.command[0]) else "simulated"
-        original = self._run(self._original, "original", machine)
+        found = Comparison(machine)
+        original = self._original_run(machine, found)
         rewritten = self._run(self._program, "rewritten", machine)
-        found = Comparison(machine, observations(original.events))
+        found.observations = observations(original.events)
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self._original)
         if found.failure:
@@ -95,6 +97,29 @@ class CudaComparison:
         if simulated is not None:
             found.on_cpu += self._on_cpu(simulated, on_cpu, found)
         return found
+
+    def _original_run(self, machine: str, found: Comparison) -> Result:
+        """Run the original, on as many simulated GPUs as it needs.
+
+        Many programs adapt to one GPU. So there is one at first, and more only if the program fails after a
+        request for one that is missing.
+
+        Args:
+            machine: the kind of machine.
+            found: the comparison, to which a note on the number of GPUs is added.
+        """
+        result, automatic = self._run(self._original, "original", machine), self._task.gpus is None
+        while machine == "simulated" and automatic and _failure(result, self._original):
+            requests = [event for event in result.events if event["kind"] == "missing gpu"]
+            request = max(requests, key=lambda event: int(event["index"]), default=None)
+            count = next((number for number in _COUNTS if request and number > request["index"]), 0)
+            if request is None or count <= (self._task.gpus or 1):
+                break
+            self._task = replace(self._task, gpus=count)
+            place = f"{os.path.relpath(request['file'])}:{request['line']}"
+            found.notes[:] = [f"{count} GPUs are simulated, since {place} requests cuda:{request['index']}"]
+            result = self._run(self._original, f"original on {count} GPUs", machine)
+        return result
 
     def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
         """Yield the differences between the rewritten program on simulated CUDA and on the CPU.

@@ -35,7 +35,7 @@ class Task:
         copies: whether to look for copy hazards.
         compare: whether to compare with the original on CUDA.
         tolerance: the relative tolerance of the comparison.
-        gpus: the number of GPUs of the simulated CUDA machine; None for one, which DataParallel adapts to.
+        gpus: the number of GPUs of the simulated CUDA machine; None for as many as it needs.
         autocast: whether autocast for CUDA lowers the precision on the simulated CUDA machine.
         scratch: whether to run in a copy of `root`.
         to_stderr: whether to send the program's output to the standard error.

@@ -36,13 +36,19 @@ def install(plan: Plan, events: Events, sites: Sites) -> None:
 
     Args:
         plan: the plan of the run.
-        events: the recorder of random draws and of the number of operations.
+        events: the recorder of random draws, the number of operations, and requests for missing GPUs.
         sites: finds the user's line.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
         del os.environ["CUDA_VISIBLE_DEVICES"]
     draws = Draws(events, sites)
+
+    def missing(index: int) -> None:
+        site = sites.current(3)
+        events.emit("missing gpu", index=index, file=site.file, line=site.line)
+
     machine = Machine(draws=draws, autocast=plan.autocast)
+    machine.missing = missing
     Simulation(machine).__enter__()
 
     def finish() -> None:
