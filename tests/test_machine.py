@@ -158,6 +158,24 @@ class Squared(torch.autograd.Function):
     def backward(ctx, grad):
         return grad
 
+def exported(module):
+    program = torch.export.export(module, (gpu,)) if hasattr(torch, "export") else module
+    return (program.module() if program is not module else module)(gpu).device
+
+def reloaded(module, **options):
+    file = io.BytesIO()
+    torch.jit.save(module, file)
+    file.seek(0)
+    return torch.jit.load(file, **options)
+
+def profiled():
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as profile:
+        gpu + gpu
+    with torch.autograd.profiler.emit_nvtx():
+        gpu + gpu
+    return "aten::add" in profile.key_averages().table()
+
 def by_default(call, kind="torch.cuda.FloatTensor"):
     torch.set_default_tensor_type(kind)
     try:
@@ -273,6 +291,15 @@ FACTS = [
     "grad_of(lambda x: Doubled.apply(x.cuda()) @ gpu).dtype == torch.float32 and overflowed()",
     "lowered(lambda: torch.utils.checkpoint.checkpoint(nn.Linear(2, 2).cuda(), gpu)) == torch.float16",
     "in_thread(lambda: 1 / ((gpu @ gpu).dtype == torch.float32)) is None",
+    # compilers, exporters and profilers
+    "exported(nn.Linear(2, 2).cuda()) == zero",
+    "reloaded(torch.jit.script(nn.Linear(2, 2).cuda()))(gpu).device == zero",
+    "reloaded(torch.jit.trace(nn.Linear(2, 2).cuda(), gpu))(gpu).device == zero",
+    "reloaded(torch.jit.script(nn.Linear(2, 2).cuda()), map_location='cpu')(host).device == cpu",
+    "torch.jit.freeze(torch.jit.script(nn.Linear(2, 2).cuda().eval()))(gpu).is_cuda",
+    "'aten::linear' in str(torch.jit.script(nn.Linear(2, 2).cuda()).graph)",
+    "copy.deepcopy(torch.jit.script(nn.Linear(2, 2).cuda())).weight.is_cuda",
+    "profiled()",
     # sequences, sparse tensors, several GPUs
     "nn.LSTM(2, 3).cuda()(torch.ones(4, 1, 2).cuda())[1][0].is_cuda and nn.GRUCell(2, 3).cuda()(gpu).is_cuda",
     "(lambda p: p.is_cuda"
