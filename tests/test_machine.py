@@ -158,6 +158,10 @@ class Squared(torch.autograd.Function):
     def backward(ctx, grad):
         return grad
 
+class Shifted(nn.Module):
+    def forward(self, x):
+        return x + torch.zeros(2, device=x.device)
+
 def exported(module):
     program = torch.export.export(module, (gpu,)) if hasattr(torch, "export") else module
     return (program.module() if program is not module else module)(gpu).device
@@ -211,7 +215,7 @@ FACTS = [
     " == torch.float64",
     "torch.device(1) == one and isinstance(one, torch.device)"
     " and isinstance(torch.device('cpu'), torch.device)",
-    "pickle.loads(pickle.dumps(one)) == one",
+    "pickle.loads(pickle.dumps(one)) == one and type(one) == torch.device",
     "'cuda:0' in repr(gpu) and 'cuda' not in repr(host)",
     "selected(1, lambda: host.cuda().device) == one and torch.cuda.current_device() == 0",
     # copies
@@ -292,7 +296,7 @@ FACTS = [
     "lowered(lambda: torch.utils.checkpoint.checkpoint(nn.Linear(2, 2).cuda(), gpu)) == torch.float16",
     "in_thread(lambda: 1 / ((gpu @ gpu).dtype == torch.float32)) is None",
     # compilers, exporters and profilers
-    "exported(nn.Linear(2, 2).cuda()) == zero",
+    "exported(nn.Linear(2, 2).cuda()) == zero and exported(Shifted()) == zero",
     "reloaded(torch.jit.script(nn.Linear(2, 2).cuda()))(gpu).device == zero",
     "reloaded(torch.jit.trace(nn.Linear(2, 2).cuda(), gpu))(gpu).device == zero",
     "reloaded(torch.jit.script(nn.Linear(2, 2).cuda()), map_location='cpu')(host).device == cpu",

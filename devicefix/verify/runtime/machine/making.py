@@ -287,6 +287,12 @@ class _DeviceType(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, _DeviceType.real)
 
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is _DeviceType.real
+
+    def __hash__(cls) -> int:
+        return hash(_DeviceType.real)
+
     def __subclasscheck__(cls, other: Any) -> bool:
         return issubclass(other, (_DeviceType.real, cls)) if other is not cls else True
 
