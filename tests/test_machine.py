@@ -71,11 +71,114 @@ def scaled():
     model = nn.Linear(2, 2).cuda()
     optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.cuda.amp.GradScaler()
     with torch.cuda.amp.autocast():
-        loss = model(gpu).sum()
+        loss = model(gpu).float().mean()
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
     return scaler.is_enabled() and scaler.get_scale() == 65536.0
+
+class Named(torch.Tensor):
+    # A subclass with methods and attributes.
+    unit = "m"
+    def doubled(self):
+        return self * 2
+
+class Noted(torch.Tensor):
+    # A subclass whose results keep an attribute; it notes which functions it sees.
+    seen = []
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func)
+        out = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(out, cls):
+            out.note = getattr(args[0], "note", None)
+        return out
+
+class Wrapped(torch.Tensor):
+    # A tensor without memory, which computes with the one inside.
+    @staticmethod
+    def __new__(cls, inner):
+        options = {"dtype": inner.dtype, "device": inner.device, "requires_grad": inner.requires_grad}
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, **options)
+        made.inner = inner
+        return made
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        unwrap = lambda each: each.inner if isinstance(each, cls) else each
+        out = func(*map(unwrap, args), **(kwargs or {}))
+        return cls(out) if isinstance(out, torch.Tensor) else out
+
+def noted():
+    x = host.as_subclass(Noted)
+    x.note = "kept"
+    y = x.cuda()
+    Noted.seen.clear()
+    kept = (y + y.new_zeros(2)).cpu().note, y.device, y.is_cuda
+    names = [getattr(func, "__name__", "") for func in Noted.seen]
+    return kept == ("kept", zero, True) and names == ["new_zeros", "add", "cpu", "__get__", "__get__"]
+
+def wrapped():
+    x = Wrapped(torch.ones(2, device="cuda")).requires_grad_()
+    (x * 2).sum().backward()
+    y = x.detach().cpu()
+    return [each.device for each in (x.grad, x.grad.inner, y, y.inner)] == [zero, zero, cpu, cpu]
+
+def lowered(call, dtype=torch.float16, **options):
+    with torch.autocast("cuda", dtype=dtype, **options):
+        found = call()
+    return [each.dtype for each in found] if isinstance(found, tuple) else found.dtype
+
+def nested():
+    found = []
+    with torch.autocast("cuda"):
+        for dtype, enabled in ((torch.float16, True), (torch.float16, False), (torch.bfloat16, True)):
+            with torch.autocast("cuda", dtype=dtype, enabled=enabled):
+                found.append((gpu @ gpu).dtype)
+        found.append((gpu @ gpu).dtype)
+    return [*found, (gpu @ gpu).dtype]
+
+def overflowed():
+    model = nn.Linear(1, 1, bias=False).cuda()
+    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.cuda.amp.GradScaler()
+    before = model.weight.tolist()
+    with torch.autocast("cuda"):
+        loss = model(torch.full((1, 1), 6e4, device="cuda")).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return scaler.get_scale() == 32768.0 and model.weight.tolist() == before
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    @torch.cuda.amp.custom_fwd(cast_inputs=torch.float32)
+    def forward(ctx, x):
+        return x @ x
+    @staticmethod
+    @torch.cuda.amp.custom_bwd
+    def backward(ctx, grad):
+        return grad
+
+class Shifted(nn.Module):
+    def forward(self, x):
+        return x + torch.zeros(2, device=x.device)
+
+def exported(module):
+    program = torch.export.export(module, (gpu,)) if hasattr(torch, "export") else module
+    return (program.module() if program is not module else module)(gpu).device
+
+def reloaded(module, **options):
+    file = io.BytesIO()
+    torch.jit.save(module, file)
+    file.seek(0)
+    return torch.jit.load(file, **options)
+
+def profiled():
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as profile:
+        gpu + gpu
+    with torch.autograd.profiler.emit_nvtx():
+        gpu + gpu
+    return "aten::add" in profile.key_averages().table()
 
 def by_default(call, kind="torch.cuda.FloatTensor"):
     torch.set_default_tensor_type(kind)
@@ -112,7 +215,7 @@ FACTS = [
     " == torch.float64",
     "torch.device(1) == one and isinstance(one, torch.device)"
     " and isinstance(torch.device('cpu'), torch.device)",
-    "pickle.loads(pickle.dumps(one)) == one",
+    "pickle.loads(pickle.dumps(one)) == one and type(one) == torch.device",
     "'cuda:0' in repr(gpu) and 'cuda' not in repr(host)",
     "selected(1, lambda: host.cuda().device) == one and torch.cuda.current_device() == 0",
     # copies
@@ -133,6 +236,7 @@ FACTS = [
     " and gpu.new_tensor([1]).is_cuda",
     "isinstance(torch.autograd.Variable(gpu), torch.autograd.Variable)"
     " and torch.autograd.Variable(gpu).is_cuda",
+    "torch.Tensor(gpu).is_cuda and torch.Tensor(gpu).data_ptr() == gpu.data_ptr()",
     # making
     "torch.rand(2, device='cuda:1').device == one and torch.arange(3, device=0).is_cuda",
     "torch.zeros_like(gpu).is_cuda and torch.zeros_like(gpu, device='cpu').device == cpu",
@@ -162,6 +266,44 @@ FACTS = [
     "stepped(torch.optim.Adam, foreach=False) and stepped(torch.optim.RMSprop, foreach=True)",
     "scaled()",
     "copy.deepcopy(nn.Linear(2, 2).cuda()).weight.is_cuda and copy.deepcopy(gpu).is_cuda",
+    # subclasses
+    "(lambda x: x.unit == 'm' and x.doubled().device == zero and type(x.cpu()) is Named"
+    " and type(x.to(1)) is Named)(host.as_subclass(Named).cuda())",
+    "Named([1.0]).doubled().tolist() == [2.0] and Named(gpu).is_cuda and type(Named(2, 3).cuda()) is Named",
+    "isinstance(gpu.as_subclass(Named).cpu().numpy(), __import__('numpy').ndarray)",
+    "noted()",
+    "wrapped() and (Wrapped(gpu) @ Wrapped(gpu)).device == zero and Wrapped(host).cuda().inner.is_cuda",
+    "lowered(lambda: Wrapped(gpu) @ Wrapped(gpu)) == torch.float16",
+    "nn.LazyLinear(2).cuda()(gpu).is_cuda",
+    # autocast
+    "lowered(lambda: (gpu @ gpu, F.linear(gpu, gpu), torch.einsum('ij,jk', gpu, gpu), gpu.relu()))"
+    " == [torch.float16] * 3 + [torch.float32]",
+    "lowered(lambda: nn.Conv2d(1, 1, 1).cuda()(gpu[None, None]), torch.bfloat16) == torch.bfloat16",
+    "lowered(lambda: (gpu.half().sum(), gpu.half().softmax(0), gpu.half().exp(), gpu.half().norm(),"
+    " F.mse_loss(gpu.half(), gpu))) == [torch.float32] * 5",
+    "lowered(lambda: (gpu.half().sum(dtype=torch.float64), gpu.half() + 1, gpu.double() @ gpu.double()))"
+    " == [torch.float64, torch.float16, torch.float64]",
+    "lowered(lambda: (torch.dot(gpu[0].half(), gpu[0]), torch.dot(gpu[0].half(), gpu[0].half()),"
+    " torch.cat([gpu, gpu.half()]))) == [torch.float32, torch.float16, torch.float32]",
+    "lowered(lambda: (host @ host, host.half().sum())) == [torch.float32, torch.float16]",
+    "lowered(lambda: (nn.LSTM(2, 3).cuda()(gpu[None])[0], nn.GRUCell(2, 3).cuda()(gpu)))"
+    " == [torch.float16] * 2",
+    "lowered(lambda: F.scaled_dot_product_attention(*[gpu[None]] * 3)) == torch.float16",
+    "lowered(lambda: Squared.apply(gpu.half())) == torch.float32",
+    "lowered(lambda: nn.Linear(2, 2).cuda().bfloat16()(gpu), torch.bfloat16) == torch.bfloat16",
+    "nested() == [torch.float16, torch.float32, torch.bfloat16, torch.float16, torch.float32]",
+    "grad_of(lambda x: Doubled.apply(x.cuda()) @ gpu).dtype == torch.float32 and overflowed()",
+    "lowered(lambda: torch.utils.checkpoint.checkpoint(nn.Linear(2, 2).cuda(), gpu)) == torch.float16",
+    "in_thread(lambda: 1 / ((gpu @ gpu).dtype == torch.float32)) is None",
+    # compilers, exporters and profilers
+    "exported(nn.Linear(2, 2).cuda()) == zero and exported(Shifted()) == zero",
+    "reloaded(torch.jit.script(nn.Linear(2, 2).cuda()))(gpu).device == zero",
+    "reloaded(torch.jit.trace(nn.Linear(2, 2).cuda(), gpu))(gpu).device == zero",
+    "reloaded(torch.jit.script(nn.Linear(2, 2).cuda()), map_location='cpu')(host).device == cpu",
+    "torch.jit.freeze(torch.jit.script(nn.Linear(2, 2).cuda().eval()))(gpu).is_cuda",
+    "'aten::linear' in str(torch.jit.script(nn.Linear(2, 2).cuda()).graph)",
+    "copy.deepcopy(torch.jit.script(nn.Linear(2, 2).cuda())).weight.is_cuda",
+    "profiled()",
     # sequences, sparse tensors, several GPUs
     "nn.LSTM(2, 3).cuda()(torch.ones(4, 1, 2).cuda())[1][0].is_cuda and nn.GRUCell(2, 3).cuda()(gpu).is_cuda",
     "(lambda p: p.is_cuda"
@@ -200,8 +342,10 @@ FACTS = [
     "torch.cuda.set_rng_state(torch.cuda.get_rng_state()) is None and torch.cuda.initial_seed() >= 0",
     "torch.cuda.manual_seed(5) or torch.cuda.initial_seed() == 5"
     " and len(torch.cuda.get_rng_state_all()) == 2",
-    "torch.accelerator.is_available() and torch.accelerator.current_accelerator().type == 'cuda'",
-    "torch.accelerator.device_count() == 2 and torch.accelerator.current_device_index() == 0",
+    "not hasattr(torch, 'accelerator') or torch.accelerator.is_available() and"
+    " torch.accelerator.current_accelerator().type == 'cuda'",
+    "not hasattr(torch, 'accelerator') or torch.accelerator.device_count() == 2 and"
+    " torch.accelerator.current_device_index() == 0",
     "torch.backends.cudnn.is_available() and torch.backends.cuda.is_built()"
     " and torch.cuda.is_bf16_supported()",
     "torch.Generator(device='cuda').device.type == 'cuda'"
@@ -226,6 +370,7 @@ FAILURES = {
     "torch.cat([gpu, host])": SAME,
     "torch.stack([gpu.sum(), host.sum()])": SAME,
     "gpu.cuda(1) + gpu": SAME,
+    "Wrapped(gpu) + Wrapped(host)": SAME,
     "nn.Linear(2, 2)(gpu)": SAME,
     "nn.Embedding(3, 2).cuda()(torch.tensor([1]))": SAME,
     "F.cross_entropy(gpu, torch.tensor([0, 1]))": SAME,
@@ -248,9 +393,9 @@ FAILURES = {
     "nn.DataParallel(nn.Linear(2, 2))(host)": "must have its parameters and buffers on device cuda:0",
     "torch.cuda.FloatTensor(host)": "legacy constructor expects device type: cuda",
     "torch.FloatTensor(gpu)": "legacy constructor expects device type: cpu",
-    "torch.Tensor(gpu)": "legacy constructor expects device type: cpu",
     "setattr(weight, 'grad', gpu[0])": "assigned grad has data located on a different device",
     "saved(gpu.cuda(1), 'cuda:3')": "device_count() is 2",
+    "lowered(lambda: F.binary_cross_entropy(gpu, gpu))": "unsafe to autocast",
     "torch.cuda.CUDAGraph()": "does not support CUDA graphs",
 }
 
@@ -425,6 +570,41 @@ def test_samplers_use_the_default_tensor_type(tmp_path: Path) -> None:
     assert ran.status == 1 and "Expected a 'cuda' device type for generator but found 'cpu'" in ran.errors
 
 
+# --- tracebacks --------------------------------------------------------------------------------------
+
+
+def test_no_traceback_shows_frames_of_devicefix(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import logging, threading, traceback, torch
+        def mixed():
+            return torch.ones(2).cuda() + torch.ones(2)
+        try:
+            mixed()
+        except RuntimeError as error:
+            traceback.print_exc()
+            print(traceback.extract_tb(error.__traceback__, limit=-1)[0].lineno)
+        try:
+            torch.ones(2).cuda().numpy()
+        except TypeError:
+            logging.exception("logged")
+        traceback.print_stack()
+        thread = threading.Thread(target=mixed)
+        thread.start()
+        thread.join()
+        try:
+            mixed()
+        except RuntimeError as error:
+            raise ValueError("at the end") from error
+        """,
+    )
+    assert ran.status == 1 and ran.output == "3\n"
+    assert ran.errors.count("Expected all tensors to be on the same device") == 3
+    assert "logged" in ran.errors and "at the end" in ran.errors
+    assert "verify/runtime" not in ran.errors and "During handling" not in ran.errors
+
+
 # --- recorded events ---------------------------------------------------------------------------------
 
 DRAWS = """
@@ -478,6 +658,25 @@ def test_round_alike_gives_a_plain_run_the_rounding_of_the_machine(tmp_path: Pat
     here = simulated(tmp_path, program).output
     assert here == run_program(tmp_path, program, "alike", machine="cuda", copies=False).output
     assert here != run_program(tmp_path, program, machine="cuda", copies=False).output
+
+
+def test_requests_for_missing_gpus_are_recorded(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import torch
+        for device in ("cuda:0", "cuda:1", torch.device("cuda", 3)):
+            try:
+                torch.ones(1).to(device)
+            except RuntimeError:
+                pass
+        torch.save(torch.ones(1).cuda(), "x.pt")
+        torch.load("x.pt", "cuda:2")
+        """,
+    )
+    assert ran.status == 1
+    found = [(event["index"], event["line"]) for event in ran.of("missing gpu")]
+    assert found == [(1, 4), (3, 4), (2, 8)]
 
 
 def test_operations_are_counted_where_they_run(tmp_path: Path) -> None:

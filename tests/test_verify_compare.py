@@ -186,3 +186,77 @@ def test_with_a_gpu_the_cpu_is_compared_with_the_simulation(
     assert report.comparison is not None and report.comparison.machine == "cuda"
     found = report.comparison.on_cuda if where == "cuda" else report.comparison.on_cpu
     assert words[0] in "\n".join(found)
+
+
+AUTOCAST = """
+import torch
+model = torch.nn.Linear(4, 4).cuda()
+table = torch.nn.Embedding(4, 4).cuda(){low}
+optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.cuda.amp.GradScaler()
+for step in range(3):
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.{dtype}):
+        loss = model(table(torch.arange(4).cuda())).float().pow(2).mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    print(loss.item())
+"""
+FLOAT32 = {"low": "", "dtype": "float16"}
+MIXED = {"low": ".bfloat16()", "dtype": "bfloat16"}
+
+
+@pytest.mark.parametrize(("program", "note"), [(FLOAT32, "in full precision"), (MIXED, "a tolerance of 5%")])
+def test_autocast(
+    program: dict[str, str], note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(AUTOCAST.format(**program))
+    command = [sys.executable, "program.py"]
+    task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
+    report = session.verify(task, Settings(), lambda *_: None)
+    assert report.verdict is Verdict.PASS, report
+    assert report.comparison is not None and report.comparison.observations == 3
+    assert any(note in each for each in report.comparison.notes)
+
+
+def test_a_difference_beside_autocast_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU computes in float32, so a difference as small as one of float16 counts."""
+    monkeypatch.chdir(tmp_path)
+    tied = AUTOCAST.format(**FLOAT32)
+    right = tied.replace(".cuda()", ".to(device)").replace(
+        "import torch\n", "import torch; device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    )
+    wrong = right.replace(".mean()", ".mean() * (1 if device == 'cuda' else 1.0005)")
+    monkeypatch.setattr(sys.modules[__name__], "ORIGINAL", tied)
+    report = compared(tmp_path, wrong)
+    assert report.verdict is Verdict.FAIL and report.comparison is not None
+    assert not report.comparison.on_cuda and "program.py:12" in report.comparison.on_cpu[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        (
+            "x = torch.ones(1, device='cuda:2').cuda(3)",
+            "4 GPUs are simulated, since program.py:2 requests cuda:2",
+        ),
+        (
+            "x = torch.ones(1)\nif torch.cuda.is_available():\n"
+            "    try: x = x.cuda(1)\n    except RuntimeError: x = x.cuda()",
+            "",
+        ),
+    ],
+)
+def test_the_number_of_gpus(line: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has more than one only if the program fails without them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(
+        f"import torch\n{line}\nprint(torch.cuda.device_count(), x.item())\n"
+    )
+    command = [sys.executable, "program.py"]
+    task = Task(command, tmp_path, tmp_path, (tmp_path,), compare=True, scratch=True, copies=False)
+    report = session.verify(task, Settings(), lambda *_: None)
+    assert report.verdict is Verdict.PASS, report
+    assert report.comparison is not None and report.comparison.observations == 1
+    assert report.comparison.notes == ([note] if note else [])

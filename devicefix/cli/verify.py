@@ -104,7 +104,7 @@ def limit_options(command: Command) -> Command:
 @click.option(
     "--gpus",
     type=click.IntRange(min=1),
-    help="The number of GPUs of the simulated CUDA machine. [default: 1]",
+    help="The number of GPUs of the simulated CUDA machine. [default: as many as the program needs]",
 )
 @click.option("--keep-going", is_flag=True, help="Run CUDA requests on the CPU, and list them all.")
 @click.option(

@@ -6,18 +6,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from devicefix.verify import runs
-from devicefix.verify.compare import Difference, describe, differences, observations
+from devicefix.verify.compare import Difference, any_precision, describe, differences, observations
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick
 from devicefix.verify.verdict import Run, Verdict, judge
 
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
 ALIKE = 1e-2  # the same between a GPU and its simulation
+LOW = 5e-2  # the same between autocast for CUDA and that of a CPU, whose lists of operations differ
+_COUNTS = (1, 2, 4, 8, 16)  # the usual numbers of GPUs
 
 
 @dataclass(slots=True)
@@ -74,9 +77,10 @@ class CudaComparison:
             on_cpu: the run of the rewritten program on the CPU.
         """
         machine = "cuda" if has_cuda(self._task.command[0]) else "simulated"
-        original = self._run(self._original, "original", machine)
+        found = Comparison(machine)
+        original = self._original_run(machine, found)
         rewritten = self._run(self._program, "rewritten", machine)
-        found = Comparison(machine, observations(original.events))
+        found.observations = observations(original.events)
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self._original)
         if found.failure:
@@ -91,9 +95,63 @@ class CudaComparison:
         found.on_cuda += _faults(unlike, found)
         simulated = self._simulated(rewritten, found) if machine == "cuda" else rewritten
         if simulated is not None:
-            unlike = differences(simulated.events, on_cpu.events, same_machine=False, tolerance=tolerance)
-            found.on_cpu += _faults(unlike, found)
+            found.on_cpu += self._on_cpu(simulated, on_cpu, found)
         return found
+
+    def _original_run(self, machine: str, found: Comparison) -> Result:
+        """Run the original, on as many simulated GPUs as it needs.
+
+        Many programs adapt to one GPU. So there is one at first, and more only if the program fails after a
+        request for one that is missing.
+
+        Args:
+            machine: the kind of machine.
+            found: the comparison, to which a note on the number of GPUs is added.
+        """
+        result, automatic = self._run(self._original, "original", machine), self._task.gpus is None
+        while machine == "simulated" and automatic and _failure(result, self._original):
+            requests = [event for event in result.events if event["kind"] == "missing gpu"]
+            request = max(requests, key=lambda event: int(event["index"]), default=None)
+            count = next((number for number in _COUNTS if request and number > request["index"]), 0)
+            if request is None or count <= (self._task.gpus or 1):
+                break
+            self._task = replace(self._task, gpus=count)
+            place = f"{os.path.relpath(request['file'])}:{request['line']}"
+            found.notes[:] = [f"{count} GPUs are simulated, since {place} requests cuda:{request['index']}"]
+            result = self._run(self._original, f"original on {count} GPUs", machine)
+        return result
+
+    def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
+        """Yield the differences between the rewritten program on simulated CUDA and on the CPU.
+
+        Autocast for CUDA does nothing on a CPU. So a program that uses it runs once more on simulated CUDA,
+        in full precision. Autocast of a CPU lowers the precision of other operations, and can only be
+        compared roughly.
+
+        Args:
+            simulated: the run on the simulated CUDA machine.
+            on_cpu: the run on the CPU.
+            found: the comparison, to which notes are added.
+        """
+        one, other, tolerance = simulated.events, on_cpu.events, self._task.tolerance
+        lowered = _autocast(one, "cuda")
+        if lowered and (low := _autocast(other, "cpu")):
+            tolerance = max(tolerance, LOW)
+            one, other = any_precision(one), any_precision(other)
+            found.notes.append(
+                f"autocast computes in {lowered} on CUDA, and in {low} on the CPU, where it has other "
+                f"operations: compared with a tolerance of {LOW:.0%}"
+            )
+        elif lowered:
+            full = self._run(self._program, "full", "simulated", autocast=False)
+            if failure := _failure(full, self._program):
+                found.notes.append(f"not compared with the CPU, since it fails without autocast: {failure}")
+                return
+            one = full.events
+            found.notes.append(
+                f"autocast computes in {lowered} on CUDA only: compared with the CPU in full precision"
+            )
+        yield from _faults(differences(one, other, same_machine=False, tolerance=tolerance), found)
 
     def _simulated(self, real: Result, found: Comparison) -> Result | None:
         """Run the rewritten program on the simulated CUDA machine.
@@ -115,13 +173,20 @@ class CudaComparison:
         ]
         return simulated
 
-    def _run(self, program: Program, name: str, machine: str) -> Result:
+    def _run(self, program: Program, name: str, machine: str, autocast: bool = True) -> Result:
         where = "CUDA" if machine == "cuda" else "simulated CUDA"
         what = "the original" if program is self._original else "the rewritten program"
         tick = partial(self._tick, f"{what} on {where}")
-        result = runs.run_program(self._task, program, self._folder / name, tick, machine)
+        task = replace(self._task, autocast=autocast)
+        result = runs.run_program(task, program, self._folder / name, tick, machine)
         self.copying += result.copying
         return result
+
+
+def _autocast(events: list[dict[str, Any]], device: str) -> str:
+    """Return the dtypes of the autocast blocks for a kind of device in a run; empty without such blocks."""
+    used = {event["dtype"] for event in events if event["kind"] == "autocast" and event["device"] == device}
+    return " and ".join(sorted(used))
 
 
 def _faults(unlike: list[Difference], found: Comparison) -> Iterator[str]:

@@ -35,7 +35,8 @@ class Task:
         copies: whether to look for copy hazards.
         compare: whether to compare with the original on CUDA.
         tolerance: the relative tolerance of the comparison.
-        gpus: the number of GPUs of the simulated CUDA machine; None for one, which DataParallel adapts to.
+        gpus: the number of GPUs of the simulated CUDA machine; None for as many as it needs.
+        autocast: whether autocast for CUDA lowers the precision on the simulated CUDA machine.
         scratch: whether to run in a copy of `root`.
         to_stderr: whether to send the program's output to the standard error.
         stdin: the standard input of each run.
@@ -54,6 +55,7 @@ class Task:
     compare: bool = False
     tolerance: float = 1e-5
     gpus: int | None = None
+    autocast: bool = True
     scratch: bool = False
     to_stderr: bool = False
     stdin: Input = field(default_factory=Input)
@@ -149,5 +151,6 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         keep_going=task.keep_going,
         copies=task.copies and machine == "cpu",
         observe=task.compare,
+        autocast=task.autocast,
         seed=0 if task.compare else None,
     )

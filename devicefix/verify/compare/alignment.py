@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
+from devicefix.verify.compare import values
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.streams import Event, Key, Observations, Stream, Value, streams_of
 from devicefix.verify.compare.values import same_numbers, unlike
@@ -18,6 +19,11 @@ ON_CUDA = 0.9  # the share of the original's operations on CUDA that the rewritt
 def observations(events: Iterable[Event]) -> int:
     """Return the number of observations in a run."""
     return sum(e["until"] - e["since"] + 1 if "until" in e else 1 for e in events if e["kind"] == "seen")
+
+
+def any_precision(events: list[Event]) -> list[Event]:
+    """Return the events of a run without the differences of dtype that autocast makes."""
+    return [{**e, "value": values.any_precision(e["value"])} if e["kind"] == "seen" else e for e in events]
 
 
 def differences(

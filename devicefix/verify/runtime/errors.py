@@ -1,4 +1,4 @@
-"""Uncaught errors, which end a program."""
+"""The errors of a program: those that end it, and its tracebacks, which show no frames of devicefix."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import Any
 
 from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.imported import when_imported
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _reported: set[int] = set()  # the ids of errors
 
 
 def install(events: Events) -> None:
-    """Record the error that ends this process, and remove devicefix's own frames from the printed traceback.
+    """Record the error that ends this process, and remove devicefix's own frames from tracebacks.
 
     Args:
         events: the recorder.
@@ -23,9 +24,52 @@ def install(events: Events) -> None:
 
     def record(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
         emit(events, problem)
-        hook(kind, problem.with_traceback(_own(trace)), _own(trace))
+        _strip(problem, set())
+        hook(kind, problem, _own(trace))
 
     sys.excepthook = record
+    when_imported("traceback", _strip_formatted)
+    when_imported("threading", _strip_in_threads)
+
+
+def _strip(problem: BaseException | None, seen: set[int]) -> None:
+    """Remove devicefix's own frames from an error, and from those that led to it or that it contains."""
+    if problem is None or id(problem) in seen:
+        return
+    seen.add(id(problem))
+    problem.__traceback__ = _own(problem.__traceback__)
+    for other in (problem.__cause__, problem.__context__, *getattr(problem, "exceptions", ())):
+        _strip(other, seen)
+
+
+def _strip_formatted() -> None:
+    """Remove devicefix's own frames from what `traceback` formats for the program, such as `print_exc`."""
+    module: Any = sys.modules["traceback"]
+
+    def without(walk: Any) -> Any:
+        def walked(start: Any) -> Any:
+            if start is None:  # the caller's stack, which `walk` finds by its own depth
+                return walk(None)
+            return (step for step in walk(start) if not step[0].f_code.co_filename.startswith(_OURS))
+
+        return walked
+
+    for name in ("walk_tb", "walk_stack", "_walk_tb_with_full_positions"):
+        if hasattr(module, name):  # the last one since Python 3.11
+            setattr(module, name, without(getattr(module, name)))
+
+
+def _strip_in_threads() -> None:
+    """Remove devicefix's own frames from the error that ends a thread."""
+    threading: Any = sys.modules["threading"]
+    hook = threading.excepthook
+
+    def excepthook(given: Any) -> None:
+        _strip(given.exc_value, set())
+        trace = _own(given.exc_traceback)
+        hook(threading.ExceptHookArgs((given.exc_type, given.exc_value, trace, given.thread)))
+
+    threading.excepthook = excepthook
 
 
 def emit(events: Events, problem: BaseException) -> None:

@@ -38,6 +38,7 @@ class Plan:
         keep_going: whether to answer requests for CUDA with the CPU.
         copies: whether to look for copy hazards.
         observe: whether to record the tensor values that the program reads.
+        autocast: whether autocast for CUDA lowers the precision on the simulated CUDA machine.
         seed: the seed for the random generators, or None to leave them alone.
     """
 
@@ -54,6 +55,7 @@ class Plan:
     keep_going: bool = False
     copies: bool = True
     observe: bool = False
+    autocast: bool = True
     seed: int | None = None
 
     def store(self) -> str:

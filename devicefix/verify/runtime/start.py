@@ -57,6 +57,7 @@ def _watches(plan: Plan, events: Events, sites: Sites) -> Iterator[tuple[str, Ca
     if plan.copies:
         yield "copies", lambda: _install("copies", plan, events, sites)
     if plan.observe:
+        yield "autocast", lambda: _install("autocasts", plan, events, sites)
         yield "observations", lambda: _install("observe", plan, events, sites)
 
 

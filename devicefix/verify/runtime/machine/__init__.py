@@ -20,7 +20,7 @@ import torch
 from devicefix.verify.runtime.eager import run_eagerly
 from devicefix.verify.runtime.ending import at_end
 from devicefix.verify.runtime.events import Events
-from devicefix.verify.runtime.machine import cuda, making, parallel, places, saving, tensors
+from devicefix.verify.runtime.machine import autocast, cuda, making, parallel, places, saving, tensors, tools
 from devicefix.verify.runtime.machine.draws import Draws
 from devicefix.verify.runtime.machine.kernels import Kernels, Transparent
 from devicefix.verify.runtime.machine.patches import Patches
@@ -31,17 +31,24 @@ from devicefix.verify.runtime.site import Sites
 __all__ = ["GPUS", "Machine", "Simulation", "install", "round_alike"]
 
 
-def install(_: Plan, events: Events, sites: Sites) -> None:
+def install(plan: Plan, events: Events, sites: Sites) -> None:
     """Simulate a CUDA machine in this process until it ends.
 
     Args:
-        events: the recorder of random draws and of the number of operations.
+        plan: the plan of the run.
+        events: the recorder of random draws, the number of operations, and requests for missing GPUs.
         sites: finds the user's line.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # it hides the real GPUs
         del os.environ["CUDA_VISIBLE_DEVICES"]
     draws = Draws(events, sites)
-    machine = Machine(draws=draws)
+
+    def missing(index: int) -> None:
+        site = sites.current(3)
+        events.emit("missing gpu", index=index, file=site.file, line=site.line)
+
+    machine = Machine(draws=draws, autocast=plan.autocast)
+    machine.missing = missing
     Simulation(machine).__enter__()
 
     def finish() -> None:
@@ -64,7 +71,11 @@ def round_alike() -> None:
     """
     run_eagerly()
     mode: Any = Transparent()  # type: ignore[no-untyped-call]
-    _in_threads(mode, Patches())
+    patches = Patches()
+    patches.set(torch.Tensor, "__new__", making.new_tensor)
+    patches.set(torch.Tensor, "as_subclass", making.as_subclass)
+    _in_threads(mode, patches)
+    sys.meta_path.insert(0, _UnpatchedFinder(patches))
     mode.__enter__()
 
 
@@ -79,32 +90,24 @@ class Simulation:
         self._machine = machine
         self._patches = Patches()
         self._kernels = Kernels(machine)
-        self._finder = _UnpatchedFinder("torch._dynamo", self._patches)
+        self._finder = _UnpatchedFinder(self._patches)
 
     def __enter__(self) -> Machine:
         places.prepare()
         for part in (tensors, making, cuda, saving, parallel):
             part.install(self._machine, self._patches)
-        self._run_uncompiled()
+        tools.install(self._machine, self._patches)
         self._step_as_on_a_cpu()
+        autocast.install(self._patches)
         _in_threads(self._kernels, self._patches)
         sys.meta_path.insert(0, self._finder)
-        self._kernels.__enter__()  # type: ignore[no-untyped-call]
+        self._kernels.__enter__()
         return self._machine
 
     def __exit__(self, *error: object) -> None:
-        self._kernels.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._kernels.__exit__(None, None, None)
         sys.meta_path.remove(self._finder)
         self._patches.swap()
-
-    def _run_uncompiled(self) -> None:
-        """Disable compilation, which would hide operations from the mode."""
-
-        def compile(model: Any = None, **_: Any) -> Any:
-            return (lambda function: function) if model is None else model
-
-        self._patches.set(torch, "compile", compile)
-        self._patches.set(torch.jit._state._enabled, "enabled", False)
 
     def _step_as_on_a_cpu(self) -> None:
         """Make optimizers use their CPU variants: those for CUDA round differently."""
@@ -123,16 +126,18 @@ def _in_threads(mode: Any, patches: Patches) -> None:
     patches.set(threading.Thread, "_bootstrap_inner", _bootstrap_inner)
 
 
+# the first collects torch's functions, and the other needs a build for CUDA
+_COLLECTING = ("torch._dynamo", "torch._inductor.cudagraph_trees")
+
+
 class _UnpatchedFinder(importlib.abc.MetaPathFinder):
-    """A finder that undoes the patches during the import of a module that collects torch's functions.
+    """A finder that undoes the patches during the import of modules that ask torch's build and functions.
 
     Args:
-        name: the name of the module.
         patches: the patches to undo.
     """
 
-    def __init__(self, name: str, patches: Patches) -> None:
-        self._name = name
+    def __init__(self, patches: Patches) -> None:
         self._patches = patches
         self._busy = False
 
@@ -142,7 +147,7 @@ class _UnpatchedFinder(importlib.abc.MetaPathFinder):
         path: Any,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._name or self._busy:
+        if fullname not in _COLLECTING or self._busy:
             return None
         self._busy = True
         try:
@@ -154,11 +159,8 @@ class _UnpatchedFinder(importlib.abc.MetaPathFinder):
         load = spec.loader.exec_module
 
         def load_unpatched(module: ModuleType) -> None:
-            self._patches.swap()
-            try:
+            with self._patches.undone():
                 load(module)
-            finally:
-                self._patches.swap()
 
         spec.loader.exec_module = load_unpatched  # type: ignore[method-assign]
         return spec

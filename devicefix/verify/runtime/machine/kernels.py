@@ -8,12 +8,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from devicefix.verify.runtime.machine import autocast
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 
 _LACKING = -3  # the place of an operation without tensors
+_UNKNOWN = -4
 _CPU = torch.device("cpu")
 _Tensor = torch.Tensor
+_NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 # The first tensor alone decides where these run; the others may be elsewhere.
 _FIRST = {"copy_", "_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_resize_output_"}
@@ -93,6 +96,11 @@ def _is_list(kind: str) -> bool:
     return kind in ("List[Tensor]", "Optional[List[Tensor]]", "List[Optional[Tensor]]")
 
 
+def _program_runs(types: Any) -> bool:
+    """Return whether a class has a `__torch_dispatch__` of its own."""
+    return any(kind.__torch_dispatch__ is not _NO_DISPATCH for kind in types)
+
+
 class Transparent(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode that sees every operation and changes nothing."""
 
@@ -101,7 +109,9 @@ class Transparent(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False  # otherwise each operation passes a wrapper, and the first imports TorchDynamo
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation."""
+        """Run an operation, unless a subclass of the program does so."""
+        if types and _program_runs(types):
+            return NotImplemented
         return func(*args, **kwargs) if kwargs else func(*args)
 
 
@@ -117,10 +127,21 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         self._machine = machine
         self._traits: dict[Any, Traits] = {}
 
+    def __enter__(self) -> Any:
+        if self._machine.autocast:
+            autocast.enter()
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        autocast.leave()
+
     def __torch_dispatch__(  # noqa: C901, PLR0912  it runs for every operation, and calls would slow it down
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Run an operation on the CPU, and set the places of its results."""
+        if types and _program_runs(types):
+            return NotImplemented  # its `__torch_dispatch__` runs operations on plain tensors
         traits = self._traits.get(func)
         if traits is None:
             traits = self._traits[func] = Traits(func)
@@ -148,6 +169,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
                                     return self._mixed(traits, func, args, kwargs or {})
                                 place = here
         except RuntimeError:  # a tensor without a storage
+            place = _UNKNOWN
+        if place == _UNKNOWN:
             return self._mixed(traits, func, args, kwargs or {})
         out = func(*args, **kwargs) if kwargs else func(*args)
         if place == HOST:

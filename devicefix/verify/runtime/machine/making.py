@@ -14,7 +14,7 @@ from devicefix.verify.runtime.machine.kernels import note_values
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, device, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
-from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, note_new
+from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, note_new, overridable
 
 _KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
@@ -38,11 +38,14 @@ def install(machine: Machine, patches: Patches) -> None:
     for name in _LIKE:
         patches.set(torch, name, _named(making.like(getattr(torch, name)), getattr(torch, name)))
     for name in _NEW:
-        patches.set(torch.Tensor, name, making.like(getattr(_BASE, name)))
+        patches.set(torch.Tensor, name, overridable(name, making.like(getattr(_BASE, name))))
     for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
         patches.set(torch, name, _named(method(getattr(making, name)), getattr(torch, name)))
-    patches.set(torch.Tensor, "new_tensor", method(making.new_tensor))
+    patches.set(torch.Tensor, "new_tensor", overridable("new_tensor", making.new_tensor))
     patches.set(torch.Tensor, "__new__", method(making.legacy))
+    patches.set(torch.Tensor, "as_subclass", as_subclass)
+    wrap = staticmethod(making.wrapper(_BASE._make_wrapper_subclass))
+    patches.set(torch.Tensor, "_make_wrapper_subclass", wrap)
     patches.set(torch._VF, "_pad_packed_sequence", _padded(torch._VF._pad_packed_sequence))
     _install_types(machine, patches)
     _install_devices(machine, patches)
@@ -61,6 +64,20 @@ def _padded(original: Callable[..., Any]) -> Callable[..., Any]:
         return padded, put(lengths, HOST)
 
     return _pad_packed_sequence
+
+
+def new_tensor(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Replace `torch.Tensor.__new__` where a mode watches the operations, which breaks it for subclasses."""
+    if cls is torch.Tensor:
+        return _BASE.__new__(cls, *args, **kwargs)
+    with torch._C._DisableTorchDispatch():
+        return _BASE.__new__(cls, *args, **kwargs)
+
+
+def as_subclass(tensor: torch.Tensor, cls: Any) -> Any:
+    """Replace `Tensor.as_subclass`, which a mode breaks before torch 2.6."""
+    with torch._C._DisableTorchDispatch():
+        return _BASE.as_subclass(tensor, cls)
 
 
 class Making:
@@ -164,11 +181,24 @@ class Making:
         ]
         return put(self._sparse(*parts, *args[2:], device="cpu", **options), place)
 
+    def wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the function that creates a tensor without memory, for a subclass that wraps other tensors."""
+
+        def _make_wrapper_subclass(*args: Any, device: Any = None, **options: Any) -> Any:
+            place = self._place("cpu" if device is None else device)
+            if place is None:
+                return original(*args, device=device, **options)
+            return put(original(*args, device="cpu", **options), place)
+
+        return _make_wrapper_subclass
+
     def legacy(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Replace `torch.Tensor.__new__`, also for subclasses."""
         asked = kwargs.pop("device", None)
         place = self._place(asked)
-        made = _BASE.__new__(cls, *args, **kwargs)
+        made = new_tensor(cls, *args, **kwargs)
+        if args and isinstance(args[0], torch.Tensor):
+            return made  # the same memory, on any device
         if check_given(args, HOST if place is None else place):
             return made
         if place is not None:
@@ -256,6 +286,12 @@ class _DeviceType(type):
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, _DeviceType.real)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is _DeviceType.real
+
+    def __hash__(cls) -> int:
+        return hash(_DeviceType.real)
 
     def __subclasscheck__(cls, other: Any) -> bool:
         return issubclass(other, (_DeviceType.real, cls)) if other is not cls else True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _ABSENT = object()
@@ -11,6 +13,7 @@ class Patches:
     """A set of replacements."""
 
     def __init__(self) -> None:
+        self._undone = False
         self._other: list[tuple[Any, Any, Any]] = []  # owner, name, and the value that is not in use
 
     def set(self, owner: Any, name: str, value: Any) -> None:
@@ -20,6 +23,20 @@ class Patches:
     def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """Replace an item of a dict."""
         self._other.append((table, key, _exchange(table, key, value)))
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Restore all original values for a block, which may contain further such blocks."""
+        if self._undone:
+            yield
+            return
+        self.swap()
+        self._undone = True
+        try:
+            yield
+        finally:
+            self.swap()
+            self._undone = False
 
     def swap(self) -> None:
         """Restore all original values, or put all replacements back."""

@@ -11,6 +11,7 @@ HOST = -1  # the CPU
 FREE = -2  # created internally by torch: it belongs to the device of its first use
 
 _Storage: Any = torch.UntypedStorage
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _CPU = torch.device("cpu")
 _GPUS = [torch.device("cuda", index) for index in range(16)]
 
@@ -49,22 +50,34 @@ def device(place: int) -> torch.device:
 
 def place_of(tensor: torch.Tensor) -> int:
     """Return the place of a tensor: the index of its GPU, HOST or FREE."""
-    try:
-        place: int = tensor.untyped_storage()._devicefix_place  # type: ignore[attr-defined]
-    except RuntimeError:
+    storage = _storage(tensor)
+    if storage is None:
         parts = _parts(tensor)
         return place_of(parts[0]) if parts else HOST
+    place: int = storage._devicefix_place
     return place
 
 
 def put(tensor: torch.Tensor, place: int) -> torch.Tensor:
     """Set the place of a tensor and of all tensors that share its memory."""
-    try:
-        tensor.untyped_storage()._devicefix_place = place  # type: ignore[attr-defined]
-    except RuntimeError:
+    storage = _storage(tensor)
+    if storage is not None:
+        storage._devicefix_place = place
+    else:
         for part in _parts(tensor):
             put(part, place)
     return tensor
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    """Return the storage of a tensor, or None, without a call of a `__torch_function__` of the program."""
+    try:
+        if type(tensor) in _PLAIN:
+            return tensor.untyped_storage()
+        with torch._C.DisableTorchFunction():
+            return tensor.untyped_storage()
+    except RuntimeError:
+        return None
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:

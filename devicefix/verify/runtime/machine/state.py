@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,6 +30,10 @@ class Machine:
             generator of the CPU, so that a run on the CPU draws the same numbers.
         trace: a list to append the tensors, operations and calls on the GPUs to, or None.
         draws: the recorder of random draws, or None.
+        autocast: whether autocast for CUDA lowers the precision.
+
+    Attributes:
+        missing: called with the index of a GPU that the program requests and that is not there, or None.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class Machine:
         separate_generators: bool = False,
         trace: list[tuple[Any, ...]] | None = None,
         draws: Any = None,
+        autocast: bool = True,
     ) -> None:
         self._gpus = gpus
         self._visible: list[int] | None = None
@@ -45,6 +51,8 @@ class Machine:
         self.separate_generators = separate_generators
         self.trace = trace
         self.draws = draws
+        self.autocast = autocast
+        self.missing: Callable[[int], None] | None = None
         self.generators: dict[int, str] = {}  # the device types of the program's generators
         self.default = HOST  # the place for new tensors
         self.initialized = False
@@ -121,9 +129,16 @@ class Machine:
         if not self.initialized or self.forked:
             self.initialize()
         index = self.current if wanted is None else int(wanted)
-        if not 0 <= index < len(self.visible):
+        if not self.has(index):
             raise RuntimeError("CUDA error: invalid device ordinal")
         return index
+
+    def has(self, index: int) -> bool:
+        """Return whether there is a GPU that the program requests."""
+        found = 0 <= index < len(self.visible)
+        if not found and self.missing is not None:
+            self.missing(index)
+        return found
 
     def gpu(self, device: Any = None) -> int:
         """Return the index of a GPU.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from devicefix.verify.runtime.machine.kernels import note_values, type_name
 from devicefix.verify.runtime.machine.patches import Patches
@@ -28,9 +29,47 @@ def install(machine: Machine, patches: Patches) -> None:
         patches: records the replacements.
     """
     for name, value in Tensors(machine).methods().items():
-        patches.set(torch.Tensor, name, value)
+        patches.set(torch.Tensor, name, overridable(name, value))
+    public: Any = torch.Tensor
+    torch.overrides.get_default_nowrap_functions().add(public.grad.__get__)
+    _allow_uninitialized(patches)
     for name, value in Storages(machine).methods().items():
         patches.set(torch.UntypedStorage, name, value)
+
+
+def overridable(name: str, value: Any) -> Any:
+    """Make a replacement obey `__torch_function__`, as torch's own methods do.
+
+    Args:
+        name: the name of the attribute of `torch.Tensor`.
+        value: its replacement, which is a function or a property.
+    """
+    public: Any = torch.Tensor
+    if isinstance(value, property):
+        return property(
+            _overridable(value.fget, lambda: getattr(public, name).__get__),
+            value.fset and _overridable(value.fset, lambda: getattr(public, name).__set__),
+            value.fdel and _overridable(value.fdel, lambda: getattr(public, name).__delete__),
+        )
+    made = _overridable(value, lambda: getattr(public, name))
+    made.__name__, made.__qualname__ = name, f"Tensor.{name}"
+    return made
+
+
+def _overridable(call: Any, public: Callable[[], Any]) -> Callable[..., Any]:
+    def overridden(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if has_torch_function_unary(tensor):
+            return handle_torch_function(public(), (tensor,), tensor, *args, **kwargs)
+        return call(tensor, *args, **kwargs)
+
+    return overridden
+
+
+def _allow_uninitialized(patches: Patches) -> None:
+    """Let the parameters of lazy modules have the replacements of the methods that they allow."""
+    mixin: Any = vars(torch.nn.parameter)["UninitializedTensorMixin"]
+    allowed = [getattr(torch.Tensor, call.__name__, call) for call in mixin._allowed_methods]
+    patches.set(mixin, "_allowed_methods", allowed)
 
 
 def method(call: Callable[..., Any]) -> Callable[..., Any]:

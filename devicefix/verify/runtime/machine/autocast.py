@@ -1,0 +1,209 @@
+"""Autocast for CUDA.
+
+Torch has a kernel at the dispatch key AutocastCUDA for each operation that autocast changes on CUDA. These
+kernels ignore tensors in the CPU's memory. Here they are replaced by kernels that cast the tensors on
+simulated GPUs. Torch itself decides, as on CUDA, in which blocks the key applies.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from devicefix.verify.runtime.machine.patches import Patches
+from devicefix.verify.runtime.machine.places import HOST, place_of
+
+_KEY = "AutocastCUDA"
+_KEYS = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
+_to: Any = torch._C.TensorBase.to
+
+# CUDA computes these in float16 or bfloat16, ...
+_LOW = {
+    "_convolution", "_scaled_dot_product_flash_attention", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell",
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d", "conv3d",
+    "conv_tbc",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "cudnn_convolution",
+    "cudnn_convolution_transpose", "einsum", "gru_cell", "linalg_multi_dot", "linalg_vecdot", "linear",
+    "lstm_cell", "matmul", "mm", "mv", "prelu",
+    "rnn_relu_cell", "rnn_tanh_cell", "scaled_dot_product_attention",
+}  # fmt: skip
+# ... as it does these, which it passes to cuDNN, ...
+_RNN = [
+    f"aten::{name}.{kind}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for kind in ("input", "data")
+]
+# ... these in the widest type of their operands, ...
+_WIDEST = {
+    "addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "grid_sampler", "index_put",
+    "scatter_add", "stack", "tensordot", "vdot",
+}  # fmt: skip
+# ... these in float32 unless the program names a dtype, and all others in float32.
+_ARGUMENT = {
+    "cumprod", "cumsum", "linalg_matrix_norm", "linalg_vector_norm", "log_softmax", "prod", "softmax", "sum",
+}  # fmt: skip
+_NORMS = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}
+
+
+def install(patches: Patches) -> None:
+    """Make autocast for CUDA cast the tensors on simulated GPUs.
+
+    Args:
+        patches: records the replacements.
+    """
+    casts = _registered()
+    clear = torch.clear_autocast_cache
+
+    def clear_autocast_cache() -> None:
+        clear()
+        casts.cache.clear()
+
+    patches.set(torch, "clear_autocast_cache", clear_autocast_cache)
+
+
+@functools.cache
+def _registered() -> _Casts:
+    """Register the kernels, once for the process."""
+    casts = _Casts()
+    library = casts.library
+    names = [
+        name
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of replaced kernels
+        for name in [*names, *_RNN]:
+            packet, _, overload = name.removeprefix("aten::").partition(".")
+            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            library.impl(name.removeprefix("aten::"), _kernel(op, casts), _KEY)  # type: ignore[no-untyped-call]
+    return casts
+
+
+def enter() -> None:
+    """Make this thread use the kernels where it has enabled autocast for CUDA."""
+    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, True)
+
+
+def leave() -> None:
+    """Undo `enter`."""
+    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, False)
+
+
+class _Casts:
+    """The casts of arguments.
+
+    Attributes:
+        library: the kernels, which are in use as long as it lives.
+        cache: the casts of parameters, with the parameters, by identity; until the outermost block ends.
+    """
+
+    def __init__(self) -> None:
+        self.library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        self.cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def all(self, value: Any, dtype: torch.dtype) -> Any:
+        """Return an argument with its tensors in another dtype."""
+        if isinstance(value, torch.Tensor):
+            return self._one(value, dtype) if is_cast(value) and value.dtype != dtype else value
+        if isinstance(value, (list, tuple)):
+            return [self.all(each, dtype) for each in value]
+        return value
+
+    def _one(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        cast: torch.Tensor
+        is_weight = tensor.dtype == torch.float32 and tensor.requires_grad and tensor.is_leaf
+        if not is_weight or tensor._is_view() or not torch.is_autocast_cache_enabled():
+            cast = _to(tensor, dtype)
+            return cast
+        found = self.cache.get(id(tensor))
+        if found is None or found[1].dtype != dtype:
+            found = self.cache[id(tensor)] = tensor, _to(tensor, dtype)
+        return found[1]
+
+
+def is_cast(tensor: torch.Tensor) -> bool:
+    """Return whether autocast for CUDA changes the dtype of a tensor."""
+    return tensor.is_floating_point() and tensor.dtype != torch.float64 and place_of(tensor) != HOST
+
+
+def low_dtype() -> torch.dtype:
+    """Return the dtype of autocast for CUDA in this thread."""
+    if hasattr(torch, "get_autocast_dtype"):
+        return torch.get_autocast_dtype("cuda")
+    return torch.get_autocast_gpu_dtype()
+
+
+def _kernel(op: Any, casts: _Casts) -> Callable[..., Any]:
+    """Return the kernel of an operation for AutocastCUDA."""
+    run = _runner(op, casts)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS), torch._C.DisableTorchFunction():
+            return run(args, kwargs)
+
+    return kernel
+
+
+def _runner(op: Any, casts: _Casts) -> Callable[[Any, Any], Any]:  # noqa: C901  one small function for each kind
+    name = op._schema.name.removeprefix("aten::")
+    full = f"{name}.{op._schema.overload_name}"
+
+    def cast(args: Any, kwargs: Any, dtype: torch.dtype) -> Any:
+        return op(*casts.all(args, dtype), **{key: casts.all(value, dtype) for key, value in kwargs.items()})
+
+    def low(args: Any, kwargs: Any) -> Any:
+        dtype = low_dtype()
+        try:
+            return cast(args, kwargs, dtype)
+        except RuntimeError as problem:
+            if "not implemented for" not in str(problem) or dtype == torch.float32:
+                raise
+        args, kwargs = casts.all(args, dtype), {key: casts.all(value, dtype) for key, value in kwargs.items()}
+        return casts.all(cast(args, kwargs, torch.float32), dtype)  # the CPU lacks it in low precision
+
+    def widest(args: Any, kwargs: Any) -> Any:
+        found = {each.dtype for each in _tensors([args, *kwargs.values()]) if is_cast(each)}
+        return cast(args, kwargs, torch.float32 if torch.float32 in found else low_dtype())
+
+    def argument(args: Any, kwargs: Any) -> Any:
+        place = next(i for i, each in enumerate(op._schema.arguments) if each.name == "dtype")
+        given = args[place] if place < len(args) else kwargs.get("dtype")
+        if given is None and is_cast(args[0]):
+            args, kwargs = args[:place], {**kwargs, "dtype": torch.float32}
+        return op(*args, **kwargs)
+
+    def norm(args: Any, kwargs: Any) -> Any:
+        if not is_cast(args[0]):
+            return op(*args, **kwargs)
+        args = args if len(args) > 1 else (*args, 2)
+        return getattr(torch.ops.aten.norm, _NORMS[full])(*args, dtype=torch.float32, **kwargs)
+
+    def refused(args: Any, kwargs: Any) -> Any:
+        if any(map(is_cast, _tensors(args))):
+            raise RuntimeError(
+                "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast"
+            )
+        return op(*args, **kwargs)
+
+    if name in _LOW or f"aten::{full}" in _RNN:
+        return low
+    if name in _WIDEST:
+        return widest
+    if name in _ARGUMENT:
+        return argument
+    if full in _NORMS:
+        return norm
+    if name == "binary_cross_entropy":
+        return refused
+    return lambda args, kwargs: cast(args, kwargs, torch.float32)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _tensors(inner)

@@ -1,0 +1,165 @@
+"""Compilers, exporters and profilers of torch, which do not support the simulated CUDA machine."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from devicefix.verify.runtime.machine import autocast
+from devicefix.verify.runtime.machine.patches import Patches
+from devicefix.verify.runtime.machine.places import place_of, put
+from devicefix.verify.runtime.machine.state import Machine
+
+_PLACES = "devicefix_places"  # the file in a saved module with the places of its parameters and buffers
+_SCRIPTED = ("save", "save_to_buffer", "graph", "inlined_graph", "code")
+
+
+def install(machine: Machine, patches: Patches) -> None:
+    """Make compiled functions run uncompiled, and export and save them on a plain CPU.
+
+    Compiled code would hide operations from the mode, and the devices of its tensors from itself.
+
+    Args:
+        machine: the machine.
+        patches: records the replacements.
+    """
+    tools = Tools(machine, patches)
+    patches.set(torch, "compile", _compile)
+    patches.set(torch.jit._state._enabled, "enabled", False)
+    for name in ("script", "trace", "trace_module"):
+        patches.set(torch.jit, name, tools.uncompiled(getattr(torch.jit, name)))
+    for name in ("freeze", "optimize_for_inference", "optimize_frozen_module"):
+        patches.set(torch.jit, name, _unless_uncompiled(getattr(torch.jit, name, None)))
+    patches.set(torch.jit, "load", tools.load)
+    patches.set(torch.nn.Module, "__getattr__", tools.scripted(torch.nn.Module.__getattr__))
+    exporter: Any = getattr(torch, "export", None)
+    for name in ("export", "export_for_training"):
+        if hasattr(exporter, name):
+            patches.set(exporter, name, tools.plainly(getattr(exporter, name)))
+    profiler: Any = sys.modules["torch.autograd.profiler"]
+    patches.set(profiler.profile, "__init__", _without_cuda_events(profiler.profile.__init__))
+    patches.set(profiler.emit_nvtx, "__enter__", lambda self: self)
+    patches.set(profiler.emit_nvtx, "__exit__", lambda *_: None)
+
+
+def _compile(model: Any = None, **_: Any) -> Any:
+    return (lambda function: function) if model is None else model
+
+
+def _unless_uncompiled(original: Any) -> Callable[..., Any]:
+    """Make a function of TorchScript return a module that is not compiled unchanged."""
+
+    def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(module, *args, **kwargs) if isinstance(module, torch.jit.ScriptModule) else module
+
+    return call
+
+
+def _without_cuda_events(original: Callable[..., None]) -> Callable[..., None]:
+    """Make the profiler record no CUDA events, each of which would print an error."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        states: Any = torch._C._profiler.ProfilerState
+        if self.profiler_kind == states.KINETO_GPU_FALLBACK:
+            self.profiler_kind = states.KINETO
+
+    return __init__
+
+
+class Tools:
+    """The functions that run on a plain CPU, with the patches undone.
+
+    Args:
+        machine: the machine.
+        patches: all patches of the machine.
+    """
+
+    def __init__(self, machine: Machine, patches: Patches) -> None:
+        self._machine = machine
+        self._patches = patches
+        self._compilers: Any = weakref.WeakKeyDictionary()  # how to compile modules and functions
+        self._load: Any = torch.jit.load
+
+    @contextmanager
+    def plain(self) -> Iterator[None]:
+        """Undo the simulation for a block: all tensors are on the CPU."""
+        with self._patches.undone(), _disable_current_modes():
+            autocast.leave()
+            try:
+                yield
+            finally:
+                if self._machine.autocast:
+                    autocast.enter()
+
+    def plainly(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Make a function run on a plain CPU."""
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self.plain():
+                return original(*args, **kwargs)
+
+        return call
+
+    def uncompiled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Make a compiler of TorchScript return the module or function, which it can still save."""
+
+        @functools.wraps(original)
+        def compiler(target: Any = None, *args: Any, **kwargs: Any) -> Any:
+            made = original(target, *args, **kwargs)
+            if made is target and callable(target):
+                self._compilers[target] = functools.partial(self.plainly(original), target, *args, **kwargs)
+                if not isinstance(target, torch.nn.Module):
+                    target.save = functools.partial(self._save, target)
+            return made
+
+        return compiler
+
+    def scripted(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Let modules that the program compiles have the attributes of compiled ones."""
+
+        def __getattr__(module: torch.nn.Module, name: str) -> Any:
+            if name not in _SCRIPTED or module not in self._compilers:
+                return original(module, name)
+            own: Any = {"save": self._save, "save_to_buffer": self._saved}.get(name)
+            return functools.partial(own, module) if own else getattr(self._compilers[module](), name)
+
+        return __getattr__
+
+    def _save(self, target: Any, file: Any, _extra_files: Any = None) -> None:
+        with open(file, "wb") as stream:
+            stream.write(self._saved(target, _extra_files))
+
+    def _saved(self, target: Any, _extra_files: Any = None) -> bytes:
+        compiled = self._compilers[target]()
+        places = {name: place_of(tensor) for name, tensor in _state(target)}
+        with self.plain():
+            data: bytes = compiled.save_to_buffer({**(_extra_files or {}), _PLACES: json.dumps(places)})
+        return data
+
+    def load(self, f: Any, map_location: Any = None, _extra_files: Any = None, **options: Any) -> Any:
+        """Replace `torch.jit.load`, which gets the places of parameters from the file."""
+        files = {**(_extra_files or {}), _PLACES: ""}
+        module = self._load(f, "cpu", files, **options)
+        if _extra_files is not None:
+            _extra_files.update({name: files[name] for name in _extra_files})
+        places = json.loads(files[_PLACES] or "{}")
+        for name, tensor in _state(module):
+            place = places.get(name, place_of(tensor))
+            put(tensor, place if map_location is None else self._machine.index(map_location))
+        return module
+
+
+def _state(module: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(module, torch.nn.Module):
+        yield from module.named_parameters()
+        yield from module.named_buffers()
