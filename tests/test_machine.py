@@ -195,6 +195,10 @@ def selected(index, call):
     with torch.cuda.device(index):
         return call()
 
+def inferred(call):
+    with torch.inference_mode():
+        return call(torch.ones(2, 2, device="cuda"))
+
 def seeds():
     torch.manual_seed(1)
     first = torch.rand(3, device="cuda").cpu()
@@ -204,6 +208,13 @@ def seeds():
 """
 
 FACTS = [
+    # inference mode, in which operations that consist of others arrive whole
+    "inferred(lambda x: x.half().device == x.half().float().device == x.t().contiguous().device == zero)",
+    "inferred(lambda x: x.t().reshape(-1).is_cuda and x.type_as(x.double()).is_cuda and (x @ x).is_cuda)",
+    "inferred(lambda x: x.half().cpu().device == cpu and host.half().cuda().device == zero)",
+    "inferred(lambda x: x.to(1).half().device == x.half().cuda(1).device == one)",
+    "inferred(lambda x: nn.LSTM(2, 2).cuda()(x[None])[0].is_cuda and nn.Linear(2, 2).cuda()(x).is_cuda)",
+    "inferred(lambda x: F.dropout(x, 0.5).is_cuda and F.scaled_dot_product_attention(x, x, x).is_cuda)",
     # devices
     "gpu.device == zero and str(gpu.device) == 'cuda:0' and gpu.is_cuda and not gpu.is_cpu",
     "host.device == cpu and not host.is_cuda and host.is_cpu and host.get_device() == -1",

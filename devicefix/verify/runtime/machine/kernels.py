@@ -32,6 +32,7 @@ class Traits:
 
     Attributes:
         name: the name without namespace and overload.
+        composite: whether it consists of other operations, and arrives whole only in inference mode.
         tensors: the positions of its tensors.
         lists: the positions of its lists of tensors.
         keywords: its keyword arguments that are tensors, or lists of them.
@@ -47,6 +48,7 @@ class Traits:
     """
 
     __slots__ = (
+        "composite",
         "draws",
         "first",
         "indexing",
@@ -65,6 +67,9 @@ class Traits:
     def __init__(self, func: Any) -> None:
         schema = func._schema
         namespace, _, self.name = schema.name.rpartition("::")
+        self.composite = torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(), "CompositeImplicitAutograd"
+        )
         arguments = list(enumerate(schema.arguments))
         kinds = {i: str(argument.type) for i, argument in arguments}
         foreign = namespace in ("c10d", "_c10d_functional", "profiler")
@@ -85,7 +90,9 @@ class Traits:
         self.inplace = self.name.endswith("_") and not self.name.endswith("__")
         if self.name in _STORAGES:
             self.tensors, self.makes = [], False
-        self.plain = not (self.keywords or self.places or self.draws or self.indexing or self.first)
+        self.plain = not (
+            self.composite or self.keywords or self.places or self.draws or self.indexing or self.first
+        )
 
 
 def _is_tensor(kind: str) -> bool:
@@ -250,6 +257,8 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         return out
 
     def _special(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
+        if traits.composite:
+            return self._composite(func, args, kwargs)
         given = _given(traits, args, kwargs)
         if traits.first:
             place = self._at_first(traits, given)
@@ -273,6 +282,14 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         self._made(traits, out, place, not given or asked is not None)
         return out
+
+    def _composite(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operation that consists of others, so that this mode sees them."""
+        super().__enter__()  # type: ignore[no-untyped-call]
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _made(self, traits: Traits, out: Any, place: int, fresh: bool) -> None:
         if traits.name == "_pack_padded_sequence":
