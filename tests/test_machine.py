@@ -616,6 +616,21 @@ def test_no_traceback_shows_frames_of_devicefix(tmp_path: Path) -> None:
     assert "verify/runtime" not in ran.errors and "During handling" not in ran.errors
 
 
+def test_the_errors_of_tests_show_no_frames_of_devicefix(tmp_path: Path) -> None:
+    ran = simulated(
+        tmp_path,
+        """
+        import sys, pytest, torch
+        def test_mixed():
+            torch.ones(2).cuda() + torch.ones(2)
+        if __name__ == "__main__":
+            sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
+        """,
+    )
+    assert ran.status == 1 and "Expected all tensors to be on the same device" in ran.output, ran.errors
+    assert "program.py:3" in ran.output and "verify/runtime" not in ran.output
+
+
 # --- recorded events ---------------------------------------------------------------------------------
 
 DRAWS = """

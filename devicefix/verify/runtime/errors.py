@@ -30,6 +30,7 @@ def install(events: Events) -> None:
     sys.excepthook = record
     when_imported("traceback", _strip_formatted)
     when_imported("threading", _strip_in_threads)
+    when_imported("_pytest._code.code", _strip_in_pytest)
 
 
 def _strip(problem: BaseException | None, seen: set[int]) -> None:
@@ -70,6 +71,17 @@ def _strip_in_threads() -> None:
         hook(threading.ExceptHookArgs((given.exc_type, given.exc_value, trace, given.thread)))
 
     threading.excepthook = excepthook
+
+
+def _strip_in_pytest() -> None:
+    """Remove devicefix's own frames from the errors of tests, which pytest formats itself."""
+    entry: Any = sys.modules["_pytest._code.code"].TracebackEntry
+    ishidden = entry.ishidden
+
+    def is_hidden(self: Any, *arguments: Any) -> bool:
+        return str(self.path).startswith(_OURS) or bool(ishidden(self, *arguments))
+
+    entry.ishidden = is_hidden
 
 
 def emit(events: Events, problem: BaseException) -> None:
