@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -343,7 +344,7 @@ def test_of_many_modules_only_those_that_are_imported_are_rewritten(folder: Prog
     assert (ran, done.run["not_run"]) == ({("m1.py", 4), ("m2.py", 4)}, [])
     assert done.report["not_imported"] == 58
     text = folder.verify("-m", "lib.m3", text=True).output
-    assert "fixes run      0 of 1 lines in 1 module" in text
+    assert re.search(r"fixes run      0 of 1 lines? in 1 module", text), text
     assert "not rewritten  59 modules that were not imported and may need fixes" in text
 
 
