@@ -350,7 +350,7 @@ def test_targets_of_calls() -> None:
         ("x.to('cpu') + y.to(device)", None),
     ],
 )
-def test_the_device_that_a_line_means(line: str, meant: str | None, tmp_path: Path) -> None:
+def test_the_device_that_a_line_means(line: str, meant: str | Named | None, tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(f"host = torch.device('cpu')\nz = {line}\n")
     assert Module(str(file)).at(2, None) == meant
@@ -361,7 +361,7 @@ def test_the_position_of_a_call_decides_between_several(tmp_path: Path) -> None:
     file.write_text("x.to('cpu') + y.to(device)\n")
     module = Module(str(file))
     assert module.at(1, (1, 1, 0, 11)) == HOST
-    assert module.at(1, (1, 1, 14, 26)) == ACCELERATOR
+    assert module.at(1, (1, 1, 14, 26)) == Named("device")
 
 
 def test_a_file_that_does_not_parse_means_no_device(tmp_path: Path) -> None:
