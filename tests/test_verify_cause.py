@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -612,6 +613,27 @@ def test_a_program_that_varies_has_no_known_cause(folder: ProgramFolder, verify:
     found = verify()
     assert found.explanation is not None and found.explanation.cause is Cause.UNKNOWN
     assert "the program varies" in found.explanation.evidence[-1]
+
+
+def test_a_finding_in_a_notebook_is_found_by_its_cell(folder: ProgramFolder) -> None:
+    sources = ["import torch", "x = torch.ones(1)\nx.cuda()", "x.cuda()"]
+    cells: list[dict[str, Any]] = [
+        {
+            "cell_type": "code",
+            "id": str(n),
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": s,
+        }
+        for n, s in enumerate(sources)
+    ]
+    content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (folder.path / "nb.ipynb").write_text(json.dumps(content))
+    done = folder.verify("--ignore", "DF101", "nb.ipynb")
+    (tie,) = done.report["explanation"]["ties"]
+    assert (tie["finding"]["code"], tie["finding"]["cell"], tie["place"]["line"]) == ("DF101", 2, 2)
+    assert tie["advice"] == "DF101 is disabled; enable it to rewrite this line"
 
 
 # --- Triton ----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from devicefix.config.settings import Settings
@@ -94,10 +94,21 @@ class Case:
         return self._found[file]
 
     def _applied(self, file: str) -> list[Finding]:
-        return list(self.program.fixed.get(os.path.realpath(file), ()))
+        path, cell = _parts(file)
+        found = self.program.fixed.get(os.path.realpath(path), ())
+        return [moved for finding in found if (moved := self._in_cell(finding, path)).cell == cell]
+
+    def _in_cell(self, finding: Finding, path: str) -> Finding:
+        """Return a finding in the module of a notebook as one in a cell; any other stays as it is."""
+        if self.program.notebook.get("path") != path:
+            return finding
+        lines = self.program.notebook["lines"]
+        cell, line = lines[finding.line - 1]
+        return replace(finding, cell=cell, line=line, end_line=lines[finding.end_line - 1][1])
 
     def _all(self, file: str) -> list[Finding]:
-        if not os.path.isfile(file):
+        path, cell = _parts(file)
+        if not os.path.isfile(path):
             return []
         every = Settings(
             extend_select=self.settings.extend_select,
@@ -107,7 +118,8 @@ class Case:
             quiet=True,
             ignore_noqa=True,
         )
-        return check_files([Path(file)], every)[0].result.findings
+        found = check_files([Path(path)], every)[0].result.findings
+        return [finding for finding in found if finding.cell == cell]
 
     def _tie(self, at: Location, finding: Finding) -> Tie:
         return Tie(at, finding.portable(), self._advice(at, finding))
@@ -123,6 +135,12 @@ class Case:
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
         return f"see `devicefix explain {code}`"
+
+
+def _parts(file: str) -> tuple[str, int | None]:
+    """Return the path of a file, and the number of the cell if it is one of a notebook."""
+    path, found, cell = file.rpartition(".ipynb:cell ")
+    return (f"{path}.ipynb", int(cell)) if found else (file, None)
 
 
 def _covers(finding: Finding, place: Location) -> bool:

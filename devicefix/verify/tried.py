@@ -41,9 +41,11 @@ def tried(case: Case) -> Explanation:
     if not alike(case.run, original):
         other = f"the original fails otherwise on the simulated CUDA machine: {original.reason}"
         return _unknown(case, other)
-    evidence = f"the original ends with the same error on the simulated CUDA machine ({trials.seconds:.1f} s)"
+    error = "the same error" if case.run.failure else f"exit status {case.run.status}, too,"
+    evidence = f"the original ends with {error} on the simulated CUDA machine ({trials.seconds:.1f} s)"
     if not _is_simulated(case):
-        return _unknown(case, evidence, "the simulation computes on the CPU, so that CUDA may differ")
+        blind = ["the simulation computes on the CPU, so that CUDA may differ"] if case.run.failure else []
+        return _unknown(case, evidence, *blind)
     return Explanation(Cause.ORIGINAL, "correct the original program first", (evidence,))
 
 
@@ -58,7 +60,7 @@ def _mixes_devices(run: Run, original: Run) -> bool:
 def _is_simulated(case: Case) -> bool:
     """Return whether the simulated machine fails as CUDA does."""
     if case.run.failure is None:
-        return False  # a crash, or errors that only the output shows
+        return False  # a crash, or the errors of a test suite, which only the output shows
     if case.failure.kind == EXIT:
         return bool(case.frames)
     python = case.raises or bool(_PYTHON.search(case.failure.error))
