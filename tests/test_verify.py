@@ -274,8 +274,10 @@ def test_a_remaining_request_is_explained(folder: ProgramFolder) -> None:
     assert done.requests() == [("net.py", 5, 1)]
     assert re.search("not compiled with CUDA|NVIDIA driver", done.run["failure"]["error"])
     assert done.run["failure"]["frames"][-1]["line"] == 5
-    (cause,) = done.report["causes"]
-    assert cause["finding"]["code"] == "DF101" and "is disabled" in cause["advice"]
+    found = done.report["explanation"]
+    (tie,) = found["ties"]
+    assert (found["cause"], tie["finding"]["code"]) == ("tie-left", "DF101")
+    assert "is disabled" in found["advice"] and tie["advice"] == found["advice"]
 
 
 KINDS = """

@@ -53,7 +53,7 @@ def test_standard_input_reaches_the_program(folder: ProgramFolder) -> None:
     assert folder.verify("train.py", stdin="yes\n").status == 0
     done = folder.verify("train.py", stdin="")
     assert (done.status, done.report["reason"]) == (1, "EOFError: EOF when reading a line")
-    assert "standard input" in done.report["advice"]
+    assert "standard input" in done.report["explanation"]["evidence"][0]
 
 
 @pytest.mark.parametrize(

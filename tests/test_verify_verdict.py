@@ -11,10 +11,9 @@ from typing import Any
 import click
 import pytest
 
-from devicefix.config.settings import Settings
 from devicefix.verify import report
 from devicefix.verify.against_cuda import Comparison
-from devicefix.verify.explain import advice, causes
+from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.launch import Command, Ended
 from devicefix.verify.program import Program
 from devicefix.verify.scratch import Scratch
@@ -125,7 +124,7 @@ def test_a_failure_shows_the_programs_own_frames(program: Program) -> None:
     library = "/home/me/venv/site-packages/lib.py"
     frames = ("/home/me/train.py", 3), (library, 4), ("/usr/lib/other.py", 5), ("<frozen runpy>", 1)
     run = judge(Ended(1, 1.0), [PROCESS, error("KeyError", "'x'", *frames)], program)
-    assert run.failure == Failure("KeyError: 'x'", (Location("/home/me/train.py", 3, "step"),))
+    assert run.failure == Failure("KeyError: 'x'", (Location("/home/me/train.py", 3, "step"),), message="'x'")
 
 
 def test_a_failure_of_a_worker_process_is_read_from_the_message(program: Program) -> None:
@@ -136,7 +135,9 @@ def test_a_failure_of_a_worker_process_is_read_from_the_message(program: Program
         "ValueError: no image\n"
     )
     run = judge(Ended(1, 1.0), [PROCESS, error("ValueError", message)], program)
-    assert run.failure == Failure("ValueError: no image", (Location("/home/me/data.py", 12, "load"),))
+    assert run.failure == Failure(
+        "ValueError: no image", (Location("/home/me/data.py", 12, "load"),), message=message
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,45 +152,6 @@ def test_a_failure_of_a_worker_process_is_read_from_the_message(program: Program
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_exit_statuses(status: int, text: str) -> None:
     assert ended_by(status) == text
-
-
-# --- the explanation -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def failed(tmp_path: Path) -> Run:
-    module = tmp_path / "net.py"
-    module.write_text("import torch\n\nx = torch.ones(1).cuda()\ny = torch.nn.Linear(1, 1)\n")
-    return Run(Verdict.FAIL, failure=Failure("RuntimeError: no CUDA", (Location(str(module), 3),)))
-
-
-def test_the_finding_at_the_failing_line_is_the_cause(failed: Run) -> None:
-    (cause,) = causes(failed, Settings(ignore=("DF101",)))
-    assert (cause.place.line, cause.finding.code) == (3, "DF101")
-    assert cause.advice == "DF101 is disabled; enable it to rewrite this line"
-    (cause,) = causes(failed, Settings())
-    assert cause.advice == "see `devicefix explain DF101`"
-
-
-def test_a_line_without_a_finding_has_no_cause(failed: Run) -> None:
-    assert failed.failure is not None
-    (place,) = failed.failure.frames
-    for other in (replace(place, line=4), replace(place, file="/no/such/file.py")):
-        failed.failure = Failure("RuntimeError: other", (other,))
-        assert causes(failed, Settings()) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "word"),
-    [("EOFError: EOF when reading a line", "standard input"), ("FileNotFoundError: x", "missing"), ("E", "")],
-)
-def test_advice_on_common_errors(error: str, word: str) -> None:
-    text = advice(Run(failure=Failure(error)))
-    assert word in text and bool(text) == bool(word)
-
-
-def test_there_is_no_advice_without_a_failure() -> None:
-    assert advice(Run()) == ""
 
 
 # --- the report ----------------------------------------------------------------------------------------
@@ -215,13 +177,16 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
         warnings=["could not watch copies: E"],
     )
     comparison = Comparison("simulated", observations=3, on_cpu=["train.py:1: different"], notes=["a note"])
-    return Report(run.verdict, run.reason, run, advice="try smaller data", comparison=comparison)
+    explanation = Explanation(Cause.MEMORY, "try smaller data", ("no memory is left",))
+    return Report(run.verdict, run.reason, run, explanation, comparison)
 
 
 def test_the_text_has_every_section(shown: Report) -> None:
     assert click.unstyle(report.text(shown)).splitlines() == [
         "verify: fail in 2.0 s, 1 optimizer step: ValueError: bad",
         "    train.py:2 in step: two",
+        "  why: the memory is exhausted [out-of-memory]",
+        "       no memory is left",
         "  do:  try smaller data",
         "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
         "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "

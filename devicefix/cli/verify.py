@@ -117,6 +117,15 @@ def limit_options(command: Command) -> Command:
     "--scratch/--no-scratch", default=None, help="Run in a copy of the folder. [default: with --compare]"
 )
 @click.option(
+    "--explain/--no-explain",
+    default=None,
+    help="Run a program that fails on the simulated CUDA machine too, to find the cause."
+    " [default: where that is cheap]",
+)
+@click.option(
+    "--triton-interpret", is_flag=True, help="Run Triton kernels by Triton's interpreter, on the CPU."
+)
+@click.option(
     "--source",
     "sources",
     multiple=True,
@@ -152,6 +161,8 @@ def verify(
     keep_going: bool,
     copies: bool,
     scratch: bool | None,
+    explain: bool | None,
+    triton_interpret: bool,
     **given: Any,
 ) -> None:
     """Run SCRIPT with its modules rewritten in memory, on a CPU, and report whether it works.
@@ -192,6 +203,8 @@ def verify(
         to_stderr=output_format == "json",
         python="" if as_command or python == sys.executable else python or "",
         notebook=notebook,
+        explain=explain,
+        triton_interpret=triton_interpret,
     )
     settings = settings_for(task.sources, config_file, None, given)
     report = run_task(task, settings)
@@ -227,6 +240,7 @@ def verify_outcomes(
         sources=(common_folder(Path(module.path) for module in rewritten), root),
         limits=launch.Limits(limits.timeout, limits.memory),
         steps=limits.steps,
+        explain=False,
     )
     report = run_task(task, settings, rewritten)
     took_steps = report.verdict.value == "stopped" and report.run.limit == "steps"

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from devicefix.verify import runs
-from devicefix.verify.compare import Difference, any_precision, describe, differences, observations
+from devicefix.verify.compare import (
+    Difference,
+    any_precision,
+    describe,
+    differences,
+    hint,
+    observations,
+)
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick
 from devicefix.verify.verdict import Run, Verdict, judge
@@ -35,6 +42,8 @@ class Comparison:
         on_cuda: the differences between the original and the rewritten program on that machine.
         on_cpu: the differences between the rewritten program on that machine and on the CPU.
         notes: expected differences, and remarks on the simulation.
+        alike: whether the rewritten program fails on that machine as the original does.
+        hints: what the first difference between that machine and the CPU may come from.
     """
 
     machine: str
@@ -44,6 +53,8 @@ class Comparison:
     on_cuda: list[str] = field(default_factory=list)
     on_cpu: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    alike: bool = False
+    hints: list[str] = field(default_factory=list)
 
 
 class CudaComparison:
@@ -83,9 +94,10 @@ class CudaComparison:
         found.observations = observations(original.events)
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self._original)
-        if found.failure:
-            return found
         failure = _failure(rewritten, self._program)
+        if found.failure:
+            found.alike = failure == found.failure
+            return found
         if failure:
             found.on_cuda.append(f"the rewritten program fails: {failure}")
             return found
@@ -151,7 +163,9 @@ class CudaComparison:
             found.notes.append(
                 f"autocast computes in {lowered} on CUDA only: compared with the CPU in full precision"
             )
-        yield from _faults(differences(one, other, same_machine=False, tolerance=tolerance), found)
+        unlike = differences(one, other, same_machine=False, tolerance=tolerance)
+        found.hints += dict.fromkeys(hint(difference) for difference in unlike if not difference.expected)
+        yield from _faults(unlike, found)
 
     def _simulated(self, real: Result, found: Comparison) -> Result | None:
         """Run the rewritten program on the simulated CUDA machine.

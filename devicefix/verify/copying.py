@@ -83,6 +83,30 @@ def copy_folder(original: Path, copy: Path) -> None:
     _copy_folder(original, copy, without=os.fspath(copy.parent))
 
 
+def is_small(folder: Path, files: int, size: int) -> bool:
+    """Return whether a copy of a folder takes little.
+
+    Args:
+        folder: the folder.
+        files: the largest number of files.
+        size: the largest number of bytes, of all files together.
+    """
+    folders = [os.fspath(folder)]
+    while folders and files >= 0 and size >= 0:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                files -= 1
+                size -= entry.stat(follow_symlinks=False).st_size
+            elif entry.is_dir(follow_symlinks=False) and entry.name not in _LEFT_OUT:
+                if not (_is_installed(entry) or _is_object_store(Path(entry.path).parent)):
+                    folders.append(entry.path)
+    return files >= 0 and size >= 0
+
+
 def _copy_folder(original: Path, copy: Path, without: str) -> None:
     copy.mkdir()
     try:

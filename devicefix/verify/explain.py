@@ -1,74 +1,118 @@
-"""Explanations of a failed run: the findings at the lines where it failed, and advice."""
+"""The cause of a verdict that is not a pass, with the evidence for it."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
+import signal
+from collections.abc import Callable
 
 from devicefix.config.settings import Settings
-from devicefix.model import Finding
-from devicefix.runner.run import check_files
-from devicefix.verify.verdict import Location, Run
+from devicefix.verify import left, texts, tried
+from devicefix.verify.against_cuda import Comparison
+from devicefix.verify.case import Case
+from devicefix.verify.cause import Cause, Explanation
+from devicefix.verify.verdict import Verdict
 
-_ADVICE = {
-    "FileNotFoundError": "a file is missing; check that the original program finds the files it needs",
-    "ModuleNotFoundError": "a package is missing; install it, or select another environment with `--python`",
-    "EOFError": "the program reads the standard input; provide it, as in `devicefix verify SCRIPT < FILE`",
-    "SyntaxError": "the original file does not parse either; correct it first",
-    "MemoryError": "the program ran out of memory; try smaller data",
-}
+_FROM_OUTSIDE = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGQUIT")
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A finding at a line that took part in a failure.
-
-    Attributes:
-        place: the line.
-        finding: the finding that `devicefix check` reports there.
-        advice: what to do about it.
-    """
-
-    place: Location
-    finding: Finding
-    advice: str
-
-
-def causes(run: Run, settings: Settings) -> list[Cause]:
-    """Return the findings of all rules at the lines where a run requested CUDA or failed.
+def explain(case: Case) -> Explanation:
+    """Return the cause of a verdict that is not a pass.
 
     Args:
-        run: the run.
-        settings: the settings that the program was rewritten with.
+        case: the run that has the verdict.
     """
-    places = [request.place for request in run.requests if request.library is None]
-    places += run.failure.frames[::-1] if run.failure else []
-    found: dict[tuple[str, int], Cause] = {}
-    for place in places:
-        for finding in _findings(place.file):
-            if finding.line <= place.line <= finding.end_line and (place.file, place.line) not in found:
-                found[place.file, place.line] = Cause(place, finding, _advice_on(finding, settings))
-    return list(found.values())
+    deciders: tuple[Callable[[Case], Explanation | None], ...] = (
+        _not_run_to_its_end,
+        _without_error,
+        _ended_from_outside,
+        left.request,
+        texts.syntax,
+        texts.name_of_a_fix,
+        texts.text,
+        texts.precision,
+    )
+    return next(filter(None, (decide(case) for decide in deciders)), None) or tried.tried(case)
 
 
-def _findings(path: str) -> list[Finding]:
-    """Return the findings of all rules in a file."""
-    if not os.path.isfile(path):
-        return []
-    return check_files([Path(path)], Settings(quiet=True))[0].result.findings
+def _not_run_to_its_end(case: Case) -> Explanation | None:
+    if case.run.verdict is Verdict.TROUBLE:
+        return Explanation(
+            Cause.UNWATCHED,
+            "name a command that starts Python, without `-E` or `-I`, and with the environment that it gets",
+            ("no Python process reported to devicefix",),
+        )
+    if case.run.verdict is not Verdict.STOPPED:
+        return None
+    limit = case.run.limit
+    advice = {
+        "steps": "raise `--steps`, or leave it out, to verify the rest of the program",
+        "memory": "raise `--memory`, or use smaller data",
+        "timeout": "raise `--timeout`, use less data, or add `--steps N`",
+    }[limit or "timeout"]
+    return Explanation(Cause.LIMIT, advice, (f"`--{limit}` ended the run before an error did",))
 
 
-def _advice_on(finding: Finding, settings: Settings) -> str:
-    if not settings.enabled(finding.code):
-        return f"{finding.code} is disabled; enable it to rewrite this line"
-    if finding.safety is None:
-        return f"there is no automatic fix; see `devicefix explain {finding.code}`"
-    if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
-        return "the fix is unsafe, since it may change a run on CUDA; review it and add `--unsafe-fixes`"
-    return f"see `devicefix explain {finding.code}`"
+def _without_error(case: Case) -> Explanation | None:
+    if case.run.status:
+        return None
+    if case.requests:
+        return left.tie_left(case, case.requests)
+    return tried.copy(case.run.copies[0])
 
 
-def advice(run: Run) -> str:
-    """Return advice on a failure that no finding explains; empty if there is none."""
-    return _ADVICE.get(run.failure.error.partition(":")[0], "") if run.failure else ""
+def _ended_from_outside(case: Case) -> Explanation | None:
+    name = _signal(case.run.status)
+    if case.run.failure is not None and case.failure.kind == "KeyboardInterrupt":
+        name = "SIGINT"
+    if name not in _FROM_OUTSIDE:
+        return None
+    killed = " (Linux sends it where memory is exhausted)" if name == "SIGKILL" else ""
+    advice = "run it again, with smaller data if memory is exhausted" if killed else "run it again"
+    return Explanation(Cause.ENDED, advice, (f"the program was ended by {name}{killed}",))
+
+
+def _signal(status: int) -> str:
+    number = -status if status < 0 else status - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
+def explain_comparison(comparison: Comparison, settings: Settings) -> Explanation | None:
+    """Return the cause of a difference that `--compare` found; None if there is none.
+
+    Args:
+        comparison: the comparison.
+        settings: the settings of the rewrite.
+    """
+    machine = "the simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
+    if comparison.failure:
+        rewritten = "fails alike" if comparison.alike else "does not fail alike"
+        advice = "correct the original if it fails on a GPU, too"
+        if "invalid device ordinal" in comparison.failure:
+            advice = "name the number of GPUs that the program needs by `--gpus N`"
+        elif comparison.machine == "simulated":
+            advice += "; if it does not, the simulation differs from CUDA: verify without `--compare`"
+        return Explanation(
+            Cause.ORIGINAL_ON_CUDA,
+            advice,
+            (f"on {machine}, the original fails: {comparison.failure}", f"the rewritten program {rewritten}"),
+        )
+    if comparison.on_cuda:
+        advice = (
+            "leave out `--unsafe-fixes`, or review these fixes"
+            if settings.unsafe_fixes
+            else "please report it, with the lines above; meanwhile add `# noqa` to the line of the fix"
+        )
+        return Explanation(Cause.CHANGES_CUDA, advice, (f"on {machine}, {_first_of(comparison.on_cuda)}",))
+    if comparison.on_cpu:
+        hint = comparison.hints[0] if comparison.hints else "look at the line above"
+        evidence = f"on {machine} both programs are equal; {_first_of(comparison.on_cpu)}"
+        return Explanation(Cause.DIFFERS_ON_CPU, hint, (evidence,))
+    return None
+
+
+def _first_of(descriptions: list[str]) -> str:
+    more = f" (and {len(descriptions) - 1} more)" if len(descriptions) > 1 else ""
+    return descriptions[0] + more

@@ -46,6 +46,7 @@ class Command:
         environment: additional environment variables.
         to_stderr: whether to send its output to the standard error.
         stdin: its standard input.
+        silent: whether to discard its output.
     """
 
     words: list[str]
@@ -53,6 +54,7 @@ class Command:
     environment: dict[str, str] = field(default_factory=dict)
     to_stderr: bool = False
     stdin: Input = field(default_factory=Input)
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,8 @@ def _start(command: Command, plan: Plan) -> subprocess.Popen[bytes]:
             cwd=command.folder,
             env=_environment(plan, command.environment),
             stdin=stdin,
-            stdout=sys.stderr if command.to_stderr else None,
+            stdout=subprocess.DEVNULL if command.silent else sys.stderr if command.to_stderr else None,
+            stderr=subprocess.DEVNULL if command.silent else None,
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # on Windows
         )

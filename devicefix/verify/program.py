@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
-from devicefix.model import Outcome
+from devicefix.model import Finding, Outcome
 from devicefix.runner.run import Summarized, summarize_files
 from devicefix.verify.runtime.plan import ANSWERED
 
@@ -26,12 +26,14 @@ class Rewritten(NamedTuple):
         content: its new source.
         fixes: the lines with fixes in the user's file, from 1.
         origins: for each line of the new source, the line of the user's file that it belongs to, from 1.
+        fixed: the findings that are fixed.
     """
 
     path: str
     content: bytes
     fixes: list[int]
     origins: list[int]
+    fixed: Sequence[Finding] = ()
 
     @classmethod
     def of(cls, outcome: Outcome) -> Rewritten | None:
@@ -40,7 +42,8 @@ class Rewritten(NamedTuple):
         if result.output is None:
             return None
         fixes = sorted({finding.line for finding in result.fixed})
-        return cls(outcome.path, result.output, fixes, [line + 1 for line in result.origins])
+        origins = [line + 1 for line in result.origins]
+        return cls(outcome.path, result.output, fixes, origins, result.fixed)
 
 
 @dataclass(slots=True)
@@ -58,6 +61,7 @@ class Program:
             them, by its real path. See `OnDemand`.
         answers: the folder for these answers.
         answer: rewrites the modules that the program has asked for.
+        fixed: the findings that are fixed in each of these modules.
     """
 
     roots: tuple[str, ...]
@@ -69,6 +73,7 @@ class Program:
     waiting: dict[str, str] = field(default_factory=dict)
     answers: str = ""
     answer: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    fixed: dict[str, Sequence[Finding]] = field(default_factory=dict)
 
     def add(self, module: Rewritten, source: Path) -> None:
         """Add a module.
@@ -82,6 +87,7 @@ class Program:
         self.rewritten[real] = str(source)
         self.fixes[real] = module.fixes
         self.origins[real] = module.origins
+        self.fixed[real] = module.fixed
 
 
 def prepare(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import linecache
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -13,8 +11,10 @@ import click
 
 from devicefix.config.printable import printable
 from devicefix.verify.against_cuda import Comparison
+from devicefix.verify.cause import Explanation
+from devicefix.verify.places import place, source
 from devicefix.verify.session import Report
-from devicefix.verify.verdict import CopyHazard, Location, Request, Verdict
+from devicefix.verify.verdict import CopyHazard, Request, Verdict
 
 _COLOURS = {Verdict.PASS: "green", Verdict.STOPPED: "yellow"}
 _SHOWN = 10  # of each kind
@@ -67,13 +67,20 @@ def _failure(report: Report) -> Iterator[str]:
     failure = report.run.failure
     for frame in failure.frames[-_SHOWN:] if failure else ():
         function = f" in {printable(frame.function)}" if frame.function else ""
-        yield f"    {place(frame)}{function}: {_source(frame)}"
-    for cause in report.causes:
-        finding = cause.finding
-        yield f"  why: {place(cause.place)} {finding.code} {printable(finding.message)}"
-        yield f"  do:  {cause.advice}"
-    if report.advice:
-        yield f"  do:  {report.advice}"
+        yield f"    {place(frame)}{function}: {source(frame)}"
+    if report.explanation:
+        yield from _explanation(report.explanation)
+
+
+def _explanation(explanation: Explanation) -> Iterator[str]:
+    yield f"  why: {explanation.cause.summary} [{explanation.cause.value}]"
+    for evidence in explanation.evidence:
+        yield f"       {printable(evidence)}"
+    for tie in explanation.ties[:_SHOWN]:
+        yield f"       {place(tie.place)} {tie.finding.code} {printable(tie.finding.message)}"
+        if tie.advice != explanation.advice:
+            yield f"       {printable(tie.advice)}"
+    yield f"  do:  {printable(explanation.advice)}"
 
 
 def _fixes(report: Report) -> Iterator[str]:
@@ -115,7 +122,7 @@ def _entry(title: str, content: str) -> str:
 def _request(request: Request) -> str:
     times = f" ({request.count} times)" if request.count > 1 else ""
     by = f", by {request.library}" if request.library else ""
-    return f"{place(request.place)} {request.call}{times}{by}: {_source(request.place)}"
+    return f"{place(request.place)} {request.call}{times}{by}: {source(request.place)}"
 
 
 def _hazard(hazard: CopyHazard) -> str:
@@ -129,19 +136,6 @@ def _hazard(hazard: CopyHazard) -> str:
         f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "
         f"the shared {hazard.what} is changed {where} while both sides are in use"
     )
-
-
-def place(location: Location) -> str:
-    """Return a location as `file:line`, relative to the current folder if it is inside it."""
-    try:
-        path = os.path.relpath(location.file)
-    except ValueError:  # on another drive
-        path = location.file
-    return f"{printable(location.file if path.startswith(os.pardir) else path)}:{location.line}"
-
-
-def _source(location: Location) -> str:
-    return printable(linecache.getline(location.file, location.line).strip())
 
 
 def _first(items: Iterable[str]) -> str:

@@ -42,6 +42,10 @@ class Task:
         stdin: the standard input of each run.
         python: the Python that runs the script or module, if it is not devicefix's.
         notebook: the notebook to run, or None.
+        silent: whether to discard the program's output.
+        explain: whether to run a program that fails on the simulated CUDA machine, too, to find the cause;
+            None for only where that is cheap.
+        triton_interpret: whether Triton runs kernels by its interpreter, which needs no GPU.
     """
 
     command: list[str]
@@ -61,6 +65,9 @@ class Task:
     stdin: Input = field(default_factory=Input)
     python: str = ""
     notebook: Path | None = None
+    silent: bool = False
+    explain: bool | None = None
+    triton_interpret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,9 @@ def _command(task: Task) -> Command:
     environment = {"PYTHONHASHSEED": "0"} if task.compare else {}
     if task.gpus:
         environment["DEVICEFIX_GPUS"] = str(task.gpus)
-    return Command(task.command, task.folder, environment, task.to_stderr, task.stdin)
+    if task.triton_interpret:
+        environment["TRITON_INTERPRET"] = "1"
+    return Command(task.command, task.folder, environment, task.to_stderr, task.stdin, task.silent)
 
 
 def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
-from devicefix.verify import explain, notebook, runs
+from devicefix.verify import notebook, runs
 from devicefix.verify.against_cuda import Comparison, CudaComparison
-from devicefix.verify.explain import Cause
+from devicefix.verify.case import Case
+from devicefix.verify.cause import Explanation
+from devicefix.verify.explain import explain, explain_comparison
 from devicefix.verify.program import Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.scratch import temporary_folder
+from devicefix.verify.trials import Trials
 from devicefix.verify.verdict import Run, Verdict, judge
 
 
@@ -26,8 +29,7 @@ class Report:
         verdict: the verdict.
         reason: the reason in one line; empty for a pass.
         run: the run of the rewritten program on the CPU.
-        causes: the findings at the lines where the run failed.
-        advice: advice on a failure that no finding explains.
+        explanation: the cause of a verdict that is not a pass, the evidence, and what to do.
         comparison: the result of `--compare`.
         errors: the files that could not be rewritten, and why.
         copying: the seconds that scratch copies took, which are not part of those of the runs.
@@ -38,8 +40,7 @@ class Report:
     verdict: Verdict
     reason: str
     run: Run
-    causes: list[Cause] = field(default_factory=list)
-    advice: str = ""
+    explanation: Explanation | None = None
     comparison: Comparison | None = None
     errors: list[str] = field(default_factory=list)
     copying: float = 0.0
@@ -90,19 +91,19 @@ def verify(
         )
         report = Report(run.verdict, run.reason, run, errors=program.errors)
         report.copying, report.python = result.copying, task.python
-        if run.verdict is Verdict.FAIL:
-            report.causes = explain.causes(run, settings)
-            report.advice = explain.advice(run) if not report.causes else ""
-        elif task.compare and run.verdict is not Verdict.TROUBLE:
+        if run.verdict is not Verdict.PASS:
+            trials = Trials(task, program, run, folder, tick)
+            report.explanation = explain(Case(run, task, program, settings, trials))
+        if task.compare and run.verdict not in (Verdict.FAIL, Verdict.TROUBLE):
             runs_on_cuda = CudaComparison(task, program, folder, tick)
             report.comparison = runs_on_cuda.against(result)
             report.copying += runs_on_cuda.copying
-            _conclude(report, report.comparison)
+            _conclude(report, report.comparison, settings)
         report.not_imported = len(program.waiting)
         return report
 
 
-def _conclude(report: Report, comparison: Comparison) -> None:
+def _conclude(report: Report, comparison: Comparison, settings: Settings) -> None:
     if comparison.failure:
         report.verdict = Verdict.TROUBLE
         machine = "the simulated CUDA machine" if comparison.machine == "simulated" else "CUDA"
@@ -111,3 +112,4 @@ def _conclude(report: Report, comparison: Comparison) -> None:
         report.verdict = Verdict.FAIL
         where = "on CUDA" if comparison.on_cuda else "when it runs on the CPU"
         report.reason = f"the rewritten program differs from the original {where}"
+    report.explanation = explain_comparison(comparison, settings) or report.explanation

@@ -15,6 +15,8 @@ from devicefix.verify.launch import Ended
 from devicefix.verify.program import Program
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
+EXIT = "exit"  # the kind of failure of a program that ends itself with an exit status
+_LONGEST = 2_000  # characters of a message
 _UNWATCHED = "the command started no Python process that devicefix could watch"
 
 
@@ -45,12 +47,14 @@ class Request:
         call: the name of the call.
         count: the number of times.
         library: the library that the line calls and that makes the request, or None.
+        errors: the errors that the requests raised.
     """
 
     place: Location
     call: str
     count: int
     library: str | None = None
+    errors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +79,26 @@ class Failure:
     """The error that ended a program.
 
     Attributes:
-        error: the type and message of the error.
+        error: the type and the first line of the message.
         frames: the lines of the program in its traceback, outermost first; without those of libraries.
+        message: the message.
+        bases: the types that the error's type is derived from.
+        before: the errors that it was raised from, or while they were handled, the latest first.
+        library: the package in which it was raised; empty for the program itself, and for compiled code that
+            the program calls.
     """
 
     error: str
     frames: tuple[Location, ...] = ()
+    message: str = ""
+    bases: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    library: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The name of the error's type, without its module."""
+        return self.error.partition(":")[0].rpartition(".")[2]
 
 
 @dataclass(slots=True)
@@ -91,6 +109,7 @@ class Run:
         verdict: the verdict on this run alone.
         reason: the reason in one line.
         seconds: the duration.
+        status: the exit status; the negative number of the signal if one ended the program.
         limit: the limit that stopped it: "timeout", "memory" or "steps".
         steps: the number of optimizer steps, in the process that took most.
         failure: the error that ended it.
@@ -105,6 +124,7 @@ class Run:
     verdict: Verdict = Verdict.PASS
     reason: str = ""
     seconds: float = 0.0
+    status: int = 0
     limit: str | None = None
     steps: int = 0
     failure: Failure | None = None
@@ -125,7 +145,7 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
         program: the program that was run.
     """
     events = list(events)
-    run = Run(seconds=ended.seconds, modules=len(program.rewritten))
+    run = Run(seconds=ended.seconds, status=ended.status, modules=len(program.rewritten))
     run.steps = max((e["steps"] for e in events if e["kind"] == "step"), default=0)
     run.limit = ended.limit or ("steps" if any(e["kind"] == "stopped" for e in events) else None)
     run.requests = _requests(events)
@@ -133,7 +153,7 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
     run.ran, run.not_run = _fixes(events, program)
     run.warnings = _warnings(events)
     if ended.status and not ended.limit:
-        run.failure = _failure(events, program)
+        run.failure = _failure(events, program) or _exit(events, ended.status, program)
     watched = any(e["kind"] == "process" for e in events)
     run.verdict, run.reason = _verdict(run, ended) if watched else (Verdict.TROUBLE, _UNWATCHED)
     return run
@@ -143,7 +163,8 @@ def _verdict(run: Run, ended: Ended) -> tuple[Verdict, str]:
     if ended.limit:
         return Verdict.STOPPED, f"the {ended.limit} limit was reached after {ended.seconds:.0f} s"
     if ended.status:
-        return Verdict.FAIL, run.failure.error if run.failure else ended_by(ended.status)
+        raised = run.failure is not None and run.failure.kind != EXIT
+        return Verdict.FAIL, run.failure.error if run.failure and raised else ended_by(ended.status)
     if any(request.library is None for request in run.requests):
         return Verdict.FAIL, "the program still requests CUDA"
     if run.copies:
@@ -180,8 +201,36 @@ def _failure(events: list[dict[str, Any]], program: Program) -> Failure | None:
                 for m in _FRAME.finditer(event["message"])
             ]
             own = tuple(frame for frame in frames if _inside(frame.file, program.roots))
-            return Failure(_error(event["type"], event["message"]), own)
+            return Failure(
+                _error(event["type"], event["message"]),
+                own,
+                message=event["message"][:_LONGEST],
+                bases=tuple(event.get("bases", ())),
+                before=tuple(_error(e["type"], e["message"]) for e in event.get("before", ())),
+                library=_library(frames, own),
+            )
     return None
+
+
+def _exit(events: list[dict[str, Any]], status: int, program: Program) -> Failure | None:
+    """Return where the program ended itself with the exit status; None if it did not."""
+    for event in events:
+        if event["kind"] == "exit" and event["status"] == status:
+            frames = [Location(f["file"], f["line"], f["function"]) for f in event["frames"]]
+            own = tuple(frame for frame in frames if _inside(frame.file, program.roots))
+            return Failure(f"{EXIT}: {status}", own, library=_library(frames, own))
+    return None
+
+
+def _library(frames: list[Location], own: tuple[Location, ...]) -> str:
+    """Return the package of the innermost frame; empty if that is the program's."""
+    return _package(frames[-1].file) if frames and frames[-1] not in own else ""
+
+
+def _package(path: str) -> str:
+    """Return the name of the installed package that a file belongs to; empty for any other file."""
+    inside = re.split(r"[\\/](?:site|dist)-packages[\\/]", path)[1:]
+    return re.split(r"[\\/]", inside[-1])[0].removesuffix(".py") if inside else ""
 
 
 def _error(kind: str, message: str) -> str:
@@ -200,12 +249,18 @@ def _inside(path: str, roots: Iterable[str]) -> bool:
 
 
 def _requests(events: list[dict[str, Any]]) -> list[Request]:
-    counts = Counter(
-        (e["file"], e["line"], e["library"], e["call"]) for e in events if e["kind"] == "request"
-    )
+    counts: Counter[tuple[str, int, str, str | None]] = Counter()
+    errors: dict[tuple[str, int, str, str | None], dict[str, None]] = {}
+    for event in events:
+        if event["kind"] == "request":
+            key = event["file"], event["line"], event["call"], event["library"]
+            counts[key] += 1
+            raised = errors.setdefault(key, {})
+            if error := event.get("error"):
+                raised[_error(error["type"], error["message"])] = None
     return [
-        Request(Location(file, line), call, count, library)
-        for (file, line, library, call), count in counts.most_common()
+        Request(Location(file, line), call, count, library, tuple(errors[file, line, call, library]))
+        for (file, line, call, library), count in counts.most_common()
     ]
 
 

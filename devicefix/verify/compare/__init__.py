@@ -11,6 +11,15 @@ The events that are compared, for each process separately:
 
 from devicefix.verify.compare.alignment import any_precision, differences, observations
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
-from devicefix.verify.compare.wording import describe
+from devicefix.verify.compare.wording import describe, hint
 
-__all__ = ["ONLY_CPU", "ONLY_CUDA", "Difference", "any_precision", "describe", "differences", "observations"]
+__all__ = [
+    "ONLY_CPU",
+    "ONLY_CUDA",
+    "Difference",
+    "any_precision",
+    "describe",
+    "differences",
+    "hint",
+    "observations",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -21,6 +22,7 @@ _CALLS = {
     "save": "`torch.save()`",
 }
 _VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
+_PRECISION = 1e-3  # relative
 _DIGITS = (4, 6, 8, 12)
 
 
@@ -31,6 +33,32 @@ def describe(difference: Difference) -> str:
         here, there = "in the original", "in the rewritten program"
     place = f"{_relative(difference.file)}:{difference.line}: " if difference.file else ""
     return f"{place}{_text(difference, here, there)}"
+
+
+def hint(difference: Difference) -> str:
+    """Return what a difference between CUDA and the CPU may come from, and what to do about it."""
+    if difference.kind == "draw":
+        return "random numbers: draw them with a generator of the CPU, and move them"
+    if difference.kind == "dtype":
+        return "precision: the program chooses another dtype on the CPU; compare with that dtype on CUDA"
+    if difference.kind in ("count", "missing", "shape", "end"):
+        return "control flow: a line runs another number of times; look for tests of the device"
+    if _distance(difference) < _PRECISION:
+        return "precision: the numbers are close; if the difference is harmless, raise `--tolerance`"
+    return "a shared copy or random numbers: look at lines that move or draw tensors before this line"
+
+
+def _distance(difference: Difference) -> float:
+    """Return the largest relative distance of two numbers; infinite if they cannot be compared."""
+    one, other = difference.one, difference.other
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return math.inf
+    pairs = [(one["item"], other["item"])] if "item" in one and "item" in other else []
+    pairs += zip(one.get("sample", ()), other.get("sample", ()), strict=False)
+    try:
+        return max((abs(a - b) / (max(abs(a), abs(b)) or 1) for a, b in pairs), default=math.inf)
+    except TypeError:
+        return math.inf
 
 
 def _text(difference: Difference, here: str, there: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -85,25 +86,47 @@ def _strip_in_pytest() -> None:
 
 
 def emit(events: Events, problem: BaseException) -> None:
-    """Record an error, unless it is a regular exit or has been recorded already.
+    """Record an error, unless it has been recorded already, or the exit status that a program chose.
 
     Args:
         events: the recorder.
         problem: the error, with its traceback.
     """
     if isinstance(problem, SystemExit) and not isinstance(problem.code, str):
-        return  # the exit status suffices
+        if problem.code:
+            events.emit("exit", status=problem.code, frames=[*_frames(problem.__traceback__)])
+        return
     if isinstance(problem, GeneratorExit) or id(problem) in _reported:
         return
     _reported.add(id(problem))
     frames = [*_frames(problem.__traceback__)]
     if isinstance(problem, SyntaxError) and problem.filename:
         frames.append({"file": problem.filename, "line": problem.lineno or 0, "function": ""})
+    events.emit(
+        "error",
+        type=type(problem).__name__,
+        message=text(problem)[:20_000],
+        frames=frames,
+        bases=[base.__name__ for base in type(problem).__mro__[1:]],
+        before=[*_before(problem)],
+    )
+
+
+def text(problem: BaseException) -> str:
+    """Return the message of an error; empty if the program's own exception class fails to make it."""
     try:
-        message = str(problem)
-    except Exception:  # the program's own exception class may fail
-        message = ""
-    events.emit("error", type=type(problem).__name__, message=message[:20_000], frames=frames)
+        return str(problem)
+    except Exception:
+        return ""
+
+
+def _before(problem: BaseException) -> Iterator[dict[str, Any]]:
+    """Yield the errors that an error was raised from, or while the program handled them."""
+    seen = {id(problem)}
+    while (earlier := problem.__cause__ or problem.__context__) is not None and id(earlier) not in seen:
+        seen.add(id(earlier))
+        yield {"type": type(earlier).__name__, "message": text(earlier)[:2_000]}
+        problem = earlier
 
 
 def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:

@@ -12,14 +12,10 @@ from typing import Any
 
 import torch
 
+from devicefix.verify.runtime.errors import text
 from devicefix.verify.runtime.events import Events
+from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.runtime.site import Sites
-
-# The errors of PyTorch without CUDA: in builds without it, and in builds with it that find no GPU.
-_NO_CUDA = re.compile(
-    r"not compiled with CUDA|CUDA enabled|No CUDA GPUs|NVIDIA driver|on a CUDA device|without ATen_cuda"
-    r"|not linked with support for cuda|accelerator device when none|pin memory|NCCL|CUDA error"
-)
 
 # Where questions about CUDA pass through, and the folders of the compiler that asks them.
 _QUESTIONS = frozenset({"cuda", "accelerator", "device_interface.py", "_triton.py"})
@@ -46,17 +42,18 @@ class Requests:
         self._recorded: BaseException | None = None
         self._initialize: Function = torch.cuda._lazy_init
 
-    def note(self, call: str, depth: int = 1) -> None:
+    def note(self, call: str, problem: BaseException | None = None) -> None:
         """Record a request.
 
         Args:
             call: the name of the call.
-            depth: how many frames up the search for the user's line begins.
+            problem: the error that it raises, if it does.
         """
-        file, line, library = self._sites.current(depth + 1)
-        if library is None and _by_compiler(sys._getframe(depth + 1)):
+        file, line, library = self._sites.current(2)
+        if library is None and _by_compiler(sys._getframe(2)):
             library = "torch.compile"
-        self._events.emit("request", file=file, line=line, library=library, call=call)
+        error = {"type": type(problem).__name__, "message": text(problem)} if problem else None
+        self._events.emit("request", file=file, line=line, library=library, call=call, error=error)
 
     def watched(self, call: str, function: Function, errors: re.Pattern[str] | None = None) -> Function:
         """Wrap a function of torch so that calls that fail without CUDA are recorded.
@@ -77,7 +74,7 @@ class Requests:
                     raise
                 if problem is not self._recorded:
                     self._recorded = problem
-                    self.note(call)
+                    self.note(call, problem)
                 if self._answer is None:
                     raise
             return self._answer(call, *args, **kwargs)
@@ -91,7 +88,7 @@ class Requests:
             return self._initialize()
         except Exception as problem:
             self._recorded = problem
-            self.note(_called_by_user(sys._getframe(1), self._sites))
+            self.note(_called_by_user(sys._getframe(1), self._sites), problem)
             raise
 
     def install(self) -> None:
@@ -110,7 +107,7 @@ class Requests:
         torch.Generator = self._generator()  # type: ignore[assignment, misc]
 
     def _replace(self, owner: Any, name: str, call: str) -> None:
-        setattr(owner, name, self.watched(call, _plain_types(getattr(owner, name)), _NO_CUDA))
+        setattr(owner, name, self.watched(call, _plain_types(getattr(owner, name)), NO_CUDA))
 
     def _watch(self, module: ModuleType, name: str, value: Any) -> None:
         call = f"{module.__name__}.{name}"
@@ -129,7 +126,7 @@ class Requests:
 
     def _generator(self) -> type:
         real = torch.Generator
-        make = self.watched("torch.Generator()", real, _NO_CUDA)
+        make = self.watched("torch.Generator()", real, NO_CUDA)
 
         class GeneratorType(type(real)):  # type: ignore[misc]
             def __instancecheck__(cls, value: object) -> bool:

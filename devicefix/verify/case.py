@@ -1,0 +1,151 @@
+"""A run to explain, and what is known of its program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from devicefix.config.settings import Settings
+from devicefix.model import Finding
+from devicefix.runner.run import check_files
+from devicefix.verify.cause import Tie
+from devicefix.verify.places import source
+from devicefix.verify.program import Program
+from devicefix.verify.runs import Task
+from devicefix.verify.trials import Trials
+from devicefix.verify.verdict import Failure, Location, Request, Run
+
+SHOWN = 3  # lines that may be the cause
+
+
+@dataclass(slots=True)
+class Case:
+    """A run to explain, and what is known of its program.
+
+    Attributes:
+        run: the run of the rewritten program.
+        task: what was run.
+        program: the rewritten program.
+        settings: the settings that it was rewritten with.
+        trials: runs that can show the cause.
+    """
+
+    run: Run
+    task: Task
+    program: Program
+    settings: Settings
+    trials: Trials
+    _found: dict[str, list[Finding]] = field(default_factory=dict)
+
+    @property
+    def failure(self) -> Failure:
+        """The error that ended the program."""
+        assert self.run.failure is not None
+        return self.run.failure
+
+    @property
+    def frames(self) -> tuple[Location, ...]:
+        """The program's lines in the traceback, the innermost first."""
+        return self.run.failure.frames[::-1] if self.run.failure else ()
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests for CUDA that the program's own lines make."""
+        return [request for request in self.run.requests if request.library is None]
+
+    @property
+    def raises(self) -> bool:
+        """Whether a statement of the program raises the error, rather than what it calls."""
+        if not self.frames or self.failure.library:
+            return False
+        text = source(self.frames[0])
+        return text.startswith("raise") or (
+            text.startswith("assert") and self.failure.kind == "AssertionError"
+        )
+
+    def fixed(self, place: Location) -> list[Finding]:
+        """Return the findings at a line that are fixed."""
+        return [finding for finding in self._applied(place.file) if _covers(finding, place)]
+
+    def ties(self, places: Iterable[Location]) -> tuple[Tie, ...]:
+        """Return the findings that are left at some lines."""
+        found: dict[tuple[str, str, int, int], Tie] = {}
+        for at in places:
+            for finding in self.left(at.file):
+                if _covers(finding, at):
+                    found.setdefault(_key(at.file, finding), self._tie(at, finding))
+        return tuple(found.values())
+
+    def ties_in(self, files: Iterable[str]) -> tuple[Tie, ...]:
+        """Return the first findings that are left in some files."""
+        return tuple(
+            self._tie(Location(file, finding.line), finding)
+            for file in dict.fromkeys(files)
+            for finding in self.left(file)[:SHOWN]
+        )
+
+    def left(self, file: str) -> list[Finding]:
+        """Return the findings of all rules in a file that are not fixed."""
+        if file not in self._found:
+            done = {_key(file, finding) for finding in self._applied(file)}
+            self._found[file] = [f for f in self._all(file) if _key(file, f) not in done]
+        return self._found[file]
+
+    def _applied(self, file: str) -> list[Finding]:
+        path, cell = _parts(file)
+        found = self.program.fixed.get(os.path.realpath(path), ())
+        return [moved for finding in found if (moved := self._in_cell(finding, path)).cell == cell]
+
+    def _in_cell(self, finding: Finding, path: str) -> Finding:
+        """Return a finding in the module of a notebook as one in a cell; any other stays as it is."""
+        if self.program.notebook.get("path") != path:
+            return finding
+        lines = self.program.notebook["lines"]
+        cell, line = lines[finding.line - 1]
+        return replace(finding, cell=cell, line=line, end_line=lines[finding.end_line - 1][1])
+
+    def _all(self, file: str) -> list[Finding]:
+        path, cell = _parts(file)
+        if not os.path.isfile(path):
+            return []
+        every = Settings(
+            extend_select=self.settings.extend_select,
+            target=self.settings.target,
+            torch_version=self.settings.torch_version,
+            pinned_torch=self.settings.pinned_torch,
+            quiet=True,
+            ignore_noqa=True,
+        )
+        found = check_files([Path(path)], every)[0].result.findings
+        return [finding for finding in found if finding.cell == cell]
+
+    def _tie(self, at: Location, finding: Finding) -> Tie:
+        return Tie(at, finding.portable(), self._advice(at, finding))
+
+    def _advice(self, at: Location, finding: Finding) -> str:
+        code = finding.code
+        if not self.settings.for_file(at.file).enabled(code):
+            return f"{code} is disabled; enable it to rewrite this line"
+        if finding.safety is None:
+            return f"there is no automatic fix; see `devicefix explain {code}`"
+        if finding.safety.value == "unsafe" and not self.settings.unsafe_fixes:
+            return "the fix is unsafe, since it may change a run on CUDA; review it and add `--unsafe-fixes`"
+        if "noqa" in source(Location(at.file, finding.end_line)):
+            return f"a comment suppresses {code}; remove it, or add `--ignore-noqa` to `devicefix rewrite`"
+        return f"see `devicefix explain {code}`"
+
+
+def _parts(file: str) -> tuple[str, int | None]:
+    """Return the path of a file, and the number of the cell if it is one of a notebook."""
+    path, found, cell = file.rpartition(".ipynb:cell ")
+    return (f"{path}.ipynb", int(cell)) if found else (file, None)
+
+
+def _covers(finding: Finding, place: Location) -> bool:
+    return finding.line <= place.line <= finding.end_line
+
+
+def _key(file: str, finding: Finding) -> tuple[str, str, int, int]:
+    return os.path.realpath(file), finding.code, finding.line, finding.column

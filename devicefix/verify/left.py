@@ -1,0 +1,76 @@
+"""Ties to CUDA that are left: requests for CUDA that the rewritten program makes."""
+
+from __future__ import annotations
+
+import re
+
+from devicefix.verify.case import SHOWN, Case
+from devicefix.verify.cause import Cause, Explanation
+from devicefix.verify.places import place as shown
+from devicefix.verify.places import source
+from devicefix.verify.runtime.no_cuda import NO_CUDA
+from devicefix.verify.verdict import Location, Request
+
+
+def request(case: Case) -> Explanation | None:
+    """Explain an error that a request for CUDA raised, or that its answer may have led to."""
+    if case.task.keep_going and case.requests:
+        return tie_left(case, case.requests, "the CPU answered, which the error may come from")
+    if case.run.failure is None:
+        return None
+    errors = {case.failure.error, *case.failure.before}
+    raised = [request for request in case.run.requests if errors.intersection(request.errors)]
+    places = {(at.file, at.line) for at in case.frames}
+    # two lines may raise the same error: one that the program caught, and the one that ended it
+    raised = [r for r in raised if (r.place.file, r.place.line) in places] or raised
+    if not raised:
+        return _refused(case)
+    if all(request.library for request in raised):
+        return _library(case, raised[0].place, str(raised[0].library))
+    return tie_left(case, [request for request in raised if request.library is None])
+
+
+def _refused(case: Case) -> Explanation | None:
+    """Explain an error of torch without CUDA that the watch of requests has not seen."""
+    text = "\n".join((case.failure.error, *case.failure.before))
+    if not NO_CUDA.search(text) or not case.frames or case.raises:
+        return None
+    if case.failure.library not in ("", "torch"):
+        return _library(case, case.frames[0], case.failure.library)
+    return tie_left(case, [Request(case.frames[0], "this line", 1)])
+
+
+def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
+    """Return the explanation of requests for CUDA.
+
+    Args:
+        case: the run.
+        requests: the requests of its own lines that matter.
+        *more: further evidence.
+    """
+    places = [request.place for request in requests]
+    evidence = [f"{shown(r.place)} requests CUDA by `{r.call}`: {source(r.place)}" for r in requests[:SHOWN]]
+    ties = case.ties([*places, *case.frames])
+    if ties:
+        return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
+    if any(case.fixed(place) for place in places):
+        evidence.append("the line is rewritten, but the device that it gets is still CUDA")
+    if words := [word for word in case.task.command[1:] if re.search(r"\bcuda\b", word)]:
+        evidence.append(f"the program's arguments name CUDA: `{' '.join(words)}`")
+        return Explanation(Cause.TIE, "pass `cpu` instead of `cuda`", (*evidence, *more))
+    ties = case.ties_in(place.file for place in places)
+    evidence.append("the device may come from the lines below" if ties else "no finding explains the device")
+    advice = (
+        "find where the device comes from, such as a default, a file or an environment variable, and choose"
+        " it by `torch.cuda.is_available()`; `devicefix check --config-files` reports files"
+    )
+    return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
+
+
+def _library(case: Case, at: Location, name: str) -> Explanation:
+    ties = case.ties([at])
+    evidence = (f"{shown(at)} calls {name}, which requests CUDA: {source(at)}",)
+    if ties:
+        return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
+    advice = f"look for a setting of {name} for its device, or call it only where there is CUDA"
+    return Explanation(Cause.CPU, advice, evidence)

@@ -1,0 +1,23 @@
+"""Lines of the user's program, for people."""
+
+from __future__ import annotations
+
+import linecache
+import os
+
+from devicefix.config.printable import printable
+from devicefix.verify.verdict import Location
+
+
+def place(location: Location) -> str:
+    """Return a location as `file:line`, relative to the current folder if it is inside it."""
+    try:
+        path = os.path.relpath(location.file)
+    except ValueError:  # on another drive
+        path = location.file
+    return f"{printable(location.file if path.startswith(os.pardir) else path)}:{location.line}"
+
+
+def source(location: Location) -> str:
+    """Return the text of a line."""
+    return printable(linecache.getline(location.file, location.line).strip())

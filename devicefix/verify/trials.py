@@ -1,0 +1,134 @@
+"""Runs on the simulated CUDA machine that show why a program fails on a CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from devicefix.verify import runs
+from devicefix.verify.copying import is_small
+from devicefix.verify.launch import Limits
+from devicefix.verify.program import Program
+from devicefix.verify.runs import Task, Tick
+from devicefix.verify.verdict import EXIT, Failure, Run, Verdict, judge
+
+_SECONDS = 60.0  # a failure that took longer is explained without runs, unless `--explain` asks for them
+_FILES, _BYTES = 20_000, 256 << 20
+_GPUS = 8
+_VARYING = re.compile(r"0x[0-9a-f]+|\b(cuda|cpu)(:\d+)?\b|\d+(\.\d+)?(e-?\d+)?")
+
+
+class Trials:
+    """The runs of a program that failed, each in a copy of its folder, without its output.
+
+    Args:
+        task: what was run.
+        program: the rewritten program.
+        failed: the run that failed.
+        folder: the folder for the runs' own files.
+        tick: called regularly with the name of the run and its seconds so far.
+
+    Attributes:
+        seconds: the time that all runs took together.
+    """
+
+    def __init__(self, task: Task, program: Program, failed: Run, folder: Path, tick: Tick) -> None:
+        self._task = task
+        self._program = program
+        self._failed = failed
+        self._folder = folder
+        self._tick = tick
+        self._original: Run | None = None
+        self.seconds = 0.0
+
+    @property
+    def refused(self) -> str:
+        """Why the program is not run again; empty if it is."""
+        if self._task.explain is not None:
+            return "" if self._task.explain else "this is off; `devicefix verify --explain` does it"
+        if self._failed.seconds > _SECONDS:
+            return f"the failure took longer than {_SECONDS:.0f} s; `--explain` runs it nevertheless"
+        if not is_small(self._task.root, _FILES, _BYTES):
+            return "its folder is large; `--explain` copies and runs it nevertheless"
+        return ""
+
+    def original(self) -> Run:
+        """Return the run of the original program on the simulated CUDA machine."""
+        if self._original is None:
+            self._original = self._run_original()
+        return self._original
+
+    def _run_original(self) -> Run:
+        program = self._without_fixes()
+        run = self._run(program, "original", "simulated")
+        if run.failure and "invalid device ordinal" in run.failure.message and not self._task.gpus:
+            self._task = replace(self._task, gpus=_GPUS)
+            run = self._run(program, "original-gpus", "simulated")
+        return run
+
+    def _without_fixes(self) -> Program:
+        return Program(self._program.roots, notebook=self._program.notebook)
+
+    def rewritten(self) -> Run:
+        """Run the rewritten program on the simulated CUDA machine."""
+        return self._run(self._program, "rewritten", "simulated")
+
+    def again(self) -> Run:
+        """Run the rewritten program on the CPU once more."""
+        return self._run(self._program, "again", "cpu")
+
+    def answered(self) -> Run:
+        """Run the original program on the CPU, which answers its requests for CUDA."""
+        return self._run(self._without_fixes(), "answered", "cpu", keep_going=True)
+
+    def _run(self, program: Program, name: str, machine: str, keep_going: bool = False) -> Run:
+        # The next optimizer step is behind the failure.
+        steps = min(self._failed.steps + 1, self._task.steps or self._failed.steps + 1)
+        timeout = self._task.limits.timeout
+        left = None if timeout is None else max(timeout - self._failed.seconds - self.seconds, 1.0)
+        task = replace(
+            self._task,
+            limits=Limits(left, self._task.limits.memory),
+            steps=steps,
+            keep_going=keep_going,
+            copies=False,
+            compare=False,
+            scratch=True,
+            silent=True,
+        )
+        where = "the simulated CUDA machine" if machine == "simulated" else "the CPU"
+        what = "the rewritten program" if program is self._program else "the original"
+        tick: Callable[[float], None] = partial(self._tick, f"{what} on {where}, to find the cause,")
+        result = runs.run_program(task, program, self._folder / f"trial-{name}", tick, machine)
+        self.seconds += result.ended.seconds
+        return judge(result.ended, result.events, program)
+
+
+def passed(run: Run) -> bool:
+    """Return whether a run ended without an error, or took one more optimizer step than the failed one."""
+    return run.verdict is Verdict.PASS or run.limit == "steps"
+
+
+def works(run: Run) -> bool:
+    """Return whether a run ended without an error, whatever else it shows."""
+    return not run.status and run.limit in (None, "steps") and run.verdict is not Verdict.TROUBLE
+
+
+def alike(one: Run, other: Run) -> bool:
+    """Return whether two runs failed with the same error, up to numbers and names of devices."""
+    if one.failure is None or other.failure is None:
+        return one.failure is other.failure and one.reason == other.reason
+    if one.failure.kind != other.failure.kind:
+        return False
+    if one.failure.kind == EXIT:
+        return one.failure == other.failure
+    same_place = one.failure.frames[-1:] == other.failure.frames[-1:]
+    general = one.failure.kind in ("RuntimeError", "Exception")  # torch raises them for anything
+    return _plain(one.failure) == _plain(other.failure) or (same_place and not general)
+
+
+def _plain(failure: Failure) -> str:
+    return _VARYING.sub("…", failure.error)

@@ -1,0 +1,152 @@
+"""The cause of an error that runs on the simulated CUDA machine show."""
+
+from __future__ import annotations
+
+import re
+
+from devicefix.verify.case import SHOWN, Case
+from devicefix.verify.cause import Cause, Explanation
+from devicefix.verify.left import tie_left
+from devicefix.verify.places import place as shown
+from devicefix.verify.trials import alike, passed, works
+from devicefix.verify.verdict import EXIT, CopyHazard, Location, Run
+
+# What the simulated machine, which computes on the CPU, may do differently than CUDA.
+DEVICES = re.compile(
+    r"(?i)\b(cuda|gpus?|cpu|half|bfloat16|float8\w*|triton)\b|not implemented for|active drivers|torch\._C\b"
+)
+_PYTHON = re.compile(r"^(TypeError: .*\bargument|KeyError|IndexError|AttributeError: '\w+' object)")
+_MIXED = re.compile(r"on the same device|can't convert cuda|Expected .* device type")
+
+
+def tried(case: Case) -> Explanation:
+    """Run the original on the simulated CUDA machine, and return the cause that the result shows.
+
+    Args:
+        case: the run, which nothing else explains.
+    """
+    trials = case.trials
+    if refused := trials.refused:
+        if case.run.failure is None and case.requests:  # as of a test suite
+            return tie_left(case, case.requests)
+        return _unknown(case, f"the original was not run on the simulated CUDA machine: {refused}")
+    original = trials.original()
+    if original.limit and not passed(original):
+        return _unknown(case, "the original ran into a limit on the simulated CUDA machine")
+    if passed(original):
+        return _on_this_machine(case)
+    if _mixes_devices(case.run, original):
+        there = f"the original fails at this line on the simulated CUDA machine, too: {original.reason}"
+        return Explanation(Cause.ORIGINAL, "correct the original program first", (there,))
+    if not alike(case.run, original):
+        other = f"the original fails otherwise on the simulated CUDA machine: {original.reason}"
+        return _unknown(case, other)
+    error = "the same error" if case.run.failure else f"exit status {case.run.status}, too,"
+    evidence = f"the original ends with {error} on the simulated CUDA machine ({trials.seconds:.1f} s)"
+    if not _is_simulated(case):
+        blind = ["the simulation computes on the CPU, so that CUDA may differ"] if case.run.failure else []
+        return _unknown(case, evidence, *blind)
+    return Explanation(Cause.ORIGINAL, "correct the original program first", (evidence,))
+
+
+def _mixes_devices(run: Run, original: Run) -> bool:
+    """Return whether the original fails at the same line, by an error in its use of devices."""
+    if run.failure is None or original.failure is None or not run.failure.frames:
+        return False
+    same_line = run.failure.frames[-1:] == original.failure.frames[-1:]
+    return same_line and bool(_MIXED.search(original.failure.error))
+
+
+def _is_simulated(case: Case) -> bool:
+    """Return whether the simulated machine fails as CUDA does."""
+    if case.run.failure is None:
+        return False  # a crash, or the errors of a test suite, which only the output shows
+    if case.failure.kind == EXIT:
+        return bool(case.frames)
+    python = case.raises or bool(_PYTHON.search(case.failure.error))
+    return python or not DEVICES.search(f"{case.failure.library}: {case.failure.error}")
+
+
+def _on_this_machine(case: Case) -> Explanation:
+    """Explain an error that the original does not have on the simulated machine."""
+    ran = "the original runs without this error on the simulated CUDA machine"
+    rewritten = case.trials.rewritten()
+    time = f"({case.trials.seconds:.1f} s for both)"
+    if not passed(rewritten) and not rewritten.limit:
+        return wrong_fix(case, f"{ran}, and the rewritten program fails there {time}: {rewritten.reason}")
+    evidence = (f"{ran}, and so does the rewritten program {time}",)
+    if case.run.copies:
+        return copy(case.run.copies[0], *evidence)
+    if ties := case.ties(case.frames[:1]):
+        return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
+    if passed(case.trials.again()):
+        return _unknown(case, *evidence, "a second run on the CPU has no error, so the program varies")
+    if _suspects(case) and works(case.trials.answered()):
+        answered = "the original runs on the CPU, too, where that answers its requests for CUDA"
+        return wrong_fix(case, *evidence, answered)
+    if ties := case.ties(case.frames):
+        return Explanation(Cause.TIE, ties[0].advice, evidence, ties)
+    advice = (
+        "look for what depends on the device in the lines above; if they name CUDA or a GPU, please report"
+        " them: no finding covers them"
+    )
+    if case.requests:
+        return tie_left(case, case.requests, *evidence)
+    return Explanation(Cause.TIE, advice, (*evidence, "no finding is left at the lines of the error"))
+
+
+def copy(hazard: CopyHazard, *more: str) -> Explanation:
+    """Return the explanation of a copy hazard.
+
+    Args:
+        hazard: the hazard.
+        *more: further evidence.
+    """
+    at = shown(hazard.moved)
+    if hazard.what == "parameter":
+        evidence = f"{at} moves a parameter, which is a parameter still on a CPU only"
+        advice = "make the parameter of the tensor that is moved: `nn.Parameter(x.to(device))`"
+    else:
+        evidence = f"{at} shares memory on a CPU, which is changed later"
+        advice = f"add `.clone()` behind `{hazard.move}`, or `.copy()` where the memory becomes NumPy's"
+    return Explanation(Cause.COPY, advice, (*more, evidence))
+
+
+def wrong_fix(case: Case, *evidence: str) -> Explanation:
+    """Return the explanation of an error that a fix causes.
+
+    Args:
+        case: the run.
+        *evidence: what shows that it does.
+    """
+    fixes = _suspects(case)
+    if not fixes:
+        return _unknown(case, *evidence)
+    codes = dict.fromkeys(code for _, code in fixes)
+    at = ", ".join(f"{shown(place)} ({code})" for place, code in fixes[:SHOWN])
+    file = shown(fixes[0][0]).rpartition(":")[0]
+    return Explanation(
+        Cause.FIX,
+        f"please report it, with the output of `devicefix rewrite --select {','.join(codes)} {file}`;"
+        f" meanwhile add `--ignore {','.join(codes)}`, or a `# noqa` comment to the line",
+        (*evidence, f"the fix is that at {at}" if len(fixes) == 1 else f"the fix is one of those at {at}"),
+    )
+
+
+def _suspects(case: Case) -> list[tuple[Location, str]]:
+    """Return the lines and rules of the fixes that may be wrong: those in the traceback, or else all."""
+    found = [(at, finding.code) for at in case.frames for finding in case.fixed(at)]
+    if not found:
+        found = [
+            (Location(file, finding.line), finding.code)
+            for file, findings in case.program.fixed.items()
+            for finding in findings
+        ]
+    return found
+
+
+def _unknown(case: Case, *evidence: str) -> Explanation:
+    advice = "run the original on a machine with CUDA: if it fails alike, correct it first"
+    if case.run.failure is None:
+        advice = "read the program's own output above; " + advice
+    return Explanation(Cause.UNKNOWN, advice, evidence)

@@ -1,0 +1,701 @@
+"""The cause that `devicefix verify` names for a failure: small programs, each judged by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+from running import ProgramFolder, forks
+
+from devicefix.config.settings import Settings
+from devicefix.runner.run import check_files
+from devicefix.verify import launch, report, runs, session, trials
+from devicefix.verify.against_cuda import Comparison
+from devicefix.verify.cause import Cause, Explanation
+from devicefix.verify.compare import Difference, hint
+from devicefix.verify.explain import explain_comparison
+from devicefix.verify.launch import Command, Ended, Limits
+from devicefix.verify.program import Rewritten
+from devicefix.verify.runs import Task
+from devicefix.verify.runtime.plan import Plan
+from devicefix.verify.session import Report
+
+Verify = Callable[..., Report]
+
+
+def in_a_fork(command: Command, plan: Plan, limits: Limits, tick: object) -> Ended:
+    """Run a script as `run_command` does, in the fork of a process that has imported torch."""
+    environment = launch._environment(plan, {**command.environment, "OMP_NUM_THREADS": "1"})
+    log = Path(plan.folder)
+    start = time.monotonic()
+    status = forks().run(
+        command.words[1:], command.folder, environment, log / "output.txt", log / "errors.txt"
+    )
+    return Ended(status, time.monotonic() - start)
+
+
+@pytest.fixture
+def verify(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> Verify:
+    """Return a function that verifies the script `train.py` in the folder."""
+    monkeypatch.chdir(folder.path)
+    monkeypatch.setattr(runs, "run_command", in_a_fork)
+
+    def call(
+        *arguments: str,
+        settings: Settings = Settings(quiet=True),  # noqa: B008 (frozen)
+        rewritten: list[Rewritten] | None = None,
+        **options: Any,
+    ) -> Report:
+        script = str(folder.path / "train.py")
+        task = Task([sys.executable, script, *arguments], folder.path, folder.path, (folder.path,))
+        return session.verify(replace(task, **options), settings, lambda *_: None, rewritten)
+
+    return call
+
+
+class Failing(NamedTuple):
+    """A program that fails, its cause, and a part of what is shown of it."""
+
+    cause: Cause
+    code: str
+    shown: str = ""
+    arguments: tuple[str, ...] = ()
+    options: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+
+
+PROGRAMS = {
+    # --- the original fails alike
+    "shapes": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        x = torch.ones(3).cuda()
+        y = torch.ones(4).cuda()
+        print((x + y).sum())
+        """,
+        "same error on the simulated CUDA machine",
+    ),
+    "shapes on two devices": Failing(
+        Cause.ORIGINAL,
+        "import torch\nx = torch.ones(3).cuda()\ny = torch.ones(4)\nprint((x + y).sum())\n",
+        "fails at this line on the simulated CUDA machine",
+    ),
+    "a missing argument": Failing(
+        Cause.ORIGINAL,
+        """
+        import argparse, torch
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--data", required=True)
+        args = parser.parse_args()
+        print(torch.ones(1).cuda())
+        """,
+    ),
+    "a syntax error": Failing(Cause.ORIGINAL, "print 'x'\n", "train.py:1"),
+    "an assertion on data after a fixed line": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        def load(n):
+            x = torch.arange(n).cuda()
+            assert len(x) > 5, "too few"
+            return x
+        load(3)
+        """,
+    ),
+    "an index error at a fixed line": Failing(
+        Cause.ORIGINAL,
+        "import torch\nxs = []\nprint(torch.ones(1).cuda() + xs[0].cuda())\n",
+    ),
+    "a wrong call at a fixed line": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        net = torch.nn.Linear(2, 2).cuda()
+        net(torch.ones(1, 2).cuda(), torch.ones(1, 2).cuda())
+        """,
+        "TypeError",
+    ),
+    "an error after training": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        net = torch.nn.Linear(2, 1).cuda()
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        for _ in range(3):
+            opt.zero_grad(); net(torch.ones(1, 2).cuda()).sum().backward(); opt.step()
+        print({}["accuracy"])
+        """,
+        "KeyError",
+    ),
+    "an old name of NumPy": Failing(
+        Cause.ORIGINAL,
+        "import numpy as np, torch\nx = torch.ones(2).cuda().cpu().numpy().astype(np.bool8_t)\n",
+    ),
+    "an exit status of its own": Failing(
+        Cause.ORIGINAL,
+        "import sys, torch\nx = torch.ones(1).cuda()\nif x.item() == 1:\n    sys.exit(3)\n",
+        "train.py:4",
+    ),
+    "a message as the exit status": Failing(
+        Cause.ORIGINAL, "import sys, torch\ntorch.ones(1).cuda()\nsys.exit('name a data set')\n"
+    ),
+    "labels of a wrong type": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        loss = torch.nn.CrossEntropyLoss().cuda()
+        loss(torch.ones(2, 3).cuda(), torch.ones(2, 5).cuda())
+        """,
+    ),
+    "a failing worker": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        from torch.utils.data import DataLoader, Dataset
+        class Data(Dataset):
+            def __len__(self):
+                return 4
+            def __getitem__(self, i):
+                raise ValueError("bad sample")
+        for x in DataLoader(Data(), num_workers=1):
+            x.cuda()
+        """,
+        "ValueError: bad sample",
+    ),
+    "half precision that neither has": Failing(
+        Cause.ORIGINAL,
+        "import torch\nx = torch.eye(2).cuda().half()\ntorch.linalg.cholesky(x)\n",
+    ),
+    "a missing argument that is named gpu": Failing(
+        Cause.ORIGINAL,
+        "import torch\ndef work(gpu, x):\n    return x\nwork(x=torch.ones(1).cuda())\n",
+        "required positional argument: 'gpu'",
+    ),
+    "an unknown argument that is named cuda": Failing(
+        Cause.ORIGINAL, "import torch\ntorch.nn.Linear(2, 2, cuda=True).cuda()\n", "keyword argument 'cuda'"
+    ),
+    "a failing process": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        import torch.multiprocessing as mp
+        def work(rank):
+            torch.ones(1).cuda()
+            raise KeyError("rank %d" % rank)
+        if __name__ == "__main__":
+            mp.spawn(work, nprocs=1)
+        """,
+        "rank 0",
+    ),
+    # --- a tie is left
+    "autocast": Failing(
+        Cause.TIE,
+        """
+        import torch
+        net = torch.nn.Linear(4, 4).cuda().half()
+        with torch.autocast("cuda"):
+            net(torch.ones(1, 4).cuda())
+        """,
+        "DF407 is disabled",
+        options={"settings": Settings(quiet=True, ignore=("DF407",))},
+    ),
+    "a file that only CUDA has": Failing(
+        Cause.TIE,
+        """
+        import torch
+        open("kernel-cuda.txt", "w").close()
+        kind = torch.ones(1).cuda().device.type
+        open(f"kernel-{kind}.txt")
+        """,
+        "train.py:4",
+    ),
+    "a rule that is off": Failing(
+        Cause.TIE,
+        "import torch\nx = torch.ones(3).cuda()\n",
+        "DF101 is disabled",
+        options={"settings": Settings(quiet=True, ignore=("DF101",))},
+    ),
+    "a comment that suppresses": Failing(
+        Cause.TIE, "import torch\nx = torch.ones(3).cuda()  # noqa: DF101\n", "a comment suppresses DF101"
+    ),
+    "the program's arguments": Failing(
+        Cause.TIE,
+        """
+        import argparse, torch
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", default="cpu")
+        args = parser.parse_args()
+        print(torch.ones(1, device=args.device))
+        """,
+        "pass `cpu`",
+        ("--device", "cuda"),
+    ),
+    "a device from a file": Failing(
+        Cause.TIE,
+        """
+        import json, torch
+        with open("device.json", "w") as file:
+            json.dump({"where": "aduc"[::-1]}, file)
+        where = json.load(open("device.json"))["where"]
+        print(torch.ones(1).to(where))
+        """,
+        "train.py:5 requests CUDA",
+    ),
+    "a test of the device": Failing(
+        Cause.TIE,
+        """
+        import torch
+        def run(x):
+            if not x.is_cuda:
+                raise ValueError("wrong place")
+            return x
+        run(torch.ones(1).cuda())
+        """,
+        "train.py:4",
+    ),
+    "the number in the name of a device": Failing(
+        Cause.TIE,
+        """
+        import torch
+        x = torch.ones(1).cuda()
+        print(str(x.device).split(":")[1])
+        """,
+        "train.py:3",
+    ),
+    "an exit without CUDA": Failing(
+        Cause.TIE,
+        """
+        import sys, torch
+        def check(ok):
+            if not ok:
+                print("buy a card")
+                sys.exit(4)
+        check(getattr(torch, "aduc"[::-1]).is_available())
+        print(torch.ones(1).cuda())
+        """,
+        "train.py:5",
+    ),
+    "a request behind an except": Failing(
+        Cause.TIE,
+        """
+        import torch
+        try:
+            x = getattr(torch.ones(1), "aduc"[::-1])()
+        except Exception:
+            raise SystemExit("no card")
+        """,
+        "train.py:3 requests CUDA",
+    ),
+    "a request whose error is replaced": Failing(
+        Cause.TIE,
+        """
+        import torch
+        def move(x):
+            try:
+                return getattr(x, "aduc"[::-1])()
+            except Exception as problem:
+                raise LookupError("cannot move") from problem
+        move(torch.ones(1))
+        """,
+        "train.py:4 requests CUDA",
+    ),
+    "a request that is caught for good": Failing(
+        Cause.ORIGINAL,
+        """
+        import torch
+        try:
+            getattr(torch.ones(1), "aduc"[::-1])()
+        except Exception:
+            pass
+        print([][0])
+        """,
+        "IndexError",
+    ),
+    "requests that the program catches": Failing(
+        Cause.TIE,
+        "import torch\ntry:\n    getattr(torch.ones(1), 'aduc'[::-1])()\nexcept Exception:\n    pass\n",
+        "train.py:3 requests CUDA",
+    ),
+    "requests that the CPU answers": Failing(
+        Cause.TIE,
+        "import torch\nx = getattr(torch.ones(1), 'aduc'[::-1])()\nprint([][0])\n",
+        "the CPU answered",
+        options={"keep_going": True},
+    ),
+    # --- differences between CPUs and CUDA
+    "an operator without half precision": Failing(
+        Cause.CPU,
+        "import torch\nx = torch.rand(1, 2, 2, 2).cuda().half()\nprint(torch.nn.AvgPool3d(2)(x))\n",
+        "train.py:3",
+    ),
+    "an extension": Failing(
+        Cause.CPU, "import torch\nimport deform_conv_cuda\nprint(torch.ones(1).cuda())\n", "train.py:2"
+    ),
+    "the CUDA toolkit": Failing(
+        Cause.CPU,
+        """
+        import torch
+        from torch.utils.cpp_extension import CUDAExtension
+        CUDAExtension("x", ["x.cu"])
+        """,
+        "CUDA_HOME",
+    ),
+    "nvidia-smi": Failing(
+        Cause.CPU,
+        "import subprocess, torch\nx = torch.ones(1).cuda()\nsubprocess.run(['nvidia-smi'], check=True)\n",
+        "train.py:3",
+    ),
+    "a library of CUDA": Failing(
+        Cause.CPU, "import ctypes, torch\nctypes.CDLL('libcudart.so.99')\n", "libcudart"
+    ),
+    "a library that requires CUDA": Failing(
+        Cause.CPU,
+        """
+        import os, sys, torch
+        sys.path.insert(0, os.path.abspath("site-packages"))
+        from fastlib import attention
+        attention(torch.ones(1).cuda())
+        """,
+        "train.py:4",
+    ),
+    "a copy that only CUDA makes": Failing(
+        Cause.COPY,
+        """
+        import torch
+        x = torch.zeros(3).cuda()
+        old = getattr(x, "cpu")()
+        x += 1
+        assert old.sum() == 0 and x.sum() == 3
+        """,
+        "train.py:3",
+    ),
+    "a copy without an error": Failing(
+        Cause.COPY,
+        "import torch\nx = torch.zeros(3).cuda()\nold = x.cpu()\nx += 1\nprint(old, x)\n",
+        "add `.clone()` behind `.cpu()`",
+    ),
+    # --- what is missing
+    "a data file": Failing(
+        Cause.DATA, "import torch\nx = torch.ones(1).cuda()\ntorch.load('weights.pt')\n", "weights.pt"
+    ),
+    "a data file with the name of a device": Failing(
+        Cause.DATA, "import torch\nx = torch.ones(1).cuda()\nopen('weights-gpu.pt')\n", "weights-gpu.pt"
+    ),
+    "a file that is looked for": Failing(
+        Cause.DATA, "import os, torch\nx = torch.ones(1).cuda()\nassert os.path.exists('train.txt')\n"
+    ),
+    "a data set": Failing(
+        Cause.DATA,
+        "import torch\nraise RuntimeError('Dataset not found. You can use download=True')\n",
+    ),
+    "a package": Failing(Cause.PACKAGE, "import torch\nimport not_there_at_all\n", "not_there_at_all"),
+    "an older package": Failing(Cause.PACKAGE, "import torch\nfrom numpy import product_of\n", "product_of"),
+    "a launcher": Failing(
+        Cause.ENVIRONMENT,
+        "import os, torch\nrank = int(os.environ['LOCAL_RANK'])\nx = torch.ones(1).cuda(rank)\n",
+        "torchrun",
+    ),
+    "the network": Failing(
+        Cause.ENVIRONMENT,
+        "import torch, urllib.request\nurllib.request.urlopen('http://127.0.0.1:9/x')\n",
+        "network",
+    ),
+    "standard input": Failing(Cause.ENVIRONMENT, "import torch\ninput()\n", "standard input"),
+    # --- memory, Triton, signals, limits
+    "memory": Failing(
+        Cause.MEMORY, "import torch\nx = torch.ones(1 << 50).cuda()\n", "train.py:2"
+    ),
+    "Triton is not there": Failing(
+        Cause.TRITON, "import torch\nimport triton\nprint(torch.ones(1).cuda())\n", "--triton-interpret"
+    ),
+    "Triton finds no GPU": Failing(
+        Cause.TRITON,
+        """
+        import torch
+        def kernel(x):
+            raise_in_triton(x)
+        def raise_in_triton(x):
+            exec("raise RuntimeError('0 active drivers ([]). There should only be one.')")
+        kernel(torch.ones(1).cuda())
+        """,
+        "--triton-interpret",
+    ),
+    "a signal": Failing(
+        Cause.ENDED, "import os, signal, torch\nos.kill(os.getpid(), signal.SIGTERM)\n", "SIGTERM"
+    ),
+    "an interrupt": Failing(Cause.ENDED, "import torch\nraise KeyboardInterrupt\n", "SIGINT"),
+    "steps": Failing(
+        Cause.LIMIT,
+        """
+        import torch
+        net = torch.nn.Linear(2, 1).cuda()
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        while True:
+            net(torch.ones(1, 2).cuda()).sum().backward(); opt.step()
+        """,
+        "`--steps`",
+        options={"steps": 2},
+    ),
+    "a crash": Failing(
+        Cause.UNKNOWN,
+        "import os, signal, torch\nos.kill(os.getpid(), signal.SIGSEGV)\n",
+        "a machine with CUDA",
+    ),
+}  # fmt: skip
+
+LIBRARY = """
+def attention(x):
+    if not x.is_cuda or True:
+        raise RuntimeError("FastAttention only supports CUDA tensors")
+"""
+
+
+# One of each kind of decision; the others take minutes together.
+QUICK = (
+    "shapes", "an exit status of its own", "a rule that is off", "a test of the device", "the CUDA toolkit",
+    "a data file", "a package", "Triton is not there", "requests that the CPU answers",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS]
+)
+def test_the_cause_is_the_true_one(name: str, folder: ProgramFolder, verify: Verify) -> None:
+    case = PROGRAMS[name]
+    library = folder.path / "site-packages/fastlib/__init__.py"
+    library.parent.mkdir(parents=True)
+    library.write_text(LIBRARY)
+    folder.write(train=case.code)
+    found = verify(*case.arguments, **case.options)
+    text = click.unstyle(report.text(found))
+    assert found.explanation is not None
+    assert found.explanation.cause is case.cause, text
+    assert case.shown in text and "\n  do:  " in text, text
+
+
+# --- a fix that is wrong ---------------------------------------------------------------------------------
+
+
+class Planted(NamedTuple):
+    """A program, its rewrite with a fault, and what is shown of the cause."""
+
+    before: str
+    after: str
+    shown: str
+
+
+PLANTED = {
+    "a name that is not defined": Planted(
+        "import torch\nx = torch.ones(1).cuda()\n",
+        "import torch\nx = torch.ones(1).to(device)\n",
+        "train.py:2 uses `device`, which only the rewritten file has",
+    ),
+    "text that does not parse": Planted(
+        "import torch\nx = torch.ones(1).cuda()\n",
+        "import torch\nx = torch.ones(1).to('cpu'\n",
+        "does not parse after the rewrite",
+    ),
+    "a lost statement": Planted(
+        "import torch\nx = {}\nx['y'] = torch.ones(1).cuda()\nprint(x['y'])\n",
+        "import torch\nx = {}\npass\nprint(x['y'])\n",
+        "the rewritten program fails there",
+    ),
+    "a wrong argument": Planted(
+        "import torch\nx = torch.ones(1).cuda()\nprint(x.sum())\n",
+        "import torch\nx = torch.ones(1).to('cpu', 'x', 1, 2)\nprint(x.sum())\n",
+        "the fix is that at train.py:2 (DF101)",
+    ),
+    "a device that only a CPU lacks": Planted(
+        "import torch\nx = torch.ones(1).cuda()\nprint(x)\n",
+        "import torch\nx = torch.ones(1).to('cuda' if torch.cuda.is_available() else 'cqu')\nprint(x)\n",
+        "the original runs on the CPU, too",
+    ),
+    "a shape": Planted(
+        "import torch\nx = torch.ones(2).cuda()\ndef f(x):\n    return x @ torch.ones(2).cuda()\nf(x)\n",
+        "import torch\nx = torch.ones(1)\ndef f(x):\n    return x @ torch.ones(2)\nf(x)\n",
+        "the rewritten program fails there",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_wrong_fix_is_named(name: str, folder: ProgramFolder, verify: Verify) -> None:
+    planted = PLANTED[name]
+    folder.write(train=planted.before)
+    script = folder.path / "train.py"
+    fixed = check_files([script], Settings(quiet=True, fix=True))[0].result.fixed
+    lines = list(range(1, planted.after.count("\n") + 2))
+    module = Rewritten(str(script), planted.after.encode(), [fixed[0].line], lines, fixed)
+    found = verify(rewritten=[module])
+    text = click.unstyle(report.text(found))
+    assert found.explanation is not None and found.explanation.cause is Cause.FIX, text
+    assert planted.shown in text and "please report it" in text, text
+
+
+# --- the runs that find a cause --------------------------------------------------------------------------
+
+
+FAILS = """
+import os, torch
+with open("log.txt", "a") as file:
+    print("ran", file=file)
+print(torch.ones(1).cuda()[5])
+"""
+
+
+def test_the_runs_leave_nothing_behind(folder: ProgramFolder, verify: Verify) -> None:
+    folder.write(train=FAILS)
+    found = verify()
+    assert found.explanation is not None and found.explanation.cause is Cause.ORIGINAL
+    assert (folder.path / "log.txt").read_text() == "ran\n"
+    assert sorted(folder.content()) == [str(folder.path / name) for name in ("log.txt", "train.py")]
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "why"),
+    [
+        ({"explain": False}, {}, "this is off"),
+        ({}, {"_SECONDS": 0.0}, "`--explain` runs it nevertheless"),
+        ({}, {"_BYTES": 10}, "its folder is large"),
+        ({}, {"_FILES": 0}, "its folder is large"),
+    ],
+)
+def test_a_run_that_is_not_cheap_is_not_repeated(
+    options: dict[str, Any],
+    limit: dict[str, Any],
+    why: str,
+    folder: ProgramFolder,
+    verify: Verify,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in limit.items():
+        monkeypatch.setattr(trials, name, value)
+    folder.write(train=FAILS)
+    found = verify(**options)
+    assert found.explanation is not None and found.explanation.cause is Cause.UNKNOWN
+    assert why in found.explanation.evidence[0]
+    if limit:
+        found = verify(explain=True)
+        assert found.explanation is not None and found.explanation.cause is Cause.ORIGINAL
+
+
+def test_the_runs_keep_to_the_timeout(
+    folder: ProgramFolder, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write(train=FAILS)
+    limits: list[Limits] = []
+
+    def run(command: Command, plan: Plan, limit: Limits, tick: Any) -> Ended:
+        limits.append(limit)
+        return in_a_fork(command, plan, limit, tick)
+
+    monkeypatch.setattr(runs, "run_command", run)
+    found = verify(limits=Limits(timeout=50.0))
+    assert len(limits) == 2 and limits[0].timeout == 50.0
+    assert limits[1].timeout == pytest.approx(50.0 - found.run.seconds)
+
+
+def test_a_program_that_varies_has_no_known_cause(folder: ProgramFolder, verify: Verify) -> None:
+    code = """
+        import os, torch
+        if "simulated" not in open(os.environ["DEVICEFIX_PLAN"]).read() and not os.path.exists(MARK):
+            open(MARK, "w").close()
+            raise ValueError("sometimes")
+    """
+    folder.write(train=code.replace("MARK", repr(str(folder.path.parent / "mark"))))
+    found = verify()
+    assert found.explanation is not None and found.explanation.cause is Cause.UNKNOWN
+    assert "the program varies" in found.explanation.evidence[-1]
+
+
+def test_a_finding_in_a_notebook_is_found_by_its_cell(folder: ProgramFolder) -> None:
+    sources = ["import torch", "x = torch.ones(1)\nx.cuda()", "x.cuda()"]
+    cells: list[dict[str, Any]] = [
+        {
+            "cell_type": "code",
+            "id": str(n),
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": s,
+        }
+        for n, s in enumerate(sources)
+    ]
+    content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (folder.path / "nb.ipynb").write_text(json.dumps(content))
+    done = folder.verify("--ignore", "DF101", "nb.ipynb")
+    (tie,) = done.report["explanation"]["ties"]
+    assert (tie["finding"]["code"], tie["finding"]["cell"], tie["place"]["line"]) == ("DF101", 2, 2)
+    assert tie["advice"] == "DF101 is disabled; enable it to rewrite this line"
+
+
+# --- Triton ----------------------------------------------------------------------------------------------
+
+
+def test_the_option_for_triton_sets_its_variable(folder: ProgramFolder, verify: Verify) -> None:
+    folder.write(train="import os, torch\nassert os.environ['TRITON_INTERPRET'] == '1'\n")
+    assert verify(triton_interpret=True).explanation is None
+    folder.write(train="import os, torch\nassert 'TRITON_INTERPRET' not in os.environ\n")
+    assert verify().explanation is None
+
+
+def test_the_option_is_not_offered_where_it_was_given(folder: ProgramFolder, verify: Verify) -> None:
+    case = PROGRAMS["Triton finds no GPU"]
+    folder.write(train=case.code)
+    found = verify(triton_interpret=True)
+    assert found.explanation is not None and found.explanation.cause is Cause.UNKNOWN
+
+
+# --- what --compare finds --------------------------------------------------------------------------------
+
+
+def compared(**fields: Any) -> Explanation | None:
+    return explain_comparison(Comparison("simulated", **fields), Settings())
+
+
+def test_equal_runs_need_no_explanation() -> None:
+    assert compared() is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause", "advice"),
+    [
+        ({"on_cuda": ["x.py:1: a", "b"]}, Cause.CHANGES_CUDA, "please report it"),
+        ({"on_cpu": ["a"], "hints": ["look there"]}, Cause.DIFFERS_ON_CPU, "look there"),
+        ({"on_cuda": ["a"], "on_cpu": ["b"]}, Cause.CHANGES_CUDA, "please report it"),
+        ({"failure": "E: no"}, Cause.ORIGINAL_ON_CUDA, "verify without `--compare`"),
+        ({"failure": "invalid device ordinal"}, Cause.ORIGINAL_ON_CUDA, "`--gpus N`"),
+    ],
+)
+def test_the_outputs_of_compare_are_told_apart(fields: dict[str, Any], cause: Cause, advice: str) -> None:
+    found = compared(**fields)
+    assert found is not None and found.cause is cause and advice in found.advice and found.evidence
+
+
+def test_unsafe_fixes_are_named_where_cuda_changes() -> None:
+    found = explain_comparison(Comparison("cuda", on_cuda=["a"]), Settings(unsafe_fixes=True))
+    assert found is not None and "--unsafe-fixes" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "word"),
+    [
+        ("draw", {}, {}, "random numbers"),
+        ("dtype", {}, {}, "precision"),
+        ("count", 1, 2, "control flow"),
+        ("value", {"item": 1.0}, {"item": 1.00001}, "--tolerance"),
+        ("value", {"item": 1.0}, {"item": 2.0}, "a shared copy"),
+        ("value", {"sample": [1.0, 2.0]}, {"sample": [1.0, 2.00001]}, "--tolerance"),
+        ("value", {"item": "a"}, {"item": "b"}, "a shared copy"),
+        ("value", None, {"item": 1.0}, "a shared copy"),
+    ],
+)
+def test_a_difference_on_the_cpu_has_a_hint(kind: str, one: Any, other: Any, word: str) -> None:
+    assert word in hint(Difference(kind, one=one, other=other))
