@@ -192,6 +192,18 @@ def test_an_error_inside_is_recorded_once(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in trouble["message"]
 
 
+def test_the_watch_of_copies_hides_no_read(tmp_path: Path) -> None:
+    """`uniform_` calls `float()` for bounds that are tensors, as in `RandomResizedCrop` of torchvision."""
+    code = """
+        import torch
+        bounds = torch.tensor([0.5, 0.9])
+        torch.empty(1).uniform_(bounds[0], bounds[1]).item()
+    """
+    runs = [run_program(tmp_path, code, observe=True, copies=copies) for copies in (False, True)]
+    plain, watched = ([event["what"] for event in ran.of("seen")] for ran in runs)
+    assert plain == watched == ["float", "float", "item"]
+
+
 def test_devices_are_as_the_program_sees_them(tmp_path: Path) -> None:
     code = """
         import os, torch

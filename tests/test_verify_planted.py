@@ -20,7 +20,7 @@ from running import BOOTSTRAP, forks
 
 from devicefix.config.settings import Settings
 from devicefix.runner.run import check_files
-from devicefix.verify import runs, session
+from devicefix.verify import against_cuda, runs, session
 from devicefix.verify.launch import Command, Ended, Limits
 from devicefix.verify.program import Rewritten
 from devicefix.verify.runs import Task
@@ -108,7 +108,25 @@ with torch.cuda.stream(stream):
     print((x * 3).sum().item())
 """
 
-PROGRAMS = {"training": TRAINING, "functions": FUNCTIONS, "gpus": GPUS}
+TIMES = """\
+import time
+import torch
+
+def mean(x):
+    return torch.tensor(x).mean().item()
+
+net = torch.nn.Linear(2, 1).cuda()
+for step in range(3):
+    start = time.perf_counter()
+    loss = net(torch.ones(1, 2, device="cuda")).sum()
+    mean([loss.item() * 2])
+    mean([time.perf_counter() - start])
+if torch.cuda.is_available():
+    net = torch.nn.DataParallel(net)
+torch.save({"net": net.state_dict()}, "net.pt")
+"""
+
+PROGRAMS = {"training": TRAINING, "functions": FUNCTIONS, "gpus": GPUS, "times": TIMES}
 RUN, CUDA, CPU = "the run", "CUDA", "the CPU"  # what shows a fault
 
 CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
@@ -294,6 +312,9 @@ FAULTS = {
         14,
         "pin",
     ),
+    "another number at a line that also shows times": Fault(
+        "times", "loss.item() * 2", "loss.item() * 3", CUDA, 5, "`.item()` gave"
+    ),
     "the guard of a stream is inverted": Fault(
         "gpus",
         "torch.cuda.Stream() if torch.cuda.is_available()",
@@ -318,6 +339,7 @@ def run_in_fork(command: Command, plan: Plan, _: Limits, tick: Callable[[float],
 @pytest.fixture(autouse=True)
 def _in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "run_command", run_in_fork)
+    monkeypatch.setattr(against_cuda, "has_cuda", lambda _: False)
     monkeypatch.chdir(tmp_path)
 
 

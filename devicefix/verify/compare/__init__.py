@@ -9,7 +9,7 @@ The events that are compared, for each process separately:
 - `error` and `ended`: how the process ended. A stream without `ended`, or with an error, is incomplete.
 """
 
-from devicefix.verify.compare.alignment import any_precision, differences, observations
+from devicefix.verify.compare.alignment import Unsteady, any_precision, differences, observations, unsteady
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.wording import describe, hint
 
@@ -17,9 +17,11 @@ __all__ = [
     "ONLY_CPU",
     "ONLY_CUDA",
     "Difference",
+    "Unsteady",
     "any_precision",
     "describe",
     "differences",
     "hint",
     "observations",
+    "unsteady",
 ]

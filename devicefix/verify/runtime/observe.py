@@ -46,6 +46,7 @@ _DEPTH = 40  # the depth to which saved objects are searched
 _ATOMS = (str, bytes, int, float, complex, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_WATCH = os.path.join(_OURS, "copies", "watch.py")  # which calls functions of torch for the program
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _TENSORBOARD = os.path.join(_TORCH, "utils", "tensorboard", "")  # shows values of the user
 
@@ -120,7 +121,10 @@ class _Observer:
             state.busy = True
             try:
                 result = original(*args, **kwargs)
-                if not self._is_internal(sys._getframe(1).f_code.co_filename):
+                frame = sys._getframe(1)
+                while frame.f_code.co_filename == _WATCH and frame.f_back is not None:
+                    frame = frame.f_back
+                if not self._is_internal(frame.f_code.co_filename):
                     self._see(what, args[0] if args else next(iter(kwargs.values())))
                 return result
             finally:
