@@ -77,8 +77,8 @@ def test_lines_correspond_where_all_are_alike_and_several_rounds_fix_them() -> N
 
 
 def test_a_line_behind_one_that_is_gone_keeps_its_line() -> None:
-    text = "import torch\nassert torch.cuda.is_available()\nx = 1\nfor _ in []:\n    assert torch.cuda.is_available()\n"
-    found = origins(text + "    y = 1\nz = 1\n")
+    check = "assert torch.cuda.is_available()\n"
+    found = origins(f"import torch\n{check}x = 1\nfor _ in []:\n    {check}    y = 1\nz = 1\n")
     assert [(new, old) for new, old in found if "= 1" in new] == [
         (line, line) for line in ("x = 1", "    y = 1", "z = 1")
     ]
@@ -106,7 +106,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         ("/a", "/b"),
         "simulated",
         {"/a/x.py": "/tmp/0.py"},
-        {"/a/x.py": [(1, 2, 1, 5, 0)]},
+        {"/a/x.py": [[1, 2, 1, 5, 0]]},
         {"/a/x.py": [1, 1, 2]},
         steps=3,
         seed=0,

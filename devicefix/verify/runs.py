@@ -42,6 +42,8 @@ class Task:
         stdin: the standard input of each run.
         python: the Python that runs the script or module, if it is not devicefix's.
         notebook: the notebook to run, or None.
+        coverage: the coverage file to add a run to that passes, or None.
+        all_modules: whether to count the fixes of modules that the program has not imported, too.
     """
 
     command: list[str]
@@ -61,6 +63,8 @@ class Task:
     stdin: Input = field(default_factory=Input)
     python: str = ""
     notebook: Path | None = None
+    coverage: Path | None = None
+    all_modules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         roots=program.roots,
         machine=machine,
         rewritten=program.rewritten,
-        fixes=program.fixes,
+        places=program.places,
         origins=program.origins,
         notebook=program.notebook,
         waiting=program.waiting,
