@@ -10,6 +10,10 @@ import pytest
 from helpers import devicefix
 from running import ProgramFolder
 
+from devicefix.verify.coverage import add
+from devicefix.verify.program import Program
+from devicefix.verify.verdict import FixRun, Module, Run
+
 EVERYWHERE = """
     import threading
     import torch
@@ -199,3 +203,13 @@ def test_runs_add_up_in_a_file(folder: ProgramFolder) -> None:
     shown = devicefix(*command, cwd=folder.path)
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "runs/all.json: not a coverage file" in shown.stderr and "Traceback" not in shown.stderr
+
+
+def test_notebooks_are_not_added(tmp_path: Path) -> None:
+    module, notebook = str(tmp_path / "net.py"), str(tmp_path / "train.ipynb")
+    program = Program((), notebook={"path": notebook}, digests=dict.fromkeys((module, notebook), ("a", "b")))
+    fixes = (FixRun(3, 1, "DF101", (True,)),)
+    run = Run(modules=[Module.of(path, True, fixes) for path in (module, notebook)])
+    total = add(tmp_path / "runs.json", program, run)
+    assert (total.ran, total.lines, total.modules) == (1, 1, 1)
+    assert json.loads((tmp_path / "runs.json").read_text())["files"].keys() == {"net.py"}

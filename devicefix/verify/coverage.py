@@ -45,13 +45,11 @@ def add(file: Path, program: Program, run: Run) -> Total:
         OSError: the file cannot be written.
     """
     folder = Path(os.path.realpath(file.parent))
-    entries = {
-        relative(module.file, folder): Entry(
-            *program.digests[module.file],
-            tuple(Seen(fix.line, fix.column, fix.code, fix.ran) for fix in module.fixes),
-        )
-        for module in run.modules
-    }
+    entries = {}
+    for module in run.modules:
+        if module.file != program.notebook.get("path"):
+            fixes = tuple(Seen(fix.line, fix.column, fix.code, fix.ran) for fix in module.fixes)
+            entries[relative(module.file, folder)] = Entry(*program.digests[module.file], fixes)
     unchanged = {relative(os.path.realpath(path), folder) for path in program.unchanged}
     added = coverage.add(file, entries, unchanged)
     lines = [ran for entry in added.entries.values() for ran in entry.lines.values()]
