@@ -236,6 +236,9 @@ class Result:
         output: the new content; None if nothing changes.
         origins: for each line of `output`, from 0, the line of the old content that it corresponds to; an
             inserted line corresponds to the one that it is inserted at. Only Python files have them.
+        made: for each finding in `fixed`, the parts of `output`, in characters, that its fix made; a part
+            without extent is where it removed something. Only Python files have them.
+        changes: what one round of fixes replaces in the old text: the offsets and the new text.
     """
 
     path: str
@@ -243,6 +246,8 @@ class Result:
     fixed: list[Finding] = field(default_factory=list)
     output: bytes | None = None
     origins: Sequence[int] = ()
+    made: Sequence[tuple[Span, ...]] = ()
+    changes: Sequence[tuple[int, int, str]] = ()
 
     @property
     def remaining(self) -> list[Finding]:

@@ -32,6 +32,7 @@ from devicefix.report.checked import LINE_END
 from devicefix.rules.base import Rule
 from devicefix.rules.categories import category
 from devicefix.rules.registry import RULES
+from devicefix.runner.coverage import Entry, Seen, add, digest
 
 pytestmark = pytest.mark.needs("jinja2", "markdown_it")
 
@@ -76,6 +77,44 @@ def figures(page: str) -> dict[str, str]:
     """Return the headline figures of a page."""
     found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
     return {" ".join(re.sub("<[^>]*>", "", name).split()): number for name, number in found}
+
+
+def test_the_fixes_that_ran_are_shown(report: Report, tmp_path: Path) -> None:
+    def entry(name: str, *fixes: Seen) -> Entry:
+        return Entry(digest((tmp_path / name).read_bytes()), "new", fixes)
+
+    ran, missed = Seen(4, 7, "DF101", (True, True)), Seen(5, 5, "DF101", (True, False))
+    net, x = (finding for finding in check_file(NET.encode(), "train.py", Settings(), Project()).findings[:2])
+    assert [(fix.line, fix.column, fix.code) for fix in (ran, missed)] == [
+        (each.line, each.column, each.code) for each in (net, x)
+    ]
+    file = tmp_path / "runs.json"
+    add(file, {"train.py": entry("train.py", ran, missed)}, ())
+    done = report("--coverage-file", "runs.json", ".")
+    assert (done.exit_code, done.stderr) == (0, "")
+    page = Path(PAGE).read_text(encoding="utf-8")
+    assert figures(page)["fixes that ran"] == "1"
+    assert "<strong>1 of 3 fixes</strong> ran" in page and "1 of 2 ran" in page and "0 of 1 ran" in page
+    found = re.findall(r'data-rule="(\w+)"[^>]*data-safety="(\w+)"(?: data-run="(\w+)")?>', page)
+    assert sorted(found) == sorted(
+        [("DF101", "safe", "ran"), *[("DF101", "safe", "missed")] * 2, *_without_run(page)]
+    )
+    (tmp_path / "train.py").write_text(NET + "\n")
+    done = report("--coverage-file", "runs.json", ".")
+    assert "1 file changed since the runs in runs.json" in done.stderr
+    assert figures(Path(PAGE).read_text(encoding="utf-8"))["fixes that ran"] == "0"
+    file.write_text("{}")
+    done = report("--coverage-file", "runs.json", ".")
+    assert done.exit_code == 2 and "runs.json: not a coverage file: it has no" in done.stderr
+    report(".")
+    assert "data-run=" not in Path(PAGE).read_text(encoding="utf-8")
+
+
+def _without_run(page: str) -> list[tuple[str, str, str]]:
+    """Return the findings of a page whose fixes no run can verify: they have no fix, or an unsafe one."""
+    found = re.findall(r'data-rule="(\w+)"[^>]*data-safety="(unsafe|left)">', page)
+    assert len(found) == 2
+    return [(code, safety, "") for code, safety in found]
 
 
 def test_the_figures_are_those_of_check(cli: Cli, report: Report) -> None:

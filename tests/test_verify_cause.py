@@ -22,7 +22,7 @@ from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.compare import Difference, hint
 from devicefix.verify.explain import explain_comparison
 from devicefix.verify.launch import Command, Ended, Limits
-from devicefix.verify.program import Rewritten
+from devicefix.verify.program import Fixed, Rewritten
 from devicefix.verify.runs import Task
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.session import Report
@@ -532,7 +532,8 @@ def test_a_wrong_fix_is_named(name: str, folder: ProgramFolder, verify: Verify) 
     script = folder.path / "train.py"
     fixed = check_files([script], Settings(quiet=True, fix=True))[0].result.fixed
     lines = list(range(1, planted.after.count("\n") + 2))
-    module = Rewritten(str(script), planted.after.encode(), [fixed[0].line], lines, fixed)
+    made = Fixed(fixed[0].line, 1, fixed[0].code, ())
+    module = Rewritten(str(script), planted.after.encode(), [made], lines, planted.before.encode(), fixed)
     found = verify(rewritten=[module])
     text = click.unstyle(report.text(found))
     assert found.explanation is not None and found.explanation.cause is Cause.FIX, text

@@ -76,6 +76,14 @@ def test_lines_correspond_where_all_are_alike_and_several_rounds_fix_them() -> N
     assert [(new, old) for new, old in found if old in ("y = 1", "\f")] == [("\f", "\f"), ("y = 1", "y = 1")]
 
 
+def test_a_line_behind_one_that_is_gone_keeps_its_line() -> None:
+    check = "assert torch.cuda.is_available()\n"
+    found = origins(f"import torch\n{check}x = 1\nfor _ in []:\n    {check}    y = 1\nz = 1\n")
+    assert [(new, old) for new, old in found if "= 1" in new] == [
+        (line, line) for line in ("x = 1", "    y = 1", "z = 1")
+    ]
+
+
 def test_restored_positions_are_those_of_the_users_file() -> None:
     old = ["import torch", "x = f()", "y = x.cuda() + g(1)"]
     new = ["import torch", "device = 'cpu'", "x = f()", "y = x.to(device) + g(1)"]
@@ -98,7 +106,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         ("/a", "/b"),
         "simulated",
         {"/a/x.py": "/tmp/0.py"},
-        {"/a/x.py": [1, 2]},
+        {"/a/x.py": [[1, 2, 1, 5, 0]]},
         {"/a/x.py": [1, 1, 2]},
         steps=3,
         seed=0,

@@ -15,13 +15,14 @@ from devicefix.verify import report
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.launch import Command, Ended
-from devicefix.verify.program import Program
+from devicefix.verify.program import Fixed, Program
 from devicefix.verify.scratch import Scratch
 from devicefix.verify.session import Report
 from devicefix.verify.verdict import (
     CopyHazard,
     Failure,
     Location,
+    Module,
     Request,
     Run,
     Verdict,
@@ -54,8 +55,12 @@ def error(kind: str, message: str, *frames: tuple[str, int]) -> dict[str, Any]:
 
 @pytest.fixture
 def program() -> Program:
-    fixes = {"/home/me/train.py": [3, 8], "/home/me/net.py": [5]}
-    return Program(("/home/me",), dict.fromkeys(fixes, "/tmp/0.py"), fixes)
+    fixes = {"/home/me/train.py": [fix(3), fix(8, 2), fix(8)], "/home/me/net.py": [fix(5), fix(6)]}
+    return Program(("/home/me",), dict.fromkeys(fixes, "/tmp/0.py"), fixes=fixes)
+
+
+def fix(line: int, places: int = 1) -> Fixed:
+    return Fixed(line, 1, "DF101", ((line, 0, line, 5, 0),) * places)
 
 
 # --- the verdict ---------------------------------------------------------------------------------------
@@ -94,20 +99,40 @@ def test_verdict(
     assert (run.verdict, run.reason) == (verdict, reason)
 
 
-def test_fixes_steps_and_warnings_are_collected(program: Program) -> None:
+def test_steps_and_warnings_are_collected(program: Program) -> None:
     events = [
         PROCESS,
-        event("fix", file="/home/me/train.py", line=3),
         event("step", steps=1),
         event("step", steps=2),
         event("trouble", where="copies", message="KeyError: 1"),
         event("trouble", where="copies", message="KeyError: 1"),
     ]
     run = judge(PASSED, events, program)
-    assert run.ran == [Location("/home/me/train.py", 3)]
-    assert run.not_run == [Location("/home/me/net.py", 5), Location("/home/me/train.py", 8)]
-    assert (run.steps, run.modules, run.seconds) == (2, 2, 1.5)
+    assert (run.steps, run.seconds) == (2, 1.5)
     assert run.warnings == ["could not watch copies: KeyError: 1"]
+
+
+def test_a_line_ran_if_all_that_its_fixes_made_ran(program: Program) -> None:
+    train, net = "/home/me/train.py", "/home/me/net.py"
+    events = [
+        PROCESS,
+        event("module", file=train),
+        event("module", file=train),
+        event("fix", file=train, places=[0, 1]),
+        event("fix", file=train, places=[3]),
+    ]
+    run = judge(PASSED, events, program)
+    assert [(m.file, m.imported, m.ran, m.not_run) for m in run.modules] == [
+        (net, False, (), (5, 6)),
+        (train, True, (3,), (8,)),
+    ]
+    assert [(one.line, one.ran) for one in run.modules[1].fixes] == [
+        (3, (True,)), (8, (True, False)), (8, (True,)),
+    ]  # fmt: skip
+    assert (run.ran, run.not_run) == ([Location(train, 3)], [Location(train, 8)])
+    run = judge(PASSED, [*events, event("fix", file=train, places=[2])], program)
+    assert (run.modules[1].ran, run.modules[1].not_run) == ((3, 8), ())
+    assert (run.ran, run.not_run) == ([Location(train, 3), Location(train, 8)], [])
 
 
 def test_equal_requests_and_hazards_are_merged(program: Program) -> None:
@@ -171,9 +196,11 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
         failure=Failure("ValueError: bad", (Location(file, 2, "step"),)),
         requests=[Request(Location(file, 1), ".cuda()", 2, "lib")],
         copies=[CopyHazard("numpy view", ".cpu()", Location(file, 1), Location(file, 3))],
-        ran=[Location(file, 1)],
-        not_run=[Location(file, line) for line in (2, 3, 4, 5)],
-        modules=1,
+        modules=[
+            Module(str(tmp_path / "all.py"), True, (1, 2), ()),
+            Module(str(tmp_path / "never.py"), False, (), (3,)),
+            Module(file, True, (1,), (2, 3, 4, 8)),
+        ],
         warnings=["could not watch copies: E"],
     )
     comparison = Comparison("simulated", observations=3, on_cpu=["train.py:1: different"], notes=["a note"])
@@ -191,7 +218,10 @@ def test_the_text_has_every_section(shown: Report) -> None:
         "  CUDA requests  train.py:1 .cuda() (2 times), by lib: one",
         "  copy hazards   train.py:1 `.cpu()` copies on CUDA but not on a CPU; "
         "the shared numpy view is changed at train.py:3 while both sides are in use",
-        "  fixes run      1 of 5 lines in 1 module (not run: train.py:2, train.py:3, train.py:4 and 1 more)",
+        "  fixes run      3 of 7 lines in 2 modules; 1 module with 1 line was not imported",
+        "                 train.py: 1 of 5 lines",
+        "                 all.py: 2 of 2 lines",
+        "                 `devicefix verify --show-missing` lists those that did not run",
         "  differs on the CPU train.py:1: different",
         "  only on CUDA   a note",
         "  warnings       could not watch copies: E",
@@ -205,6 +235,17 @@ def test_a_parameter_is_no_shared_memory(shown: Report) -> None:
         "  copy hazards   net.py:1 `.cuda()` returns the parameter itself on a CPU, but on CUDA a tensor"
         " that is no parameter: the module that gets it at net.py:3 has one parameter less there"
     ) in click.unstyle(report.text(shown)).splitlines()
+
+
+def test_the_lines_that_did_not_run_are_listed_on_demand(shown: Report) -> None:
+    lines = click.unstyle(report.text(shown, show_missing=True)).splitlines()
+    first = next(number for number, line in enumerate(lines) if "fixes run" in line)
+    assert lines[first + 1 : first + 5] == [
+        "                 all.py: 2 of 2 lines",
+        "                 train.py: 1 of 5 lines (not run: 2-4, 8)",
+        "                 never.py: not imported (not run: 3)",
+        "  differs on the CPU train.py:1: different",
+    ]
 
 
 def test_a_pass_is_short(shown: Report) -> None:
@@ -255,12 +296,14 @@ def test_a_scratch_copy_maps_paths_both_ways(original: Path) -> None:
     assert scratch.path(script) == str(copy / "train.py")
     assert scratch.path("--lr") == "--lr"
     assert scratch.path(str(into)) == str(into)
-    moved = scratch.program(Program((str(original),), {script: "0.py"}, {script: [1]}, {script: [1, 1]}))
+    moved = scratch.program(
+        Program((str(original),), {script: "0.py"}, {script: [(1, 0, 1, 5, 0)]}, {script: [1, 1]})
+    )
     there = str(copy / "train.py")
     both = script, there  # Python imports a package that is installed for editing from the original
     assert moved.roots == (str(copy), str(original))
     assert moved.rewritten == dict.fromkeys(both, "0.py")
-    assert moved.fixes == {path: [1] for path in both}
+    assert moved.places == {path: [(1, 0, 1, 5, 0)] for path in both}
     assert moved.origins == {path: [1, 1] for path in both}
     recorded = {"file": str(copy / "train.py"), "frames": [{"line": 1, "message": f"in {copy}/x"}]}
     restored = {"file": script, "frames": [{"line": 1, "message": f"in {original}/x"}]}

@@ -17,6 +17,7 @@ from devicefix.cli.options import STDIN, common_folder, common_options, settings
 from devicefix.cli.output import check_default, check_folder, write_file
 from devicefix.config.printable import printable
 from devicefix.files.write import Change
+from devicefix.report.wording import count
 
 if TYPE_CHECKING:
     from devicefix.report.checked import Checked
@@ -34,6 +35,11 @@ DEFAULT_OUTPUT = Path("devicefix-report.html")
     show_default=True,
     help="The file to write; - for the standard output.",
 )
+@click.option(
+    "--coverage-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Show which fixes ran, from a file of `devicefix verify --coverage-file`.",
+)
 @click.option("--title", help="The title of the page. [default: the name of the folder]")
 @click.option("--timestamp", is_flag=True, help="Show on the page when it was written.")
 @click.pass_context
@@ -46,6 +52,7 @@ def report(
     stdin_filename: str | None,
     exit_zero: bool,  # noqa: ARG001 (findings never change the exit status)
     output: Path,
+    coverage_file: Path | None,
     title: str | None,
     timestamp: bool,
     **given: Any,
@@ -60,18 +67,23 @@ def report(
     except ImportError as error:
         raise missing_package("report", error.name, "report") from None
     from devicefix.report.migration import migration
+    from devicefix.runner.coverage import Coverage
 
     if ctx.get_parameter_source("output") is ParameterSource.DEFAULT:
         check_default(output)
     elif output != STDIN:
         check_folder(output)
+    coverage = None if coverage_file is None else Coverage(coverage_file)
     settings = replace(settings_for(paths, config_file, stdin_filename, given), replacements=True)
     checked = check_paths(paths, stdin_filename, settings)
     folder = common_folder(paths)
     about = migration_page.About(
         title or folder.resolve().name, _revision(folder, checked), _now() if timestamp else ""
     )
-    page = migration_page.html(migration(checked), about).encode()
+    page = migration_page.html(migration(checked, coverage), about).encode()
+    if coverage is not None and coverage.changed and not settings.quiet:
+        changed, shown = count(len(coverage.changed), "file"), printable(str(coverage_file))
+        click.echo(f"{changed} changed since the runs in {shown}: run `devicefix verify` again.", err=True)
     if output == STDIN:
         click.echo(page, nl=False)
     else:

@@ -14,6 +14,7 @@ import click
 
 from devicefix.cli.errors import CommandError, missing_package, os_error
 from devicefix.cli.options import common_folder, rule_options, settings_for, unsafe_option
+from devicefix.cli.output import check_folder
 from devicefix.config.sizes import size
 
 if TYPE_CHECKING:
@@ -136,6 +137,12 @@ def limit_options(command: Command) -> Command:
     "--python",
     help="The Python interpreter to use. [default: the program's if it has torch, else devicefix's]",
 )
+@click.option("--show-missing", is_flag=True, help="List the lines with fixes that did not run.")
+@click.option(
+    "--coverage-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Add the lines with fixes that ran to this file, if the run passes.",
+)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @rule_options
 @unsafe_option
@@ -150,6 +157,8 @@ def verify(
     as_command: bool,
     sources: tuple[Path, ...],
     python: str | None,
+    show_missing: bool,
+    coverage_file: Path | None,
     output_format: str,
     config_file: Path | None,
     timeout: float,
@@ -174,6 +183,8 @@ def verify(
     from devicefix.verify import environment, launch, session
     from devicefix.verify.runs import Task
 
+    if coverage_file is not None:
+        check_folder(coverage_file)
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
     script = None if as_module or as_command else _script(program)
@@ -205,10 +216,12 @@ def verify(
         notebook=notebook,
         explain=explain,
         triton_interpret=triton_interpret,
+        coverage=coverage_file,
+        all_modules=show_missing,
     )
     settings = settings_for(task.sources, config_file, None, given)
     report = run_task(task, settings)
-    show_report(report, output_format)
+    show_report(report, output_format, show_missing)
     ctx.exit(STATUSES[report.verdict.value])
 
 
@@ -270,16 +283,17 @@ def run_task(task: Task, settings: Settings, rewritten: list[Rewritten] | None =
         raise os_error(error.filename or task.command[0], error) from None
 
 
-def show_report(report: Report, output_format: str = "text") -> None:
+def show_report(report: Report, output_format: str = "text", show_missing: bool = False) -> None:
     """Print the report of a verification.
 
     Args:
         report: the report.
         output_format: `text` or `json`.
+        show_missing: whether the text lists all lines with fixes that did not run.
     """
     from devicefix.verify.report import as_json, text
 
-    click.echo(as_json(report) if output_format == "json" else text(report), nl=False)
+    click.echo(as_json(report) if output_format == "json" else text(report, show_missing), nl=False)
 
 
 def _words(script: Path) -> list[str]:

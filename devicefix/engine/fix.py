@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from devicefix.files.text import Source
-from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError
+from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError, Span
 
 _LINE_END = re.compile("\r\n|\r|\n")
 ROUNDS = 10  # of fixes that make others possible; three have been seen
@@ -45,17 +45,18 @@ def fix_until_stable(
     path = devices.path
     fixed, output = list(first.fixed), first.output
     source = devices.facts.source
-    origins = first.origins
+    origins, made = first.origins, list(first.made)
     for _ in range(ROUNDS):
         after = recheck(output, path, settings, project)
         if after.output is None:
-            return Result(path, fixed + after.findings, fixed, output, origins)
+            return Result(path, fixed + after.findings, fixed, output, origins, made)
         fixed += _at_origin(after.fixed, source, origins)
         origins = [origins[line] for line in after.origins]
+        made = [*map(_Moved(after.changes).spans, made), *after.made]
         output = after.output
     # The fixes undo each other: the first round is as good as any.
     after = recheck(first.output, path, replace(settings, fix=False), project)
-    return Result(path, first.fixed + after.findings, first.fixed, first.output, first.origins)
+    return Result(path, first.fixed + after.findings, first.fixed, first.output, first.origins, first.made)
 
 
 def recheck(data: bytes, path: str, settings: Settings, project: Project) -> Result:
@@ -94,15 +95,27 @@ def fix_once(findings: list[Finding], devices: Devices, settings: Settings) -> R
     if not any(fix.edits for _, fix in chosen):
         return result
     try:
-        result.output, changes = _rewritten(devices, chosen)
-        result.origins = _origins(source, changes)
+        result.output, result.changes = _rewritten(devices, chosen)
+        result.origins = _origins(source, result.changes)
     except RecursionError:
         result.findings = [finding.unfixed("since the code is nested too deeply") for finding in findings]
         return result
     except Exception as problem:
         raise SelfCheckError(_failure(devices, settings, chosen, problem)) from problem
-    result.fixed = [finding for finding, fix in chosen if fix.edits or taken.hold(source, finding)]
+    kept = [(finding, fix) for finding, fix in chosen if fix.edits or taken.hold(source, finding)]
+    result.fixed = [finding for finding, _ in kept]
+    moved = _Moved(result.changes)
+    result.made = [
+        moved.made([(edit.start, edit.end) for edit in fix.edits] or [_span(source, finding)])
+        for finding, fix in kept
+    ]
     return result
+
+
+def _span(source: Source, finding: Finding) -> Span:
+    """Return the offsets of a finding."""
+    start = source.line_starts[finding.line - 1] + finding.column - 1
+    return start, source.line_starts[finding.end_line - 1] + finding.end_column - 1
 
 
 def _origins(source: Source, changes: Iterable[Change]) -> list[int]:
@@ -112,7 +125,11 @@ def _origins(source: Source, changes: Iterable[Change]) -> list[int]:
     for start, end, text in changes:
         first, last = (source.position(offset)[0] - 1 for offset in (start, end))
         found += range(line + 1, first + 1)
-        found += (min(first + number, last) for number, _ in enumerate(_LINE_END.finditer(text), 1))
+        ends = list(_LINE_END.finditer(text))
+        found += (min(first + number, last) for number in range(1, len(ends) + 1))
+        before = text[ends[-1].end() :] if ends else source.text[source.line_starts[first] : start] + text
+        if not before.strip():  # what is on the line is what follows the change
+            found[-1] = last
         line = last
     return [*found, *range(line + 1, len(source.line_starts))]
 
@@ -192,6 +209,48 @@ def _failure(
     )
 
 
+class _Moved:
+    """Where the parts of a text are after changes.
+
+    Args:
+        changes: what is replaced, in order; they neither nest nor overlap.
+    """
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self._starts = [start for start, _, _ in changes]
+        self._ends = [end for _, end, _ in changes]
+        self._sizes = [len(text) for _, _, text in changes]
+        grown = (len(text) - (end - start) for start, end, text in changes)
+        self._shifts = list(accumulate(grown, initial=0))
+
+    def made(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        """Return the parts of the new text that edits of these parts of the old one have made."""
+        found: set[int] = set()
+        for start, end in spans:
+            first = bisect_right(self._ends, start) if start < end else bisect_left(self._ends, start)
+            last = bisect_left(self._starts, end) if start < end else bisect_right(self._starts, end)
+            found.update(range(first, last))
+        return tuple(self._new(index) for index in sorted(found))
+
+    def spans(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        """Return where parts of the old text are in the new one."""
+        return tuple((self._start(start), max(self._start(start), self._end(end))) for start, end in spans)
+
+    def _new(self, index: int) -> Span:
+        start = self._starts[index] + self._shifts[index]
+        return start, start + self._sizes[index]
+
+    def _start(self, offset: int) -> int:
+        index = bisect_right(self._ends, offset)
+        inside = index < len(self._starts) and self._starts[index] < offset
+        return self._new(index)[0] if inside else offset + self._shifts[index]
+
+    def _end(self, offset: int) -> int:
+        index = bisect_left(self._ends, offset)
+        inside = index < len(self._starts) and self._starts[index] < offset
+        return self._new(index)[1] if inside else offset + self._shifts[index]
+
+
 class _Taken:
     """Edits that can be applied together."""
 
@@ -217,8 +276,7 @@ class _Taken:
         if not self._reach:
             starts, ends = zip(*sorted((edit.start, edit.end) for _, _, edit in self._ends), strict=True)
             self._reach = list(zip(starts, accumulate(ends, max), strict=True))
-        start = source.line_starts[finding.line - 1] + finding.column - 1
-        end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
+        start, end = _span(source, finding)
         before = bisect_left(self._reach, (start + 1,))
         return before > 0 and end <= self._reach[before - 1][1]
 

@@ -19,6 +19,7 @@ from devicefix.report.side_by_side import Row
 from devicefix.report.wording import place
 from devicefix.rules.categories import Category, category
 from devicefix.rules.registry import RULES
+from devicefix.runner.coverage import Coverage
 
 MAX_PACKAGES = 24  # more than that are hard to take in
 
@@ -43,11 +44,19 @@ KINDS = (SAFE, UNSAFE, LEFT)
 
 @dataclass(slots=True)
 class Tie:
-    """A finding, with its number on the page and its code as rows."""
+    """A finding on the page.
+
+    Attributes:
+        number: its number on the page.
+        finding: the finding.
+        rows: its code.
+        verified: whether its fix ran in `devicefix verify`; None without a coverage file or a fix.
+    """
 
     number: int
     finding: Finding
     rows: list[Row]
+    verified: bool | None = None
 
     @property
     def kind(self) -> Kind:
@@ -81,6 +90,16 @@ class Ties:
     def total(self) -> int:
         """The number of ties."""
         return len(self.ties)
+
+    @cached_property
+    def fixes(self) -> int:
+        """The number of fixes that a run could verify, 0 without a coverage file."""
+        return sum(tie.verified is not None for tie in self.ties)
+
+    @cached_property
+    def verified(self) -> int:
+        """The number of fixes that a run has verified."""
+        return sum(tie.verified is True for tie in self.ties)
 
 
 @dataclass
@@ -209,24 +228,34 @@ class Migration(Ties):
         return list(groups.values())
 
 
-def migration(checked: Checked) -> Migration:
+def migration(checked: Checked, coverage: Coverage | None = None) -> Migration:
     """Return the figures of a run.
 
     Args:
         checked: the results of the run, in which the fixes hold replacements.
+        coverage: the fixes that ran in `devicefix verify`, None if they are not to be shown.
     """
     files: list[File] = []
     numbers = count(1)
     for found in sorted(checked.files, key=lambda each: each.path):
         definitions = side_by_side.definitions(found.findings, found.lines)
         file = File(path=found.path, number=len(files) + 1, definitions=definitions)
+        entry = coverage.entry(found.path, found.data) if coverage else None
         for finding in found.findings:
-            file.ties.append(Tie(next(numbers), finding, side_by_side.rows(finding, found.lines)))
+            tie = Tie(next(numbers), finding, side_by_side.rows(finding, found.lines))
+            if coverage is not None:
+                tie.verified = entry.is_seen(finding) if entry else _without_run(finding)
+            file.ties.append(tie)
         files.append(file)
     for file, package in zip(files, _packages([file.path for file in files]), strict=True):
         file.package = package
     ties = [tie for file in files for tie in file.ties]
     return Migration(ties, files, len(checked.outcomes), len(checked.failed))
+
+
+def _without_run(finding: Finding) -> bool | None:
+    """Return that a fix was not verified; None if a rewrite does not make it."""
+    return False if finding.safety is Safety.SAFE else None
 
 
 def _packages(paths: list[str]) -> list[str]:

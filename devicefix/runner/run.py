@@ -263,7 +263,7 @@ def _portable(result: Result) -> Result:
     """Return a result for another process, without the functions that fixes hold."""
     fixed = [finding.portable() for finding in result.fixed]
     remaining = [finding.portable() for finding in result.remaining]
-    return Result(result.path, fixed + remaining, fixed, result.output, result.origins)
+    return Result(result.path, fixed + remaining, fixed, result.output, result.origins, result.made)
 
 
 # -- content and project, here or on another machine ----------------------------------------------------

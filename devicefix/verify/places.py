@@ -11,11 +11,16 @@ from devicefix.verify.verdict import Location
 
 def place(location: Location) -> str:
     """Return a location as `file:line`, relative to the current folder if it is inside it."""
+    return f"{shown_path(location.file)}:{location.line}"
+
+
+def shown_path(file: str) -> str:
+    """Return the path of a file, relative to the current folder if it is inside it."""
     try:
-        path = os.path.relpath(location.file)
+        path = os.path.relpath(file)
     except ValueError:  # on another drive
-        path = location.file
-    return f"{printable(location.file if path.startswith(os.pardir) else path)}:{location.line}"
+        path = file
+    return printable(file if path.startswith(os.pardir) else path)
 
 
 def source(location: Location) -> str:

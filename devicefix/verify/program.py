@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,11 +12,33 @@ from typing import Any, NamedTuple
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
-from devicefix.model import Finding, Outcome
+from devicefix.files.text import Source
+from devicefix.model import Finding, Outcome, Span
+from devicefix.runner.coverage import digest
 from devicefix.runner.run import Summarized, summarize_files
 from devicefix.verify.runtime.plan import ANSWERED
 
 _AT_ONCE = 50  # modules; for so few the run would not start much earlier
+
+_BLANK = re.compile(r"(\s|#[^\r\n]*)+")
+
+Place = tuple[int, int, int, int, int]
+
+
+class Fixed(NamedTuple):
+    """A fix in a rewritten module.
+
+    Attributes:
+        line: its line in the user's file, from 1.
+        column: its column there.
+        code: the code of its rule.
+        places: what it made, as `Plan.places` has it.
+    """
+
+    line: int
+    column: int
+    code: str
+    places: tuple[Place, ...]
 
 
 class Rewritten(NamedTuple):
@@ -24,26 +47,48 @@ class Rewritten(NamedTuple):
     Attributes:
         path: its path.
         content: its new source.
-        fixes: the lines with fixes in the user's file, from 1.
+        fixes: its fixes, in the order of the user's file.
         origins: for each line of the new source, the line of the user's file that it belongs to, from 1.
+        before: its source in the user's file.
         fixed: the findings that are fixed.
     """
 
     path: str
     content: bytes
-    fixes: list[int]
+    fixes: list[Fixed]
     origins: list[int]
+    before: bytes = b""
     fixed: Sequence[Finding] = ()
 
     @classmethod
     def of(cls, outcome: Outcome) -> Rewritten | None:
-        """Return the module of a file that changes, None for any other."""
+        """Return the module of a Python file that changes, None for any other file."""
         result = outcome.result
-        if result.output is None:
+        if result.output is None or not result.origins:
             return None
-        fixes = sorted({finding.line for finding in result.fixed})
-        origins = [line + 1 for line in result.origins]
-        return cls(outcome.path, result.output, fixes, origins, result.fixed)
+        source = Source(result.output)
+        found = zip(result.fixed, result.made, strict=True)
+        fixes = sorted(
+            Fixed(finding.line, finding.column, finding.code, _places(source, finding, made))
+            for finding, made in found
+        )
+        lines = [line + 1 for line in result.origins]
+        return cls(outcome.path, result.output, fixes, lines, outcome.before, result.fixed)
+
+
+def _places(source: Source, finding: Finding, made: Iterable[Span]) -> tuple[Place, ...]:
+    found = []
+    for start, end in made:
+        blank = _BLANK.match(source.text, start, end)
+        first = blank.end() if blank else start
+        found.append((*_position(source, first), *_position(source, end), finding.column - 1))
+    return tuple(found)
+
+
+def _position(source: Source, offset: int) -> tuple[int, int]:
+    """Return a position as `ast` counts: lines from 1, columns in UTF-8 bytes."""
+    line, column = source.position(offset)
+    return line, len(source.text[offset - column + 1 : offset].encode(errors="surrogatepass"))
 
 
 @dataclass(slots=True)
@@ -53,7 +98,7 @@ class Program:
     Attributes:
         roots: the folders that hold the program's own modules, as real paths.
         rewritten: the path of the rewritten source of each module that changes, by the module's real path.
-        fixes: the lines with fixes in each of these modules.
+        places: what the fixes made in each of these modules, as `Plan.places` has it.
         origins: the user's line of each new line in each of these modules.
         errors: the files that could not be rewritten, and why.
         notebook: the notebook that it runs, as `Plan.notebook` has it; empty for none.
@@ -61,18 +106,26 @@ class Program:
             them, by its real path. See `OnDemand`.
         answers: the folder for these answers.
         answer: rewrites the modules that the program has asked for.
+        rest: rewrites the modules that are still waiting, after the run.
+        fixes: the fixes in each module that changes.
+        digests: the digests of each of these modules before and after.
+        unchanged: the files that no fix changes.
         fixed: the findings that are fixed in each of these modules.
     """
 
     roots: tuple[str, ...]
     rewritten: dict[str, str] = field(default_factory=dict)
-    fixes: dict[str, list[int]] = field(default_factory=dict)
+    places: dict[str, list[Sequence[int]]] = field(default_factory=dict)
     origins: dict[str, list[int]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     notebook: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
     answers: str = ""
     answer: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    rest: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    fixes: dict[str, list[Fixed]] = field(default_factory=dict)
+    digests: dict[str, tuple[str, str]] = field(default_factory=dict)
+    unchanged: list[str] = field(default_factory=list)
     fixed: dict[str, Sequence[Finding]] = field(default_factory=dict)
 
     def add(self, module: Rewritten, source: Path) -> None:
@@ -86,7 +139,9 @@ class Program:
         source.write_bytes(module.content)
         self.rewritten[real] = str(source)
         self.fixes[real] = module.fixes
+        self.places[real] = [place for fix in module.fixes for place in fix.places]
         self.origins[real] = module.origins
+        self.digests[real] = digest(module.before), digest(module.content)
         self.fixed[real] = module.fixed
 
 
@@ -136,7 +191,7 @@ class OnDemand:
             return
         self._asked.mkdir(parents=True)
         program.answers = str(self._asked.parent)
-        program.answer = self.answer
+        program.answer, program.rest = self.answer, self.rest
         program.waiting = {os.path.realpath(path): str(number) for number, path in self._paths.items()}
 
     def answer(self) -> None:
@@ -152,6 +207,12 @@ class OnDemand:
                 new.replace(answer)
             (self._asked / name).unlink()
 
+    def rest(self) -> None:
+        """Rewrite the modules that the program has not asked for."""
+        for number, path in self._paths.items():
+            if self._program.waiting.pop(os.path.realpath(path), None) is not None:
+                self._rewrite(number)
+
     def _rewrite(self, number: int) -> str:
         """Add a module to the program, and return its real path."""
         path = self._paths[number]
@@ -160,6 +221,8 @@ class OnDemand:
             self._program.errors.append(f"{outcome.path}: {outcome.error}")
         elif (module := Rewritten.of(outcome)) is not None:
             self._program.add(module, self._folder / f"{number}.py")
+        else:
+            self._program.unchanged.append(path)
         return os.path.realpath(path)
 
 

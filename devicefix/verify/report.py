@@ -12,18 +12,24 @@ import click
 from devicefix.config.printable import printable
 from devicefix.verify.against_cuda import Comparison
 from devicefix.verify.cause import Explanation
-from devicefix.verify.places import place, source
+from devicefix.verify.coverage import Total
+from devicefix.verify.places import place, shown_path, source
 from devicefix.verify.session import Report
-from devicefix.verify.verdict import CopyHazard, Request, Verdict
+from devicefix.verify.verdict import CopyHazard, Module, Request, Run, Verdict
 
 _COLOURS = {Verdict.PASS: "green", Verdict.STOPPED: "yellow"}
 _SHOWN = 10  # of each kind
 _WORTH_SAYING = 0.5  # seconds
 
 
-def text(report: Report) -> str:
-    """Return the report as lines of text."""
-    return "".join(f"{line}\n" for line in _lines(report))
+def text(report: Report, show_missing: bool = False) -> str:
+    """Return the report as lines of text.
+
+    Args:
+        report: the report.
+        show_missing: whether to list all lines with fixes that did not run.
+    """
+    return "".join(f"{line}\n" for line in _lines(report, show_missing))
 
 
 def as_json(report: Report) -> str:
@@ -38,7 +44,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, frozenset) else str(value)
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: Report, show_missing: bool) -> Iterator[str]:
     run = report.run
     verdict = click.style(report.verdict.value, fg=_COLOURS.get(report.verdict, "red"), bold=True)
     steps = f", {_count(run.steps, 'optimizer step')}" if run.steps else ""
@@ -50,7 +56,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield _entry("python", printable(report.python))
     yield from _section("CUDA requests", map(_request, run.requests))
     yield from _section("copy hazards", map(_hazard, run.copies))
-    yield from _fixes(report)
+    yield from _fixes(run, show_missing)
     if report.not_imported:
         what = (
             "module that was not imported and"
@@ -58,6 +64,8 @@ def _lines(report: Report) -> Iterator[str]:
             else "modules that were not imported and"
         )
         yield _entry("not rewritten", f"{report.not_imported:,} {what} may need fixes")
+    if report.coverage:
+        yield from _coverage(report.coverage)
     if report.comparison:
         yield from _comparison(report.comparison)
     yield from _section("warnings", [*report.errors, *run.warnings], if_empty=None)
@@ -83,14 +91,61 @@ def _explanation(explanation: Explanation) -> Iterator[str]:
     yield f"  do:  {printable(explanation.advice)}"
 
 
-def _fixes(report: Report) -> Iterator[str]:
-    run = report.run
-    total = len(run.ran) + len(run.not_run)
-    if not total:
+def _fixes(run: Run, show_missing: bool) -> Iterator[str]:
+    """Yield how many of the lines with fixes ran, in total and by module."""
+    modules = run.modules
+    if not modules:
         yield _entry("fixes", "nothing to rewrite")
         return
-    left = f" (not run: {_first(map(place, run.not_run))})" if run.not_run else ""
-    yield _entry("fixes run", f"{len(run.ran)} of {total} lines in {_count(run.modules, 'module')}{left}")
+    imported = [module for module in modules if module.imported]
+    others = [module for module in modules if not module.imported]
+    ran, total = sum(len(module.ran) for module in imported), sum(module.lines for module in imported)
+    shown = f"{ran:,} of {_count(total, 'line')} in {_count(len(imported), 'module')}"
+    if others:
+        left = _count(sum(module.lines for module in others), "line")
+        were = "was" if len(others) == 1 else "were"
+        shown += f"; {_count(len(others), 'module')} with {left} {were} not imported"
+    yield _entry("fixes run", shown)
+    if show_missing:
+        yield from (_entry("", _module(module, _missing(module, run))) for module in [*imported, *others])
+        return
+    incomplete = [module for module in imported if module.not_run]
+    rows = incomplete if len(imported) == 1 else sorted(imported, key=lambda module: not module.not_run)
+    yield from (_entry("", _module(module)) for module in rows[:_SHOWN])
+    if len(rows) > _SHOWN:
+        yield _entry("", f"and {_count(len(rows) - _SHOWN, 'more module')}")
+    if incomplete or others:
+        yield _entry("", "`devicefix verify --show-missing` lists those that did not run")
+
+
+def _coverage(total: Total) -> Iterator[str]:
+    """Yield what a coverage file holds."""
+    shown = f"{total.ran:,} of {_count(total.lines, 'line')} in {_count(total.modules, 'module')}"
+    yield _entry("in all runs", f"{shown} ({printable(total.file)})")
+    for path in total.dropped:
+        yield _entry("", f"older runs of {printable(path)} are dropped, since it or its fixes have changed")
+
+
+def _module(module: Module, missing: str = "") -> str:
+    ran = f"{len(module.ran):,} of {_count(module.lines, 'line')}" if module.imported else "not imported"
+    return f"{shown_path(module.file)}: {ran}" + (f" (not run: {missing})" if missing else "")
+
+
+def _missing(module: Module, run: Run) -> str:
+    """Return the lines of a module that did not run; in a notebook they are those of cells."""
+    in_cells = [place(each) for each in run.not_run if each.file.startswith(f"{module.file}:")]
+    return ", ".join(in_cells) or ranges(module.not_run)
+
+
+def ranges(lines: Iterable[int]) -> str:
+    """Return sorted lines with consecutive ones as ranges, as in `3, 7-9`."""
+    found: list[list[int]] = []
+    for line in lines:
+        if found and line == found[-1][-1] + 1:
+            found[-1][1:] = [line]
+        else:
+            found.append([line])
+    return ", ".join("-".join(map(str, each)) for each in found)
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
@@ -136,13 +191,6 @@ def _hazard(hazard: CopyHazard) -> str:
         f"{place(hazard.moved)} `{hazard.move}` copies on CUDA but not on a CPU; "
         f"the shared {hazard.what} is changed {where} while both sides are in use"
     )
-
-
-def _first(items: Iterable[str]) -> str:
-    """Return the first three items, and how many more there are."""
-    found = list(items)
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return ", ".join(found[:3]) + more
 
 
 def _count(number: int, noun: str) -> str:

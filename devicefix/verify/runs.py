@@ -46,6 +46,8 @@ class Task:
         explain: whether to run a program that fails on the simulated CUDA machine, too, to find the cause;
             None for only where that is cheap.
         triton_interpret: whether Triton runs kernels by its interpreter, which needs no GPU.
+        coverage: the coverage file to add a run to that passes, or None.
+        all_modules: whether to count the fixes of modules that the program has not imported, too.
     """
 
     command: list[str]
@@ -68,6 +70,8 @@ class Task:
     silent: bool = False
     explain: bool | None = None
     triton_interpret: bool = False
+    coverage: Path | None = None
+    all_modules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         roots=program.roots,
         machine=machine,
         rewritten=program.rewritten,
-        fixes=program.fixes,
+        places=program.places,
         origins=program.origins,
         notebook=program.notebook,
         waiting=program.waiting,

@@ -108,7 +108,7 @@ class Scratch:
         return Program(
             tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots])),
             self._both(program.rewritten),
-            self._both(program.fixes),
+            self._both(program.places),
             self._both(program.origins),
             program.errors,
             program.notebook,

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from devicefix.config.settings import Settings
 from devicefix.files import discover as files
+from devicefix.runner import coverage
 from devicefix.verify import notebook, runs
 from devicefix.verify.against_cuda import Comparison, CudaComparison
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Explanation
+from devicefix.verify.coverage import Total, add
 from devicefix.verify.explain import explain, explain_comparison
-from devicefix.verify.program import Rewritten, prepare
+from devicefix.verify.program import Program, Rewritten, prepare
 from devicefix.verify.runs import Task, Tick
 from devicefix.verify.scratch import temporary_folder
 from devicefix.verify.trials import Trials
@@ -31,6 +33,7 @@ class Report:
         run: the run of the rewritten program on the CPU.
         explanation: the cause of a verdict that is not a pass, the evidence, and what to do.
         comparison: the result of `--compare`.
+        coverage: what the coverage file holds after the run; None without one, and if the run failed.
         errors: the files that could not be rewritten, and why.
         copying: the seconds that scratch copies took, which are not part of those of the runs.
         python: the Python that ran the program, if it is not devicefix's.
@@ -42,6 +45,7 @@ class Report:
     run: Run
     explanation: Explanation | None = None
     comparison: Comparison | None = None
+    coverage: Total | None = None
     errors: list[str] = field(default_factory=list)
     copying: float = 0.0
     python: str = ""
@@ -78,13 +82,18 @@ def verify(
         rewritten: the rewritten modules; None to rewrite the task's sources.
 
     Raises:
-        OSError: the command cannot be started, or the folder cannot be copied.
+        OSError: the command cannot be started, the folder not be copied, or the coverage file not be written.
+        ConfigError: the coverage file exists and is no coverage file.
     """
+    if task.coverage is not None and task.coverage.exists():
+        coverage.read(task.coverage)  # an error comes before the run
     with temporary_folder() as folder:
         program = prepare(task.sources, settings, folder, rewritten)
         if task.notebook is not None:
             notebook.add(task.notebook, program, settings, folder)
         result = runs.run_program(task, program, folder / "cpu", partial(tick, "the rewritten program"))
+        if task.all_modules or task.coverage is not None:
+            program.rest()
         run = judge(result.ended, result.events, program)
         run.ran, run.not_run = (
             [notebook.in_cells(place, program) for place in places] for places in (run.ran, run.not_run)
@@ -100,7 +109,16 @@ def verify(
             report.copying += runs_on_cuda.copying
             _conclude(report, report.comparison, settings)
         report.not_imported = len(program.waiting)
+        if task.coverage is not None:
+            _add(report, program, task.coverage)
         return report
+
+
+def _add(report: Report, program: Program, file: Path) -> None:
+    if report.verdict in (Verdict.PASS, Verdict.STOPPED):
+        report.coverage = add(file, program, report.run)
+    else:
+        report.run.warnings.append(f"{file}: the run was not added, since it did not pass")
 
 
 def _conclude(report: Report, comparison: Comparison, settings: Settings) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count, islice
 from typing import Any
 
 from devicefix.verify.launch import Ended
@@ -101,6 +102,47 @@ class Failure:
         return self.error.partition(":")[0].rpartition(".")[2]
 
 
+@dataclass(frozen=True, slots=True)
+class FixRun:
+    """A fix, and for each part of the code that it made whether the part ran."""
+
+    line: int
+    column: int
+    code: str
+    ran: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The lines with fixes of a module that the rewrite changes.
+
+    Attributes:
+        file: its path.
+        imported: whether the program imported it, or ran it as a script.
+        ran: the lines whose fixes all ran.
+        not_run: the other lines.
+        fixes: the fixes in these lines.
+    """
+
+    file: str
+    imported: bool
+    ran: tuple[int, ...]
+    not_run: tuple[int, ...]
+    fixes: tuple[FixRun, ...] = ()
+
+    @classmethod
+    def of(cls, file: str, imported: bool, fixes: tuple[FixRun, ...]) -> Module:
+        """Return the module with these fixes."""
+        missed = {fix.line for fix in fixes if not (fix.ran and all(fix.ran))}
+        lines = sorted({fix.line for fix in fixes} - missed)
+        return cls(file, imported, tuple(lines), tuple(sorted(missed)), fixes)
+
+    @property
+    def lines(self) -> int:
+        """The number of lines with fixes."""
+        return len(self.ran) + len(self.not_run)
+
+
 @dataclass(slots=True)
 class Run:
     """The result of one run of the program.
@@ -116,8 +158,8 @@ class Run:
         requests: the requests for CUDA, the most frequent first.
         copies: the copy hazards.
         ran: the lines with fixes that ran.
-        not_run: the lines with fixes that did not run.
-        modules: the number of rewritten modules.
+        not_run: the lines with fixes that did not run, in modules that were imported.
+        modules: the rewritten modules, with the lines that ran.
         warnings: problems of the watches.
     """
 
@@ -132,7 +174,7 @@ class Run:
     copies: list[CopyHazard] = field(default_factory=list)
     ran: list[Location] = field(default_factory=list)
     not_run: list[Location] = field(default_factory=list)
-    modules: int = 0
+    modules: list[Module] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -145,12 +187,15 @@ def judge(ended: Ended, events: Iterable[dict[str, Any]], program: Program) -> R
         program: the program that was run.
     """
     events = list(events)
-    run = Run(seconds=ended.seconds, status=ended.status, modules=len(program.rewritten))
+    run = Run(seconds=ended.seconds, status=ended.status, modules=_modules(events, program))
     run.steps = max((e["steps"] for e in events if e["kind"] == "step"), default=0)
     run.limit = ended.limit or ("steps" if any(e["kind"] == "stopped" for e in events) else None)
     run.requests = _requests(events)
     run.copies = _hazards(events)
-    run.ran, run.not_run = _fixes(events, program)
+    run.ran = [Location(module.file, line) for module in run.modules for line in module.ran]
+    run.not_run = [
+        Location(module.file, line) for module in run.modules if module.imported for line in module.not_run
+    ]
     run.warnings = _warnings(events)
     if ended.status and not ended.limit:
         run.failure = _failure(events, program) or _exit(events, ended.status, program)
@@ -274,15 +319,16 @@ def _hazards(events: list[dict[str, Any]]) -> list[CopyHazard]:
     return list(found.values())
 
 
-def _fixes(events: list[dict[str, Any]], program: Program) -> tuple[list[Location], list[Location]]:
-    """Return the lines with fixes that ran, and those that did not."""
-    seen = {(e["file"], e["line"]) for e in events if e["kind"] == "fix"}
-    ran: list[Location] = []
-    not_run: list[Location] = []
-    for path, lines in sorted(program.fixes.items()):
-        for line in lines:
-            (ran if (path, line) in seen else not_run).append(Location(path, line))
-    return ran, not_run
+def _modules(events: list[dict[str, Any]], program: Program) -> list[Module]:
+    """Return the rewritten modules, with the lines that ran."""
+    imported = {e["file"] for e in events if e["kind"] == "module"}
+    ran = {(e["file"], place) for e in events if e["kind"] == "fix" for place in e["places"]}
+    found = []
+    for path, fixes in sorted(program.fixes.items()):
+        parts = ((path, number) in ran for number in count())
+        runs = tuple(FixRun(*fix[:3], tuple(islice(parts, len(fix.places)))) for fix in fixes)
+        found.append(Module.of(path, path in imported, runs))
+    return found
 
 
 def _warnings(events: list[dict[str, Any]]) -> list[str]:

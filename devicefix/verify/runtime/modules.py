@@ -8,37 +8,33 @@ with other import hooks.
 from __future__ import annotations
 
 import ast
-import builtins
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
 import runpy
 import sys
-from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
-from devicefix.verify.runtime import errors, lines
+from devicefix.verify.runtime import errors, lines, probes
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
-
-PROBE = "__devicefix_ran__"
 
 
 class Modules:
     """Compiles the user's files.
 
     Args:
-        plan: the rewritten files, and the lines with fixes.
-        events: the recorder of fixes that run.
+        plan: the rewritten files, and what the fixes made in them.
+        events: the recorder of modules and fixes that run.
     """
 
     def __init__(self, plan: Plan, events: Events) -> None:
         self._plan = plan
         self._events = events
-        self._ran: set[tuple[str, int]] = set()
+        self._compiled: set[str] = set()
 
     def texts(self, path: str) -> tuple[str, str] | None:
         """Return the original and the rewritten text of a file, or None if it is not rewritten."""
@@ -68,9 +64,12 @@ class Modules:
             return None
         tree = ast.parse(texts[1], path)
         old, new = (text.split("\n") for text in texts)
-        origins = self.origins(path)
-        self._probe(tree, origins, os.path.realpath(path))
-        lines.restore(tree, origins, old, new)
+        real = os.path.realpath(path)
+        probes.insert(tree, self._plan.places.get(real, ()), new, real)
+        lines.restore(tree, self.origins(path), old, new)
+        if real not in self._compiled:
+            self._compiled.add(real)
+            self._events.emit("module", file=real)
         return tree
 
     def code(self, path: str) -> CodeType | None:
@@ -78,44 +77,9 @@ class Modules:
         tree = self.tree(path)
         return None if tree is None else compile(tree, path, "exec", dont_inherit=True)
 
-    def _probe(self, tree: ast.Module, origins: list[int], path: str) -> None:
-        """Insert a call before each statement with a fix, to record that it runs."""
-        for line in self._plan.fixes.get(path, ()):
-            place = _statement(tree.body, origins.index(line) + 1) if line in origins else None
-            if place is not None:
-                body, index = place
-                call = ast.Call(ast.Name(PROBE, ast.Load()), [ast.Constant(path), ast.Constant(line)], [])
-                body.insert(index, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), body[index])))
-
-    def ran(self, path: str, line: int) -> None:
-        """Record that a statement with a fix runs."""
-        if (path, line) not in self._ran:
-            self._ran.add((path, line))
-            self._events.emit("fix", file=path, line=line)
-
-
-def _statement(body: list[ast.stmt], line: int) -> tuple[list[ast.stmt], int] | None:
-    """Return the innermost statement at a line, as the list that holds it and the index."""
-    for index in reversed(range(len(body))):  # a probe precedes its statement, on the same line
-        statement = body[index]
-        if _first_line(statement) <= line <= (statement.end_lineno or statement.lineno):
-            inner = (_statement(block, line) for block in _bodies(statement))
-            return next(filter(None, inner), (body, index))
-    return None
-
-
-def _first_line(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", ())
-    lines: list[int] = [decorator.lineno for decorator in decorators]
-    return min([statement.lineno, *lines])
-
-
-def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for part in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-        for name in ("body", "orelse", "finalbody"):
-            body = getattr(part, name, None)
-            if isinstance(body, list):
-                yield body
+    def ran(self, path: str, places: list[int]) -> None:
+        """Record that parts of a module that fixes made run."""
+        self._events.emit("fix", file=path, places=places)
 
 
 def install(plan: Plan, events: Events, sites: Sites) -> Modules:
@@ -127,7 +91,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> Modules:
         sites: finds the user's modules.
     """
     modules = Modules(plan, events)
-    setattr(builtins, PROBE, modules.ran)
+    probes.install(modules.ran)
     _hook_loader(modules)
     _hook_run_path(modules)
     script = os.path.realpath(sys.argv[0]) if sys.argv else ""

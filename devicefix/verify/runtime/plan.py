@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-ANSWERED = ("rewritten", "fixes", "origins")  # the fields with a value for each module
+ANSWERED = ("rewritten", "places", "origins")  # the fields with a value for each module
 
 VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
 _PATIENCE = 0.005  # seconds
@@ -26,7 +27,8 @@ class Plan:
         roots: the folders that hold the user's own modules, as real paths.
         machine: "cpu" (CUDA is hidden), "simulated" (the simulated CUDA machine) or "cuda" (a real GPU).
         rewritten: the path of the source to run instead of each rewritten module, by the module's real path.
-        fixes: the lines with fixes in each of these modules, in the user's file.
+        places: what the fixes made in each of these modules: the first line and column and the last ones, as
+            `ast` counts, and the column of the finding. Without extent it is where something was removed.
         origins: the line of the user's file, from 1, for each line of these modules.
         notebook: the notebook to run, if there is one: its `path`, the `source` of its cells as one module,
             the number of the cell and the line in it for each of the `lines`, the `commands` of IPython that
@@ -46,7 +48,7 @@ class Plan:
     roots: tuple[str, ...]
     machine: str = "cpu"
     rewritten: dict[str, str] = field(default_factory=dict)
-    fixes: dict[str, list[int]] = field(default_factory=dict)
+    places: dict[str, list[Sequence[int]]] = field(default_factory=dict)
     origins: dict[str, list[int]] = field(default_factory=dict)
     notebook: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
