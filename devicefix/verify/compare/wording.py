@@ -68,10 +68,15 @@ def _missing_text(difference: Difference, here: str, there: str) -> str:
 
 def _draw_text(difference: Difference, here: str, there: str) -> str:
     left, right = (
-        f"`{draw['op']}` of {draw['numel']} on {draw['device']}" if draw else "nothing"
-        for draw in (difference.one, difference.other)
+        _draw(draw, difference) if draw else "nothing" for draw in (difference.one, difference.other)
     )
     return f"the {_ordinal(difference.number)} random draw was {left} {here} and {right} {there}"
+
+
+def _draw(draw: Value, difference: Difference) -> str:
+    """Describe a random draw, with its line where that is not the line of the difference."""
+    place = f" (line {draw['line']})" if draw["line"] != difference.line else ""
+    return f"`{draw['op']}` of {draw['numel']} on {draw['device']}{place}"
 
 
 def _end(error: str | None) -> str:

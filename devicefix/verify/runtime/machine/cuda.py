@@ -179,13 +179,22 @@ class Cuda:
         def manual_seed(seed: int) -> None:
             if machine.forked or not machine.visible:
                 return  # CUDA also defers the call until it is initialized
-            machine.seed(machine.current, seed)
+            machine.reseed(machine.current, seed)
             machine.note("call", machine.current, "manual_seed", int(seed))
 
         def manual_seed_all(seed: int) -> None:
             for place in range(len(machine.visible)):
-                machine.seed(place, seed)
+                machine.reseed(place, seed)
             machine.note("call", 0 if machine.visible else HOST, "manual_seed_all", int(seed))
+
+        def seed() -> None:
+            if machine.visible:
+                machine.seed(machine.current, torch._C.Generator().seed())
+
+        def seed_all() -> None:
+            chosen = torch._C.Generator().seed()
+            for place in range(len(machine.visible)):
+                machine.seed(place, chosen)
 
         def get_state(device: Any = "cuda") -> torch.Tensor:
             return machine.generator(machine.gpu(device)).get_state()
@@ -200,8 +209,8 @@ class Cuda:
         return {
             "manual_seed": manual_seed,
             "manual_seed_all": manual_seed_all,
-            "seed": lambda: manual_seed(torch._C.Generator().seed()),
-            "seed_all": lambda: manual_seed_all(torch._C.Generator().seed()),
+            "seed": seed,
+            "seed_all": seed_all,
             "initial_seed": machine.initial_seed,
             "get_rng_state": get_state,
             "set_rng_state": set_state,
