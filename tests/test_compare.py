@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import run_program
 
-from devicefix.verify.compare import ONLY_CPU, ONLY_CUDA, Difference, describe, differences, observations
+from devicefix.verify.compare import (
+    ONLY_CPU,
+    ONLY_CUDA,
+    Difference,
+    describe,
+    differences,
+    observations,
+    unsteady,
+)
 
 Event = dict[str, Any]
 
@@ -387,3 +395,42 @@ def test_two_runs_of_a_program(tmp_path: Path) -> None:
     found = on_a_cpu(one, other)
     assert [(each.what, each.line, each.number) for each in found] == [("item", 7, 2), ("save", 10, 1)]
     assert found[1].path == "weight"
+
+
+# --- numbers that differ between two runs of the original ---------------------------------------------
+
+
+def test_times_are_not_compared_and_the_other_numbers_of_their_line_are() -> None:
+    """A meter that averages losses and seconds alike, as in many programs."""
+
+    def run(loss: float, seconds: float, digest: str) -> list[Event]:
+        return ended(seen(1, scalar(loss)), seen(1, scalar(seconds)), observed_range(3, 9, digest, seconds))
+
+    original, again = run(2.0, 0.25, "a"), run(2.0, 0.75, "b")
+    ignored = unsteady(original, again, tolerance=0)
+    assert sum(sum(sizes.values()) for sizes in ignored.values()) == 8
+    for same in (True, False):
+        equal = differences(original, run(2.0, 0.5, "c"), same_machine=same, tolerance=0, ignored=ignored)
+        assert not equal
+        (found,) = differences(original, run(3.0, 0.5, "c"), same_machine=same, tolerance=0, ignored=ignored)
+        assert (found.kind, found.number, found.one["item"], found.other["item"]) == ("value", 1, 2.0, 3.0)
+    assert not unsteady(original, original, tolerance=0)["train.py", 0]
+
+
+def test_the_device_of_times_is_compared() -> None:
+    original, again = ended(seen(1, scalar(0.25))), ended(seen(1, scalar(0.75)))
+    ignored = unsteady(original, again, tolerance=0)
+    moved = ended(seen(1, scalar(0.5, "cpu")))
+    (found,) = differences(original, moved, same_machine=True, tolerance=0, ignored=ignored)
+    assert found.kind == "device"
+
+
+def test_a_module_that_is_wrapped_on_cuda_only_is_saved_alike() -> None:
+    def saved(name: str, item: float) -> list[Event]:
+        return ended(seen(1, {"tensors": {name: scalar(item)}}, "save"))
+
+    one = saved("net.module.weight", 1.0)
+    assert not on_a_cpu(one, saved("net.weight", 1.0))
+    assert [each.kind for each in on_a_cpu(one, saved("net.weight", 2.0))] == ["value"]
+    assert [each.kind for each in on_a_cpu(one, saved("net.bias", 1.0))] == ["missing"]
+    assert [each.kind for each in same_machine(one, saved("net.weight", 1.0))] == ["missing"]

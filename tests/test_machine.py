@@ -325,6 +325,7 @@ FACTS = [
     "torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2), device='cuda').to_dense().is_cuda",
     "torch.sparse.FloatTensor(torch.tensor([[0], [1]]), torch.ones(1), (2, 2)).cuda().type()"
     " == 'torch.cuda.sparse.FloatTensor'",
+    "grad_of(lambda leaf: nn.DataParallel(nn.Linear(2, 2).cuda())(leaf)).device == cpu",
     "nn.DataParallel(nn.Linear(2, 2).cuda())(host).device == zero",
     "grad_of(lambda x: nn.DataParallel(nn.Linear(2, 2).cuda(), [0, 1])(x), zero).device == zero",
     "gpu[torch.tensor([0])].is_cuda and gpu[gpu > 0].is_cuda and (gpu + torch.tensor(1.0)).is_cuda",

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from devicefix.verify import runs
-from devicefix.verify.compare import Difference, any_precision, describe, differences, observations
+from devicefix.verify.compare import (
+    Difference,
+    Unsteady,
+    any_precision,
+    describe,
+    differences,
+    observations,
+    unsteady,
+)
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick
 from devicefix.verify.verdict import Run, Verdict, judge
@@ -65,6 +73,7 @@ class CudaComparison:
         self._original = Program(program.roots, notebook=program.notebook)
         self._folder = folder
         self._tick = tick
+        self._ignored: Unsteady = {}
         self.copying = 0.0
 
     def against(self, on_cpu: Result) -> Comparison:
@@ -92,6 +101,11 @@ class CudaComparison:
         tolerance = self._task.tolerance
         real = max(tolerance, REAL) if machine == "cuda" else tolerance
         unlike = differences(original.events, rewritten.events, same_machine=True, tolerance=real)
+        if any(difference.kind == "value" for difference in unlike):
+            self._ignored = self._unsteady(original, machine, real, found)
+            unlike = differences(
+                original.events, rewritten.events, same_machine=True, tolerance=real, ignored=self._ignored
+            )
         found.on_cuda += _faults(unlike, found)
         simulated = self._simulated(rewritten, found) if machine == "cuda" else rewritten
         if simulated is not None:
@@ -120,6 +134,31 @@ class CudaComparison:
             found.notes[:] = [f"{count} GPUs are simulated, since {place} requests cuda:{request['index']}"]
             result = self._run(self._original, f"original on {count} GPUs", machine)
         return result
+
+    def _unsteady(self, original: Result, machine: str, tolerance: float, found: Comparison) -> Unsteady:
+        """Run the original again, and return the observations that differ between its runs, such as times.
+
+        Args:
+            original: the first run of the original.
+            machine: the kind of machine.
+            tolerance: the relative tolerance for numbers.
+            found: the comparison, to which a note on these observations is added.
+
+        Returns:
+            The observations; none if they are all that there is to compare.
+        """
+        again = self._run(self._original, "again", machine)
+        unlike = unsteady(original.events, again.events, tolerance=tolerance)
+        count = sum(sum(sizes.values()) for sizes in unlike.values())
+        if not 0 < count < found.observations:
+            return {}
+        found.observations -= count
+        lines = {(os.path.relpath(file), line) for sizes in unlike.values() for (file, line, _), _ in sizes}
+        places = ", ".join(f"{file}:{line}" for file, line in sorted(lines))
+        found.notes.append(
+            f"not compared, since two runs of the original differ as well: {count} observations at {places}"
+        )
+        return unlike
 
     def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
         """Yield the differences between the rewritten program on simulated CUDA and on the CPU.
@@ -151,7 +190,8 @@ class CudaComparison:
             found.notes.append(
                 f"autocast computes in {lowered} on CUDA only: compared with the CPU in full precision"
             )
-        yield from _faults(differences(one, other, same_machine=False, tolerance=tolerance), found)
+        unlike = differences(one, other, same_machine=False, tolerance=tolerance, ignored=self._ignored)
+        yield from _faults(unlike, found)
 
     def _simulated(self, real: Result, found: Comparison) -> Result | None:
         """Run the rewritten program on the simulated CUDA machine.

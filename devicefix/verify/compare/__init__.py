@@ -9,8 +9,18 @@ The events that are compared, for each process separately:
 - `error` and `ended`: how the process ended. A stream without `ended`, or with an error, is incomplete.
 """
 
-from devicefix.verify.compare.alignment import any_precision, differences, observations
+from devicefix.verify.compare.alignment import Unsteady, any_precision, differences, observations, unsteady
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.wording import describe
 
-__all__ = ["ONLY_CPU", "ONLY_CUDA", "Difference", "any_precision", "describe", "differences", "observations"]
+__all__ = [
+    "ONLY_CPU",
+    "ONLY_CUDA",
+    "Difference",
+    "Unsteady",
+    "any_precision",
+    "describe",
+    "differences",
+    "observations",
+    "unsteady",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,8 @@ from devicefix.verify.compare import values
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
 from devicefix.verify.compare.streams import Event, Key, Observations, Stream, Value, streams_of
 from devicefix.verify.compare.values import same_numbers, unlike
+
+Unsteady = dict[tuple[str, int], dict[tuple[Key, int], int]]
 
 ON_CUDA = 0.9  # the share of the original's operations on CUDA that the rewritten program must reach
 
@@ -26,8 +28,33 @@ def any_precision(events: list[Event]) -> list[Event]:
     return [{**e, "value": values.any_precision(e["value"])} if e["kind"] == "seen" else e for e in events]
 
 
+def unsteady(one: list[Event], again: list[Event], *, tolerance: float) -> Unsteady:
+    """Find the observations whose numbers differ between two runs of the same program, such as times.
+
+    Args:
+        one: the events of a run.
+        again: the events of another run, on the same machine and with the same seeds and paths.
+        tolerance: the relative tolerance for numbers.
+
+    Returns:
+        For each process, the line and number of these observations, or of the last one of a range, and how
+        many they are.
+    """
+    left, right = streams_of(one), streams_of(again)
+    found: Unsteady = {}
+    for name in left.keys() & right.keys():
+        pair = _Pair(left[name], right[name], same_machine=True, tolerance=tolerance)
+        found[name] = dict(pair.unlike_numbers())
+    return found
+
+
 def differences(
-    one: list[Event], other: list[Event], *, same_machine: bool, tolerance: float
+    one: list[Event],
+    other: list[Event],
+    *,
+    same_machine: bool,
+    tolerance: float,
+    ignored: Unsteady | None = None,
 ) -> list[Difference]:
     """Find where two runs with the same seeds differ.
 
@@ -37,12 +64,17 @@ def differences(
         same_machine: whether both runs were on the same kind of machine. If so, devices, random draws and
             the number of operations are compared too, and lines that only one run reaches are faults.
         tolerance: the relative tolerance for numbers; 0 for exact equality.
+        ignored: the observations whose numbers are not compared.
 
     Returns:
         The first difference of each line, the earliest line first.
     """
     left, right = streams_of(one), streams_of(other)
-    pairs = [_Pair(left[name], right[name], same_machine, tolerance) for name in left if name in right]
+    pairs = [
+        _Pair(left[name], right[name], same_machine, tolerance, (ignored or {}).get(name, {}))
+        for name in left
+        if name in right
+    ]
     known = {key for stream in right.values() for key in stream.seen}
     reaches = _reach(right, pairs, 0), _reach(left, pairs, 1)
     found = [difference for pair in pairs for difference in pair.differences()]
@@ -91,11 +123,32 @@ def _difference(kind: str, key: Key | None, position: float, number: int = 1, **
 class _Pair:
     """The same process in two runs."""
 
-    def __init__(self, one: Stream, other: Stream, same_machine: bool, tolerance: float) -> None:
+    def __init__(
+        self,
+        one: Stream,
+        other: Stream,
+        same_machine: bool,
+        tolerance: float,
+        ignored: Container[tuple[Key, int]] = (),
+    ) -> None:
         self._one = one
         self._other = other
         self._same_machine = same_machine
         self._tolerance = tolerance
+        self._ignored = ignored
+
+    def unlike_numbers(self) -> Iterator[tuple[tuple[Key, int], int]]:
+        """Yield the line and number of each observation or range that differs, and its size."""
+        for key, places in self._one.seen.items():
+            others = self._other.observations(key)
+            for number, ((_, one), (_, other)) in enumerate(zip(places, others, strict=False), 1):
+                if one != other and any(unlike(one, other, same_machine=True, tolerance=self._tolerance)):
+                    yield (key, number), 1
+        for key, ranges in self._one.ranges.items():
+            for until, (_, one) in ranges.items():
+                _, other = self._other.ranges.get(key, {}).get(until, (0, one))
+                if self._unlike_ranges(one["value"], other["value"]):
+                    yield (key, until), until - one["since"] + 1
 
     def differences(self) -> Iterator[Difference]:
         """Yield the differences between the two processes, in no particular order."""
@@ -125,6 +178,8 @@ class _Pair:
                 continue
             found = unlike(one, other, same_machine=self._same_machine, tolerance=self._tolerance)
             for kind, path, left, right in found:
+                if kind == "value" and (key, number) in self._ignored:
+                    continue
                 if (kind == "device") not in reported:
                     reported.add(kind == "device")
                     yield self._difference(
@@ -141,7 +196,7 @@ class _Pair:
                 continue
             left, right = one["value"], others[until][1]["value"]
             kind = self._unlike_ranges(left, right)
-            if kind:
+            if kind == "device" or (kind and (key, until) not in self._ignored):
                 yield self._difference(
                     kind, key, position, since=one["since"], number=until, one=left, other=right
                 )

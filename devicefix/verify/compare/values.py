@@ -37,12 +37,22 @@ def unlike(
         yield from ((kind, "", one, other) for kind in _kinds(one, other, same_machine, tolerance))
         return
     ones, others = one["tensors"], other["tensors"]
+    if not same_machine and ones.keys() != others.keys():
+        ones, others = _unwrapped(ones), _unwrapped(others)
     for path in dict.fromkeys((*ones, *others)):
         left, right = ones.get(path), others.get(path)
         if left is None or right is None:
             yield "missing", path, left, right
         else:
             yield from ((kind, path, left, right) for kind in _kinds(left, right, same_machine, tolerance))
+
+
+def _unwrapped(tensors: dict[str, Value]) -> dict[str, Value]:
+    """Return the tensors of a saved object as if no module was wrapped in `DataParallel`.
+
+    Many programs wrap a module on CUDA only, which adds `module.` to the names of its parameters.
+    """
+    return {".".join(part for part in path.split(".") if part != "module"): tensors[path] for path in tensors}
 
 
 def _kinds(one: Value, other: Value, same_machine: bool, tolerance: float) -> Iterator[str]:

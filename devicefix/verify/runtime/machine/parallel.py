@@ -99,7 +99,8 @@ class _Collectives:
         return tuple(self._to(part, device) for part, device in zip(parts, devices, strict=False))
 
     def _gather(self, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
-        whole = torch.cat([self._to(tensor, destination) for tensor in tensors], dim)
+        device = "cpu" if destination == -1 else destination  # the gradient of an input on the CPU
+        whole = torch.cat([self._to(tensor, device) for tensor in tensors], dim)
         return whole if out is None else out.copy_(whole)
 
 
