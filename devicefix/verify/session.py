@@ -111,3 +111,6 @@ def _conclude(report: Report, comparison: Comparison) -> None:
         report.verdict = Verdict.FAIL
         where = "on CUDA" if comparison.on_cuda else "when it runs on the CPU"
         report.reason = f"the rewritten program differs from the original {where}"
+    elif comparison.observations and comparison.compared == 0:
+        report.verdict = Verdict.TROUBLE
+        report.reason = "the run on the CPU reads none of the values that the original reads on CUDA"

@@ -1,12 +1,13 @@
 """Lines that a run on the CPU must reach: no condition stands between them and a line that it has reached.
 
-A line may read a tensor with CUDA only, since the program asks for CUDA around it. Without such a condition, the
-run on the CPU has ended, or left the function, too early.
+A line may read a tensor with CUDA only, since the program asks for CUDA around it. Without such a condition,
+the run on the CPU has ended, or left the function, too early.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -30,16 +31,20 @@ def unreached(found: Iterable[Difference], one: list[Event], other: list[Event])
         one: the events of the first run.
         other: the events of the second run.
     """
-    reached: dict[str, set[int]] = {}
-    seen = [{key[:2] for stream in streams_of(events).values() for key in stream.seen} for events in (one, other)]
-    for file, line in seen[0] & seen[1]:
-        reached.setdefault(file, set()).add(line)
+    reached: dict[str, set[int]] = defaultdict(set)
+    for file, line in _lines(one) & _lines(other):
+        reached[file].add(line)
     for difference in found:
-        lines = reached.get(difference.file, set())
-        if difference.kind == ONLY_CUDA and _must_follow(difference.file, difference.line, lines):
+        only, file = difference.kind == ONLY_CUDA, difference.file
+        if only and _must_follow(file, difference.line, reached[file]):
             yield replace(difference, kind="unreached")
         else:
             yield difference
+
+
+def _lines(events: list[Event]) -> set[tuple[str, int]]:
+    """Return the lines that read a tensor in a run, each with its file."""
+    return {key[:2] for stream in streams_of(events).values() for key in stream.seen}
 
 
 def _must_follow(file: str, line: int, reached: set[int]) -> bool:

@@ -58,6 +58,8 @@ def _value_text(difference: Difference, here: str, there: str) -> str:
 
 
 def _missing_text(difference: Difference, here: str, there: str) -> str:
+    if difference.kind == "unreached":
+        return f"this line reads a tensor {here}, but does not run {there}, though no condition is around it"
     if difference.kind in (ONLY_CUDA, ONLY_CPU):
         return f"this line reads a tensor {difference.kind}"
     has, lacks = (there, here) if difference.one is None else (here, there)

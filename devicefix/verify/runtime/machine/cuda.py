@@ -187,15 +187,6 @@ class Cuda:
                 machine.reseed(place, seed)
             machine.note("call", 0 if machine.visible else HOST, "manual_seed_all", int(seed))
 
-        def seed() -> None:
-            if machine.visible:
-                machine.seed(machine.current, torch._C.Generator().seed())
-
-        def seed_all() -> None:
-            chosen = torch._C.Generator().seed()
-            for place in range(len(machine.visible)):
-                machine.seed(place, chosen)
-
         def get_state(device: Any = "cuda") -> torch.Tensor:
             return machine.generator(machine.gpu(device)).get_state()
 
@@ -209,8 +200,8 @@ class Cuda:
         return {
             "manual_seed": manual_seed,
             "manual_seed_all": manual_seed_all,
-            "seed": seed,
-            "seed_all": seed_all,
+            "seed": machine.shuffle,
+            "seed_all": lambda: machine.shuffle(all_gpus=True),
             "initial_seed": machine.initial_seed,
             "get_rng_state": get_state,
             "set_rng_state": set_state,
