@@ -106,6 +106,8 @@ print(pinned)
 stream = torch.cuda.Stream()
 with torch.cuda.stream(stream):
     print((x * 3).sum().item())
+torch.cuda.manual_seed(3)
+print(torch.rand(2, device="cuda").tolist())
 """
 
 TIMES = """\
@@ -261,6 +263,17 @@ FAULTS = {
     ),
     "code for CUDA no longer runs on CUDA": Fault(
         "functions", "    if torch.cuda.is_available()", "    if False", CUDA, 24, "on cuda:0 in the original"
+    ),
+    "the program ends on the CPU": Fault(
+        "functions",
+        "print(kept(3).tolist())",
+        "print(kept(3).tolist()) if torch.cuda.is_available() else exit()",
+        CPU,
+        22,
+        "does not run on the CPU",
+    ),
+    "the seed of a GPU is dropped": Fault(
+        "gpus", "torch.cuda.manual_seed(3)", "None", CUDA, 19, "was `manual_seed` of 3 on cuda:1"
     ),
     "an early return on the CPU": Fault(
         "functions",

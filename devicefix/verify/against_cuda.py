@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,16 @@ from typing import Any
 
 from devicefix.verify import runs
 from devicefix.verify.compare import (
+    CONTROL_FLOW,
     Difference,
     Unsteady,
     any_precision,
+    common,
     describe,
     differences,
     hint,
     observations,
+    unreached,
     unsteady,
 )
 from devicefix.verify.program import Program
@@ -39,6 +42,7 @@ class Comparison:
     Attributes:
         machine: "simulated" or "cuda".
         observations: the number of observations in the run of the original.
+        compared: how many the runs on CUDA and on the CPU have in common; None if they were not compared.
         seconds: the durations of the original and of the rewritten program on that machine.
         failure: why the original failed; empty if it did not.
         on_cuda: the differences between the original and the rewritten program on that machine.
@@ -50,6 +54,7 @@ class Comparison:
 
     machine: str
     observations: int = 0
+    compared: int | None = None
     seconds: tuple[float, float] = (0.0, 0.0)
     failure: str = ""
     on_cuda: list[str] = field(default_factory=list)
@@ -197,6 +202,11 @@ class CudaComparison:
                 f"autocast computes in {lowered} on CUDA only: compared with the CPU in full precision"
             )
         unlike = differences(one, other, same_machine=False, tolerance=tolerance, ignored=self._ignored)
+        unlike = list(unreached(unlike, one, other))
+        found.compared = common(one, other)
+        if found.observations and not found.compared:
+            found.hints.append(CONTROL_FLOW)
+            yield "none of the lines that read a tensor on CUDA runs on the CPU"
         found.hints += dict.fromkeys(hint(difference) for difference in unlike if not difference.expected)
         yield from _faults(unlike, found)
 
@@ -236,7 +246,7 @@ def _autocast(events: list[dict[str, Any]], device: str) -> str:
     return " and ".join(sorted(used))
 
 
-def _faults(unlike: list[Difference], found: Comparison) -> Iterator[str]:
+def _faults(unlike: Iterable[Difference], found: Comparison) -> Iterator[str]:
     """Yield the descriptions of faults; those of expected differences become notes."""
     for difference in unlike:
         if difference.expected:

@@ -9,19 +9,30 @@ The events that are compared, for each process separately:
 - `error` and `ended`: how the process ended. A stream without `ended`, or with an error, is incomplete.
 """
 
-from devicefix.verify.compare.alignment import Unsteady, any_precision, differences, observations, unsteady
+from devicefix.verify.compare.alignment import (
+    Unsteady,
+    any_precision,
+    common,
+    differences,
+    observations,
+    unsteady,
+)
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
-from devicefix.verify.compare.wording import describe, hint
+from devicefix.verify.compare.unreached import unreached
+from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 
 __all__ = [
+    "CONTROL_FLOW",
     "ONLY_CPU",
     "ONLY_CUDA",
     "Difference",
     "Unsteady",
     "any_precision",
+    "common",
     "describe",
     "differences",
     "hint",
     "observations",
+    "unreached",
     "unsteady",
 ]

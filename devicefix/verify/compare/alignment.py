@@ -23,6 +23,17 @@ def observations(events: Iterable[Event]) -> int:
     return sum(e["until"] - e["since"] + 1 if "until" in e else 1 for e in events if e["kind"] == "seen")
 
 
+def common(one: list[Event], other: list[Event]) -> int:
+    """Return the number of observations that two runs have in common."""
+    left, right = streams_of(one), streams_of(other)
+    return sum(
+        min(stream.count(key), right[name].count(key))
+        for name, stream in left.items()
+        if name in right
+        for key in stream.seen
+    )
+
+
 def any_precision(events: list[Event]) -> list[Event]:
     """Return the events of a run without the differences of dtype that autocast makes."""
     return [{**e, "value": values.any_precision(e["value"])} if e["kind"] == "seen" else e for e in events]

@@ -13,8 +13,8 @@ class Difference:
     """A point where two runs differ.
 
     Attributes:
-        kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "operations", "end", ONLY_CUDA
-            or ONLY_CPU.
+        kind: "value", "count", "device", "dtype", "shape", "missing", "draw", "operations", "end",
+            "unreached", ONLY_CUDA or ONLY_CPU.
         file: the source file; empty if the difference belongs to no line.
         line: the line number, from 1.
         process: the name of the process.

@@ -24,6 +24,7 @@ _CALLS = {
 _VERBS = {"print": "showed", "format": "showed", "save": "wrote"}
 _PRECISION = 1e-3  # relative
 _DIGITS = (4, 6, 8, 12)
+CONTROL_FLOW = "control flow: a line runs another number of times; look for tests of the device"
 
 
 def describe(difference: Difference) -> str:
@@ -41,8 +42,8 @@ def hint(difference: Difference) -> str:
         return "random numbers: draw them with a generator of the CPU, and move them"
     if difference.kind == "dtype":
         return "precision: the program chooses another dtype on the CPU; compare with that dtype on CUDA"
-    if difference.kind in ("count", "missing", "shape", "end"):
-        return "control flow: a line runs another number of times; look for tests of the device"
+    if difference.kind in ("count", "missing", "shape", "end", "unreached"):
+        return CONTROL_FLOW
     if _distance(difference) < _PRECISION:
         return "precision: the numbers are close; if the difference is harmless, raise `--tolerance`"
     return "a shared copy or random numbers: look at lines that move or draw tensors before this line"
@@ -86,6 +87,8 @@ def _value_text(difference: Difference, here: str, there: str) -> str:
 
 
 def _missing_text(difference: Difference, here: str, there: str) -> str:
+    if difference.kind == "unreached":
+        return f"this line reads a tensor {here}, but does not run {there}, though no condition is around it"
     if difference.kind in (ONLY_CUDA, ONLY_CPU):
         return f"this line reads a tensor {difference.kind}"
     has, lacks = (there, here) if difference.one is None else (here, there)
@@ -96,10 +99,15 @@ def _missing_text(difference: Difference, here: str, there: str) -> str:
 
 def _draw_text(difference: Difference, here: str, there: str) -> str:
     left, right = (
-        f"`{draw['op']}` of {draw['numel']} on {draw['device']}" if draw else "nothing"
-        for draw in (difference.one, difference.other)
+        _draw(draw, difference) if draw else "nothing" for draw in (difference.one, difference.other)
     )
     return f"the {_ordinal(difference.number)} random draw was {left} {here} and {right} {there}"
+
+
+def _draw(draw: Value, difference: Difference) -> str:
+    """Describe a random draw, with its line where that is not the line of the difference."""
+    place = f" (line {draw['line']})" if draw["line"] != difference.line else ""
+    return f"`{draw['op']}` of {draw['numel']} on {draw['device']}{place}"
 
 
 def _end(error: str | None) -> str:

@@ -179,12 +179,12 @@ class Cuda:
         def manual_seed(seed: int) -> None:
             if machine.forked or not machine.visible:
                 return  # CUDA also defers the call until it is initialized
-            machine.seed(machine.current, seed)
+            machine.reseed(machine.current, seed)
             machine.note("call", machine.current, "manual_seed", int(seed))
 
         def manual_seed_all(seed: int) -> None:
             for place in range(len(machine.visible)):
-                machine.seed(place, seed)
+                machine.reseed(place, seed)
             machine.note("call", 0 if machine.visible else HOST, "manual_seed_all", int(seed))
 
         def get_state(device: Any = "cuda") -> torch.Tensor:
@@ -200,8 +200,8 @@ class Cuda:
         return {
             "manual_seed": manual_seed,
             "manual_seed_all": manual_seed_all,
-            "seed": lambda: manual_seed(torch._C.Generator().seed()),
-            "seed_all": lambda: manual_seed_all(torch._C.Generator().seed()),
+            "seed": machine.shuffle,
+            "seed_all": lambda: machine.shuffle(all_gpus=True),
             "initial_seed": machine.initial_seed,
             "get_rng_state": get_state,
             "set_rng_state": set_state,

@@ -40,10 +40,10 @@ class Draws:
 
         Args:
             device: the device.
-            op: the name of the operation.
-            numel: the number of elements.
+            op: the name of the operation; "manual_seed" where the program seeds the generator.
+            numel: the number of elements, or the seed.
         """
-        site = self._sites.current(4)
+        site = self._sites.current(2)
         key = (device, op, numel, site.file, site.line)
         number = self._kinds.get(key)
         if number is None:

@@ -193,6 +193,19 @@ class Machine:
         generator = self._seeds.setdefault(place, torch._C.Generator())
         generator.manual_seed((int(seed) + _SEED_OFFSET + place) % 2**64)
 
+    def reseed(self, place: int, seed: int) -> None:
+        """Seed the generator of a GPU for the program, which is recorded with the random draws."""
+        self.seed(place, seed)
+        if self.draws is not None:
+            self.draws.add(str(device(place)), "manual_seed", int(seed))
+
+    def shuffle(self, all_gpus: bool = False) -> None:
+        """Seed the generator of the current GPU, or of all, with a random number."""
+        chosen = torch._C.Generator().seed()
+        for place in range(len(self.visible)):
+            if all_gpus or place == self.current:
+                self.seed(place, chosen)
+
     def initial_seed(self) -> int:
         """Return the seed of the current GPU's generator."""
         return self.generator(self.gpu()).initial_seed() - _SEED_OFFSET - self.current
