@@ -258,7 +258,7 @@ def test_random_draws() -> None:
         assert on_a_cpu(run, other) == []
     (found,) = same_machine(run, ended(*one, drawn(0, 1, 0, 0)))
     assert describe(found) == (
-        "train.py:0: the 2nd random draw was `normal_` of 4 on cuda:0 in the original"
+        "train.py:10: the 2nd random draw was `normal_` of 4 on cuda:0 (line 0) in the original"
         " and `uniform_` of 4 on cuda:0 in the rewritten program"
     )
     for numbers, number in (((0, 0, 1), 4), ((0, 0, 1, 0, 0), 5)):

@@ -651,14 +651,15 @@ def test_random_draws_are_recorded_with_their_lines(tmp_path: Path) -> None:
     ran = simulated(tmp_path, program)
     draws = [(e["device"], e["op"], e["numel"], e["line"]) for e in ran.of("draw")]
     assert draws == [
+        ("cuda:0", "manual_seed", 3, 2),
         ("cpu", "uniform_", 16, 3),
         ("cpu", "uniform_", 4, 3),
         ("cuda:0", "bernoulli_", 4, 5),
         ("cpu", "randn", 3, 6),
     ]
     assert {Path(e["file"]).name for e in ran.of("draw")} == {"program.py"}
-    assert [number for e in ran.of("drawn") for number in e["numbers"]] == [0, 1, 2, 2, 3]
-    assert [e["count"] for e in ran.of("draws")] == [5]
+    assert [number for e in ran.of("drawn") for number in e["numbers"]] == [0, 1, 2, 3, 3, 4]
+    assert [e["count"] for e in ran.of("draws")] == [6]
 
     moved = simulated(tmp_path, DRAWS.format(noise="torch.randn(3, device='cuda')"))
     assert [e["device"] for e in moved.of("draw")][-1] == "cuda:0"

@@ -198,8 +198,8 @@ FAULTS = {
         "optimizer.zero_grad()",
         "optimizer.zero_grad(); torch.rand(1)",
         CUDA,
-        10,
-        "`randn` of 12 on cpu in the original and `rand` of 1 on cpu in the rewritten program",
+        13,
+        "`randn` of 12 on cpu (line 10) in the original and `rand` of 1 on cpu in the rewritten program",
     ),
     "a draw moves to the GPU": Fault(
         "training",
@@ -217,7 +217,9 @@ FAULTS = {
         21,
         "`rand` of 2 on cuda:0 in the original and `rand` of 2 on cpu",
     ),
-    "a seed is dropped": Fault("training", "torch.manual_seed(1)", "None", CUDA, 17, "gave 0.3488 in"),
+    "a seed is dropped": Fault(
+        "training", "torch.manual_seed(1)", "None", CUDA, 4, "was `manual_seed` of 1 on cuda:0"
+    ),
     "the seed of a generator is dropped": Fault(
         "functions", "generator.manual_seed(5)", "None", CUDA, 23, "with -0.4868 as its 1st sample"
     ),

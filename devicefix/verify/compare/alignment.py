@@ -276,7 +276,8 @@ class _Pair:
             ones, others = self._one.kinds, self._other.kinds
         for number, ((position, one), (_, other)) in enumerate(zip(ones, others, strict=False), 1):
             if one is not other and _draw_key(one) != _draw_key(other):
-                yield self._draw_difference(number, position, one, other)
+                added = number < len(others) and _draw_key(others[number][1]) == _draw_key(one)
+                yield self._draw_difference(number, position, one, other, at=other if added else one)
                 return
         common = min(len(ones), len(others))
         if len(ones) > common and self._is_due(self._one, ones[common][0]):
@@ -286,9 +287,14 @@ class _Pair:
             yield self._draw_difference(common + 1, self._translated(position), None, other)
 
     def _draw_difference(
-        self, number: int, position: float, one: Event | None, other: Event | None
+        self,
+        number: int,
+        position: float,
+        one: Event | None,
+        other: Event | None,
+        at: Event | None = None,
     ) -> Difference:
-        event = one or other or {}
+        event = at or one or other or {}
         key = (event.get("file", ""), event.get("line", 0), "draw")
         return self._difference("draw", key, position, number=number, one=one, other=other)
 

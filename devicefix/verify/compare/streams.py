@@ -102,7 +102,8 @@ def streams_of(events: list[Event]) -> dict[tuple[str, int], Stream]:
     for position, event in enumerate(events):
         stream = by_pid[event["pid"]]
         stream.add(position, event)
-        stream.name = event["process"]  # a spawned process gets its final name only after a while
+        # A spawned process gets its final name only after a while, and loses it at its very end.
+        stream.name = event["process"] or stream.name
     streams: dict[tuple[str, int], Stream] = {}
     namesakes: dict[str, int] = defaultdict(int)
     for stream in by_pid.values():

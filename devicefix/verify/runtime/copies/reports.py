@@ -23,6 +23,9 @@ class Reports:
         self._events = events
         self._reported: set[tuple[Any, ...]] = set()
         self._failed = False
+        # The program's own classes see only its own calls. At its end, Python clears the globals before the
+        # last tensors are gone.
+        self._quiet = torch._C.DisableTorchFunctionSubclass
 
     def guarded(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the watch, whose errors must not reach the program.
@@ -35,7 +38,7 @@ class Reports:
             The result, or None after an error. The first error is recorded.
         """
         try:
-            with torch._C.DisableTorchFunctionSubclass():  # the program's own classes see only its own calls
+            with self._quiet():
                 return call(*args)
         except Exception as error:
             if not self._failed:
