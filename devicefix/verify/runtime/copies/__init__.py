@@ -51,7 +51,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         torch.autograd.Variable.__new__,
         torch.nn.Module.register_parameter,
     )
-    apply = torch.autograd.Function.__dict__["apply"].__func__
+    apply = torch.autograd.Function.__dict__["apply"]  # a class method, which is written in C since torch 2.14
 
     def watched_from_numpy(array: Any, /) -> torch.Tensor:
         tensor = from_numpy(array)
@@ -83,7 +83,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         watch.registered(param)
 
     def watched_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return watch.applied(lambda *args, **kwargs: apply(cls, *args, **kwargs), args, kwargs)
+        return watch.applied(apply.__get__(None, cls), args, kwargs)
 
     torch.from_numpy = watched_from_numpy  # type: ignore[assignment]
     torch.Tensor._make_subclass = staticmethod(watched_make)  # type: ignore[method-assign]
