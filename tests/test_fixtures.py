@@ -1,8 +1,8 @@
 """The programs under fixtures/: their rewrites, and their results before and after.
 
 The programs run in child processes, which run this file: `test_fixtures.py cpu FILE` without CUDA, and
-`test_fixtures.py cuda FILE` on the simulated CUDA machine with four GPUs. With `full`, autocast does not lower
-the precision there. The file has the programs.
+`test_fixtures.py cuda FILE` on the simulated CUDA machine with four GPUs. With `full`, autocast keeps the
+precision there. The file has the programs.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def _hook_what_modes_do_not_see(watch: Watch) -> None:
         torch.autograd.Variable.__new__,
         torch.nn.Module.register_parameter,
     )
-    apply = torch.autograd.Function.__dict__["apply"]  # a class method, which is written in C since torch 2.14
+    apply = torch.autograd.Function.__dict__["apply"]  # a class method, in C since torch 2.14
 
     def watched_from_numpy(array: Any, /) -> torch.Tensor:
         tensor = from_numpy(array)
