@@ -100,7 +100,8 @@ def test_with_a_safe_path_the_folder_of_the_script_is_not_on_it(
 ) -> None:
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     folder.write(
-        train="import sys\nassert not any(path.endswith('.py') for path in sys.path), sys.path\nimport net"
+        net="x = 1",
+        train="import sys\nassert not any(path.endswith('.py') for path in sys.path), sys.path\nimport net",
     )
     done = folder.verify("train.py")
     assert done.report["reason"] == "ModuleNotFoundError: No module named 'net'"
