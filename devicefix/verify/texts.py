@@ -116,13 +116,9 @@ def _is_alike(case: Case) -> bool:
 
 
 def precision(case: Case) -> Explanation | None:
-    """Explain a mixture of dtypes that autocast hides on CUDA; the simulated machine has no autocast."""
+    """Explain a mixture of dtypes that autocast for CUDA allows, in a file where it is left."""
     if case.run.failure is None or not (_match(case, _LOW_PRECISION) and _match(case, _DTYPES)):
         return None
-    ties = [tie for tie in case.ties_in(at.file for at in case.frames) if tie.finding.code == "DF407"]
-    casting = next((at for at in case.frames if "autocast" in _names(Path(at.file))), None)
-    if casting is None:
-        return None
-    evidence = f"{shown(casting)} is in a file that uses autocast: {case.failure.error}"
-    advice = "use `torch.autocast` with the device of the tensors, or convert them explicitly"
-    return Explanation(Cause.TIE if ties else Cause.UNKNOWN, advice, (evidence,), tuple(ties))
+    ties = tuple(tie for tie in case.ties_in(at.file for at in case.frames) if tie.finding.code == "DF407")
+    evidence = f"autocast for CUDA is off on a CPU, and the dtypes differ: {case.failure.error}"
+    return Explanation(Cause.TIE, ties[0].advice, (evidence,), ties) if ties else None
