@@ -306,6 +306,32 @@ PROGRAMS = {
         """,
         "train.py:4 requests CUDA",
     ),
+    "a message that demands a GPU": Failing(
+        Cause.TIE,
+        """
+        import torch
+        def check(ok):
+            if not ok:
+                raise RuntimeError("this program requires a GPU")
+        check(getattr(torch, "aduc"[::-1]).is_available())
+        print(torch.ones(1).cuda())
+        """,
+        "train.py:4",
+    ),
+    "a request whose error is raised elsewhere": Failing(
+        Cause.TIE,
+        """
+        import torch
+        def move(x):
+            try:
+                return getattr(x, "aduc"[::-1])(), None
+            except Exception as problem:
+                return None, (type(problem), str(problem))
+        x, (kind, text) = move(torch.ones(1))
+        raise kind(text)
+        """,
+        "train.py:4 requests CUDA",
+    ),
     "a request that is caught for good": Failing(
         Cause.ORIGINAL,
         """
