@@ -18,11 +18,13 @@ from devicefix.verify.compare import (
     ONLY_CUDA,
     Difference,
     any_precision,
+    common,
     describe,
     differences,
     observations,
     unsteady,
 )
+from devicefix.verify.gpus import Needed, needed
 
 Event = dict[str, Any]
 
@@ -230,6 +232,26 @@ def test_a_missing_process() -> None:
     assert (found.kind, found.process) in [(ONLY_CPU, "train.py"), (ONLY_CUDA, "SpawnProcess-1")]
     assert [each.kind for each in same_machine(ended(main), ended(main, spawned))] == ["missing"]
     assert same_machine(ended(main, spawned), [main]) == []  # the other run was interrupted before
+
+
+def test_what_is_ignored_is_not_counted() -> None:
+    one = ended(*(seen(line, scalar(1)) for line in (1, 1, 1, 2, 3)))
+    other = ended(*(seen(line, scalar(1)) for line in (1, 1, 3)))
+    assert common(one, other, {}) == 3
+    name, key = ("train.py", 0), ("train.py", 1, "item")
+    assert common(one, other, {name: {(key, 2): 1}}) == 2
+    assert common(one, other, {name: {(key, 3): 1}}) == 3  # the other run does not make it
+
+
+def test_needed_gpus() -> None:
+    def missing(*indices: int) -> list[Event]:
+        return [event("missing gpu", index=index, file="train.py", line=7) for index in indices]
+
+    assert needed([event("process")], 1) is None
+    assert needed(missing(3, 1), 1) == Needed(4, 3, "train.py", 7)
+    assert needed(missing(0), 2) == Needed(4, 0, "train.py", 7)
+    assert needed(missing(16), 1) is None
+    assert needed(missing(3), 16) is None
 
 
 def test_forks_with_the_same_name() -> None:

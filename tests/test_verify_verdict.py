@@ -223,7 +223,7 @@ def test_the_text_has_every_section(shown: Report) -> None:
         "                 all.py: 2 of 2 lines",
         "                 `devicefix verify --show-missing` lists those that did not run",
         "  differs on the CPU train.py:1: different",
-        "  only on CUDA   a note",
+        "  notes          a note",
         "  warnings       could not watch copies: E",
     ]
 

@@ -25,6 +25,7 @@ from devicefix.verify.compare import (
     unreached,
     unsteady,
 )
+from devicefix.verify.gpus import needed
 from devicefix.verify.program import Program
 from devicefix.verify.runs import Result, Task, Tick
 from devicefix.verify.verdict import Run, Verdict, judge
@@ -32,7 +33,6 @@ from devicefix.verify.verdict import Run, Verdict, judge
 REAL = 1e-4  # the relative tolerance between two runs on a GPU, whose sums have no fixed order
 ALIKE = 1e-2  # the same between a GPU and its simulation
 LOW = 5e-2  # the same between autocast for CUDA and that of a CPU, whose lists of operations differ
-_COUNTS = (1, 2, 4, 8, 16)  # the usual numbers of GPUs
 
 
 @dataclass(slots=True)
@@ -135,15 +135,13 @@ class CudaComparison:
         """
         result, automatic = self._run(self._original, "original", machine), self._task.gpus is None
         while machine == "simulated" and automatic and _failure(result, self._original):
-            requests = [event for event in result.events if event["kind"] == "missing gpu"]
-            request = max(requests, key=lambda event: int(event["index"]), default=None)
-            count = next((number for number in _COUNTS if request and number > request["index"]), 0)
-            if request is None or count <= (self._task.gpus or 1):
+            more = needed(result.events, self._task.gpus or 1)
+            if more is None:
                 break
-            self._task = replace(self._task, gpus=count)
-            place = f"{os.path.relpath(request['file'])}:{request['line']}"
-            found.notes[:] = [f"{count} GPUs are simulated, since {place} requests cuda:{request['index']}"]
-            result = self._run(self._original, f"original on {count} GPUs", machine)
+            self._task = replace(self._task, gpus=more.count)
+            place = f"{os.path.relpath(more.file)}:{more.line}"
+            found.notes[:] = [f"{more.count} GPUs are simulated, since {place} requests cuda:{more.index}"]
+            result = self._run(self._original, f"original on {more.count} GPUs", machine)
         return result
 
     def _unsteady(self, original: Result, machine: str, tolerance: float, found: Comparison) -> Unsteady:
@@ -203,7 +201,7 @@ class CudaComparison:
             )
         unlike = differences(one, other, same_machine=False, tolerance=tolerance, ignored=self._ignored)
         unlike = list(unreached(unlike, one, other))
-        found.compared = common(one, other)
+        found.compared = common(one, other, self._ignored)
         if found.observations and not found.compared:
             found.hints.append(CONTROL_FLOW)
             yield "none of the lines that read a tensor on CUDA runs on the CPU"

@@ -158,7 +158,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
         yield _entry("numbers", f"equal: {runs} ({seen})")
     yield from _section(f"differs on {machine}", comparison.on_cuda, if_empty=None)
     yield from _section("differs on the CPU", comparison.on_cpu, if_empty=None)
-    yield from _section("only on CUDA", comparison.notes, if_empty=None)
+    yield from _section("notes", comparison.notes, if_empty=None)
 
 
 def _section(title: str, items: Iterable[str], if_empty: str | None = "none") -> Iterator[str]:

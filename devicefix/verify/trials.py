@@ -10,14 +10,14 @@ from pathlib import Path
 
 from devicefix.verify import runs
 from devicefix.verify.copying import is_small
+from devicefix.verify.gpus import needed
 from devicefix.verify.launch import Limits
 from devicefix.verify.program import Program
-from devicefix.verify.runs import Task, Tick
+from devicefix.verify.runs import Result, Task, Tick
 from devicefix.verify.verdict import EXIT, Failure, Run, Verdict, judge
 
 _SECONDS = 60.0  # a failure that took longer is explained without runs, unless `--explain` asks for them
 _FILES, _BYTES = 20_000, 256 << 20
-_GPUS = 8
 _VARYING = re.compile(r"0x[0-9a-f]+|\b(cuda|cpu)(:\d+)?\b|\d+(\.\d+)?(e-?\d+)?")
 
 
@@ -62,12 +62,12 @@ class Trials:
         return self._original
 
     def _run_original(self) -> Run:
-        program = self._without_fixes()
-        run = self._run(program, "original", "simulated")
-        if run.failure and "invalid device ordinal" in run.failure.message and not self._task.gpus:
-            self._task = replace(self._task, gpus=_GPUS)
-            run = self._run(program, "original-gpus", "simulated")
-        return run
+        program, automatic = self._without_fixes(), self._task.gpus is None
+        result = self._result(program, "original", "simulated")
+        while automatic and result.ended.status and (more := needed(result.events, self._task.gpus or 1)):
+            self._task = replace(self._task, gpus=more.count)
+            result = self._result(program, f"original on {more.count} GPUs", "simulated")
+        return judge(result.ended, result.events, program)
 
     def _without_fixes(self) -> Program:
         return Program(self._program.roots, notebook=self._program.notebook)
@@ -85,6 +85,10 @@ class Trials:
         return self._run(self._without_fixes(), "answered", "cpu", keep_going=True)
 
     def _run(self, program: Program, name: str, machine: str, keep_going: bool = False) -> Run:
+        result = self._result(program, name, machine, keep_going)
+        return judge(result.ended, result.events, program)
+
+    def _result(self, program: Program, name: str, machine: str, keep_going: bool = False) -> Result:
         # The next optimizer step is behind the failure.
         steps = min(self._failed.steps + 1, self._task.steps or self._failed.steps + 1)
         timeout = self._task.limits.timeout
@@ -104,7 +108,7 @@ class Trials:
         tick: Callable[[float], None] = partial(self._tick, f"{what} on {where}, to find the cause,")
         result = runs.run_program(task, program, self._folder / f"trial-{name}", tick, machine)
         self.seconds += result.ended.seconds
-        return judge(result.ended, result.events, program)
+        return result
 
 
 def passed(run: Run) -> bool:

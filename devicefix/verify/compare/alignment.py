@@ -23,15 +23,17 @@ def observations(events: Iterable[Event]) -> int:
     return sum(e["until"] - e["since"] + 1 if "until" in e else 1 for e in events if e["kind"] == "seen")
 
 
-def common(one: list[Event], other: list[Event]) -> int:
-    """Return the number of observations that two runs have in common."""
+def common(one: list[Event], other: list[Event], ignored: Unsteady) -> int:
+    """Return the number of observations that two runs have in common, without those that are ignored."""
     left, right = streams_of(one), streams_of(other)
-    return sum(
-        min(stream.count(key), right[name].count(key))
-        for name, stream in left.items()
-        if name in right
-        for key in stream.seen
-    )
+    found = 0
+    for name in left.keys() & right.keys():
+        sizes = ignored.get(name, {})
+        for key in left[name].seen.keys() | left[name].ranges.keys():
+            count = min(left[name].count(key), right[name].count(key))
+            unsteady = (size for (line, number), size in sizes.items() if line == key and number <= count)
+            found += count - sum(unsteady)
+    return found
 
 
 def any_precision(events: list[Event]) -> list[Event]:

@@ -111,10 +111,10 @@ class Watch(TorchFunctionMode):
         with torch._C.DisableTorchFunction():
             self.guarded(self.ledger.arrays.wrap, array, tensor)
 
-    def derived(self, data: Any, parameter: Any) -> None:
+    def derived(self, data: Any, result: Any) -> None:
         """Record the creation of a parameter, or of an object of another class, from a tensor."""
-        if isinstance(parameter, torch.Tensor) and parameter is not data:
-            self.guarded(self.ledger.derived, data, parameter)
+        if isinstance(result, torch.Tensor) and result is not data:
+            self.guarded(self.ledger.derived, data, result)
 
     def registered(self, parameter: Any) -> None:
         """Record the registration of a parameter in a module."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from devicefix.verify.runtime.machine.patches import Patches
-from devicefix.verify.runtime.machine.places import HOST, place_of
+from devicefix.verify.runtime.machine.places import HOST, place_of, tensors
 
 _KEY = "AutocastCUDA"
 _KEYS = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
@@ -165,7 +165,7 @@ def _runner(op: Any, casts: _Casts) -> Callable[[Any, Any], Any]:  # noqa: C901 
         return casts.all(cast(args, kwargs, torch.float32), dtype)  # the CPU lacks it in low precision
 
     def widest(args: Any, kwargs: Any) -> Any:
-        found = {each.dtype for each in _tensors([args, *kwargs.values()]) if is_cast(each)}
+        found = {each.dtype for each in tensors([args, *kwargs.values()]) if is_cast(each)}
         return cast(args, kwargs, torch.float32 if torch.float32 in found else low_dtype())
 
     def argument(args: Any, kwargs: Any) -> Any:
@@ -182,7 +182,7 @@ def _runner(op: Any, casts: _Casts) -> Callable[[Any, Any], Any]:  # noqa: C901 
         return getattr(torch.ops.aten.norm, _NORMS[full])(*args, dtype=torch.float32, **kwargs)
 
     def refused(args: Any, kwargs: Any) -> Any:
-        if any(map(is_cast, _tensors(args))):
+        if any(map(is_cast, tensors(args))):
             raise RuntimeError(
                 "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast"
             )
@@ -199,11 +199,3 @@ def _runner(op: Any, casts: _Casts) -> Callable[[Any, Any], Any]:  # noqa: C901 
     if name == "binary_cross_entropy":
         return refused
     return lambda args, kwargs: cast(args, kwargs, torch.float32)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _tensors(inner)

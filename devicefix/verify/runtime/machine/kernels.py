@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from devicefix.verify.runtime.machine import autocast
-from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put
+from devicefix.verify.runtime.machine.places import FREE, HOST, device, place_of, put, tensors
 from devicefix.verify.runtime.machine.state import Machine
 
 _LACKING = -3  # the place of an operation without tensors
@@ -201,7 +201,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
             if type(out) is torch.Tensor:
                 put(out, place)
             else:
-                for tensor in _tensors(out):
+                for tensor in tensors(out):
                     put(tensor, place)
 
     def _mixed(self, traits: Traits, func: Any, args: Any, kwargs: Any) -> Any:
@@ -212,7 +212,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         if place != _LACKING:
             self._finish(traits, out, place)
-            for tensor in _tensors(out):  # a view of a sparse tensor has its own memory
+            for tensor in tensors(out):  # a view of a sparse tensor has its own memory
                 put(tensor, place)
         return out
 
@@ -249,7 +249,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         lists = [args[i] for i in traits.lists if i < len(args) and args[i]]
         places = [self._common(traits, list(row)) for row in zip(*lists, strict=True)]
         out = func(*args, **kwargs)
-        for place, tensor in zip(places, _tensors(out), strict=False):
+        for place, tensor in zip(places, tensors(out), strict=False):
             put(tensor, place)
         for place in places:
             self._machine.note("run", place, traits.name)
@@ -300,7 +300,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
                 self._finish(traits, out, place)
             return
         self._machine.on_cuda += 1
-        for tensor in _tensors(out):
+        for tensor in tensors(out):
             if traits.name.startswith("empty"):
                 tensor.zero_()  # uninitialized memory would make the trace vary
             put(tensor, place)
@@ -326,9 +326,9 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         """
         place = place_of(args[0])
         if place == FREE:
-            place = next((here for here in map(place_of, _tensors(args[1:])) if here != FREE), FREE)
+            place = next((here for here in map(place_of, tensors(args[1:])) if here != FREE), FREE)
             put(args[0], place)
-        for index in _tensors(args[1]):
+        for index in tensors(args[1]):
             if place_of(index) not in (HOST, FREE, place):
                 raise RuntimeError(
                     "indices should be either on cpu or on the same device as the indexed tensor "
@@ -356,7 +356,7 @@ class Kernels(Transparent):  # type: ignore[no-untyped-call]
         else:
             out = func(*args, **kwargs)
         if machine.draws is not None:
-            numel = next((tensor.numel() for tensor in _tensors(out)), 0)
+            numel = next((tensor.numel() for tensor in tensors(out)), 0)
             machine.draws.add(str(device(place)), traits.name, numel)
         self._made(traits, out, place, not _given(traits, args, kwargs))
         return out
@@ -398,13 +398,5 @@ def _given(traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
         if i < len(args) and args[i] is not None:
             given += [tensor for tensor in args[i] if tensor is not None]
     for name in traits.keywords:
-        given += _tensors(kwargs.get(name))
+        given += tensors(kwargs.get(name))
     return given
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _tensors(inner)
