@@ -90,7 +90,7 @@ def compared(folder: Path, rewritten: str) -> Report:
     )
     new = rewritten.strip() + "\n"
     lines = _origins(program.read_text(encoding="utf-8").split("\n"), new.split("\n"))
-    module = Rewritten(str(program), new.encode(), [], lines)
+    module = Rewritten(str(program), new.encode(), [], lines, program.read_bytes())
     return session.verify(task, Settings(), lambda *_: None, [module])
 
 

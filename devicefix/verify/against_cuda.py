@@ -15,13 +15,16 @@ from devicefix.verify import runs
 from devicefix.verify.compare import (
     CONTROL_FLOW,
     Difference,
+    Numbers,
     Unsteady,
     any_precision,
     common,
     describe,
     differences,
     hint,
+    numbers,
     observations,
+    renumbered,
     unreached,
     unsteady,
 )
@@ -84,6 +87,7 @@ class CudaComparison:
         self._folder = folder
         self._tick = tick
         self._ignored: Unsteady = {}
+        self._lines: Numbers = {}
         self.copying = 0.0
 
     def against(self, on_cpu: Result) -> Comparison:
@@ -99,6 +103,8 @@ class CudaComparison:
         found = Comparison(machine)
         original = self._original_run(machine, found)
         rewritten = self._run(self._program, "rewritten", machine)
+        self._lines = numbers(original.events, rewritten.events)
+        rewritten, on_cpu = self._renumbered(rewritten), self._renumbered(on_cpu)
         found.observations = observations(original.events)
         found.seconds = original.ended.seconds, rewritten.ended.seconds
         found.failure = _failure(original, self._original)
@@ -235,7 +241,11 @@ class CudaComparison:
         task = replace(self._task, autocast=autocast)
         result = runs.run_program(task, program, self._folder / name, tick, machine)
         self.copying += result.copying
-        return result
+        return result if program is self._original else self._renumbered(result)
+
+    def _renumbered(self, result: Result) -> Result:
+        """Return a run of the rewritten program with the original's lines for code that it makes itself."""
+        return replace(result, events=renumbered(result.events, self._lines))
 
 
 def _autocast(events: list[dict[str, Any]], device: str) -> str:

@@ -165,7 +165,7 @@ def _end(process: subprocess.Popen[bytes] | None, plan: Plan) -> None:
 
 def _strays(plan: Plan) -> list[psutil.Process]:
     """Return the processes that follow the plan, whatever their parents."""
-    own = os.path.join(plan.folder, "plan.json")
+    own = plan.path
     found = []
     for process in psutil.process_iter():
         try:

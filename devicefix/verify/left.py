@@ -7,7 +7,7 @@ import re
 from devicefix.verify.case import SHOWN, Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.places import place as shown
-from devicefix.verify.places import source
+from devicefix.verify.places import shown_path, source
 from devicefix.verify.runtime.no_cuda import NO_CUDA
 from devicefix.verify.verdict import Location, Request
 
@@ -50,6 +50,8 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
     """
     places = [request.place for request in requests]
     evidence = [f"{shown(r.place)} requests CUDA by `{r.call}`: {source(r.place)}" for r in requests[:SHOWN]]
+    if written := [at.file for at in places if at.file in case.run.written]:
+        return _written(shown_path(written[0]), *evidence, *more)
     ties = case.ties([*places, *case.frames])
     if ties:
         return Explanation(Cause.TIE, ties[0].advice, (*evidence, *more), ties)
@@ -65,6 +67,12 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         " it by `torch.cuda.is_available()`; `devicefix check --config-files` reports files"
     )
     return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
+
+
+def _written(file: str, *evidence: str) -> Explanation:
+    why = f"the program writes {file} while it runs; only files that exist before are rewritten"
+    advice = f"make the text that the program writes to {file} device-agnostic"
+    return Explanation(Cause.TIE, advice, (*evidence, why))
 
 
 def _library(case: Case, at: Location, name: str) -> Explanation:

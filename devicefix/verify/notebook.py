@@ -5,7 +5,6 @@ A run needs no Jupyter and no kernel: it is one process, in which everything els
 
 from __future__ import annotations
 
-import linecache
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from devicefix.files.notebook.cells import Joined
 from devicefix.files.notebook.document import code_cells
 from devicefix.files.positions import Lines
 from devicefix.runner.run import check_text
+from devicefix.verify.places import remember
 from devicefix.verify.program import Program, Rewritten
 from devicefix.verify.runtime import notebook as runtime
 
@@ -49,9 +49,8 @@ def add(notebook: Path, program: Program, settings: Settings, folder: Path) -> N
     }
     if (module := Rewritten.of(outcome)) is not None:
         program.add(module._replace(path=path), folder / "rewritten_notebook.py")
-    for number, (text, _) in cells.items():  # for the report, which shows the lines of a failure
-        name = runtime.cell_name(path, number)
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    # the report shows the lines of a failure
+    remember({runtime.cell_name(path, number): text for number, (text, _) in cells.items()})
 
 
 def _lines(joined: Joined, numbers: list[int]) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+from collections.abc import Mapping
 
 from devicefix.config.printable import printable
 from devicefix.verify.verdict import Location
@@ -26,3 +27,13 @@ def shown_path(file: str) -> str:
 def source(location: Location) -> str:
     """Return the text of a line."""
     return printable(linecache.getline(location.file, location.line).strip())
+
+
+def remember(texts: Mapping[str, str]) -> None:
+    """Make `source` know the texts of files, whatever the files hold or whether they exist.
+
+    Args:
+        texts: the texts by the paths of the files.
+    """
+    for file, text in texts.items():
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

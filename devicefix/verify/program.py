@@ -57,7 +57,7 @@ class Rewritten(NamedTuple):
     content: bytes
     fixes: list[Fixed]
     origins: list[int]
-    before: bytes = b""
+    before: bytes
     fixed: Sequence[Finding] = ()
 
     @classmethod

@@ -157,6 +157,7 @@ def _plan(task: Task, program: Program, folder: Path, machine: str) -> Plan:
         rewritten=program.rewritten,
         places=program.places,
         origins=program.origins,
+        digests=program.digests,
         notebook=program.notebook,
         waiting=program.waiting,
         answers=program.answers,

@@ -105,16 +105,14 @@ class Scratch:
         The original modules remain in it, since Python imports a package that is installed for editing
         from there.
         """
-        return Program(
-            tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots])),
-            self._both(program.rewritten),
-            self._both(program.places),
-            self._both(program.origins),
-            program.errors,
-            program.notebook,
-            self._both(program.waiting),
-            program.answers,
-            program.answer,
+        return replace(
+            program,
+            roots=tuple(dict.fromkeys([*map(self.path, program.roots), *program.roots])),
+            rewritten=self._both(program.rewritten),
+            places=self._both(program.places),
+            origins=self._both(program.origins),
+            digests=self._both(program.digests),
+            waiting=self._both(program.waiting),
         )
 
     def _both(self, values: dict[str, T]) -> dict[str, T]:

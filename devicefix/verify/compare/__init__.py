@@ -18,6 +18,7 @@ from devicefix.verify.compare.alignment import (
     unsteady,
 )
 from devicefix.verify.compare.difference import ONLY_CPU, ONLY_CUDA, Difference
+from devicefix.verify.compare.unmapped import Numbers, numbers, renumbered
 from devicefix.verify.compare.unreached import unreached
 from devicefix.verify.compare.wording import CONTROL_FLOW, describe, hint
 
@@ -26,13 +27,16 @@ __all__ = [
     "ONLY_CPU",
     "ONLY_CUDA",
     "Difference",
+    "Numbers",
     "Unsteady",
     "any_precision",
     "common",
     "describe",
     "differences",
     "hint",
+    "numbers",
     "observations",
+    "renumbered",
     "unreached",
     "unsteady",
 ]

@@ -28,7 +28,10 @@ def install(events: Events) -> None:
         _strip(problem, set())
         hook(kind, problem, _own(trace))
 
-    sys.excepthook = record
+    def show(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        hook(kind, problem, _own(trace))
+
+    sys.excepthook, sys.__excepthook__ = record, show
     when_imported("traceback", _strip_formatted)
     when_imported("threading", _strip_in_threads)
     when_imported("_pytest._code.code", _strip_in_pytest)

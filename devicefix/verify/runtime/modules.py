@@ -8,6 +8,7 @@ with other import hooks.
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -22,6 +23,8 @@ from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.plan import Plan
 from devicefix.verify.runtime.site import Sites
 
+_LONGEST = 1_000_000  # characters of a recorded source
+
 
 class Modules:
     """Compiles the user's files.
@@ -29,23 +32,40 @@ class Modules:
     Args:
         plan: the rewritten files, and what the fixes made in them.
         events: the recorder of modules and fixes that run.
+        sites: finds the user's modules.
     """
 
-    def __init__(self, plan: Plan, events: Events) -> None:
+    def __init__(self, plan: Plan, events: Events, sites: Sites) -> None:
         self._plan = plan
         self._events = events
+        self._sites = sites
         self._compiled: set[str] = set()
+        self._started = os.stat(plan.path).st_mtime_ns
 
-    def texts(self, path: str) -> tuple[str, str] | None:
-        """Return the original and the rewritten text of a file, or None if it is not rewritten."""
+    def rewritten(self, path: str) -> str | None:
+        """Return the path of the rewritten text of a file, or None if it is not rewritten.
+
+        A file that the program has changed since is not.
+        """
         real = os.path.realpath(path)
         self._plan.complete(real)
         source = self._plan.rewritten.get(real)
         if source is None:
             return None
-        if path == self._plan.notebook.get("path"):
-            path = self._plan.notebook["source"]
-        with open(path, "rb") as old, open(source, "rb") as new:
+        with open(self._source(path), "rb") as file:
+            same = hashlib.sha256(file.read()).hexdigest() == self._plan.digests[real][0]
+        return source if same else None
+
+    def _source(self, path: str) -> str:
+        """Return the path of the Python text of a file: that of a notebook holds its cells."""
+        return str(self._plan.notebook["source"] if path == self._plan.notebook.get("path") else path)
+
+    def texts(self, path: str) -> tuple[str, str] | None:
+        """Return the original and the rewritten text of a file, or None if it is not rewritten."""
+        source = self.rewritten(path)
+        if source is None:
+            return None
+        with open(self._source(path), "rb") as old, open(source, "rb") as new:
             decode = importlib.util.decode_source
             return decode(old.read()), decode(new.read())
 
@@ -61,6 +81,7 @@ class Modules:
         """
         texts = self.texts(path)
         if texts is None:
+            self._note(path)
             return None
         tree = ast.parse(texts[1], path)
         old, new = (text.split("\n") for text in texts)
@@ -71,6 +92,21 @@ class Modules:
             self._compiled.add(real)
             self._events.emit("module", file=real)
         return tree
+
+    def _note(self, path: str) -> None:
+        """Record the text of a file that the program has written during the run."""
+        if path in self._compiled or not self._sites.is_project(path):
+            return
+        self._compiled.add(path)
+        try:
+            status = os.stat(path)
+            if max(status.st_mtime_ns, status.st_ctime_ns) < self._started:
+                return
+            with open(path, "rb") as file:
+                text = importlib.util.decode_source(file.read(_LONGEST))
+        except (OSError, SyntaxError, ValueError):  # Python has errors of its own for such a file
+            return
+        self._events.emit("written", file=path, text=text)
 
     def code(self, path: str) -> CodeType | None:
         """Return the code to run for a file, or None if it is not rewritten."""
@@ -90,7 +126,7 @@ def install(plan: Plan, events: Events, sites: Sites) -> Modules:
         events: the recorder of events.
         sites: finds the user's modules.
     """
-    modules = Modules(plan, events)
+    modules = Modules(plan, events, sites)
     probes.install(modules.ran)
     _hook_loader(modules)
     _hook_run_path(modules)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-ANSWERED = ("rewritten", "places", "origins")  # the fields with a value for each module
+ANSWERED = ("rewritten", "places", "origins", "digests")  # the fields with a value for each module
 
 VARIABLE = "DEVICEFIX_PLAN"  # the environment variable with the path of the plan
 _PATIENCE = 0.005  # seconds
@@ -30,6 +30,7 @@ class Plan:
         places: what the fixes made in each of these modules: the first line and column and the last ones, as
             `ast` counts, and the column of the finding. Without extent it is where something was removed.
         origins: the line of the user's file, from 1, for each line of these modules.
+        digests: the SHA-256 digests of each of these modules before and after.
         notebook: the notebook to run, if there is one: its `path`, the `source` of its cells as one module,
             the number of the cell and the line in it for each of the `lines`, the `commands` of IPython that
             are masked in it, and the texts of its `cells` by their numbers.
@@ -50,6 +51,7 @@ class Plan:
     rewritten: dict[str, str] = field(default_factory=dict)
     places: dict[str, list[Sequence[int]]] = field(default_factory=dict)
     origins: dict[str, list[int]] = field(default_factory=dict)
+    digests: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notebook: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
     answers: str = ""
@@ -62,15 +64,19 @@ class Plan:
 
     def store(self) -> str:
         """Write the plan into its folder, and return the path for VARIABLE."""
-        path = Path(self.folder, "plan.json")
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        return str(path)
+        Path(self.path).write_text(json.dumps(asdict(self)), encoding="utf-8")
+        return self.path
 
     @staticmethod
     def load(path: str) -> Plan:
         """Read a plan that `store` has written."""
         values = json.loads(Path(path).read_text(encoding="utf-8"))
         return Plan(**{**values, "roots": tuple(values["roots"])})
+
+    @property
+    def path(self) -> str:
+        """The path of the plan itself."""
+        return os.path.join(self.folder, "plan.json")
 
     @property
     def events(self) -> str:

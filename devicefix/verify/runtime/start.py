@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from devicefix.verify.runtime import errors, imported, modules, seeds, sources
+from devicefix.verify.runtime import errors, imported, modules, reading, seeds, sources
 from devicefix.verify.runtime.events import Events
 from devicefix.verify.runtime.plan import VARIABLE, Plan
 from devicefix.verify.runtime.site import Sites
@@ -27,7 +27,9 @@ def begin() -> None:
     events.emit("process", executable=sys.executable)
     sys.dont_write_bytecode = True  # a cache of rewritten code must not outlive the run
     errors.install(events)
-    sources.install(modules.install(plan, events, sites))
+    made = modules.install(plan, events, sites)
+    sources.install(made)
+    reading.install(made)
     imported.when_imported("torch", lambda: _with_torch(plan, events, sites))
     seeds.install(plan)
 
