@@ -199,6 +199,9 @@ def test_runs_add_up_in_a_file(folder: ProgramFolder) -> None:
     assert json.loads(file.read_text())["files"].keys() == {"../net.py", "../test.py"}
     made = devicefix("report", *option, "-o", "-", cwd=folder.path)
     assert "<strong>3 of 3 fixes</strong> ran" in made.stdout, made.stderr
+    (folder.path / "net.py").write_text("import torch\ndef g(x):\n    return x\n")  # needs no fix now
+    shown = devicefix(*command, cwd=folder.path)
+    assert "in all runs    1 of 1 line in 1 module (runs/all.json)" in shown.stdout, shown.stderr
     file.write_text("[]")
     shown = devicefix(*command, cwd=folder.path)
     assert (shown.returncode, shown.stdout) == (2, "")

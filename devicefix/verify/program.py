@@ -161,7 +161,9 @@ def prepare(
     program = Program(tuple(sorted(folders)))
     if rewritten is None:
         found = files.find(sources, settings.exclusions, _ignore)
-        OnDemand(program, summarize_files(found, replace(settings, fix=True)), folder)
+        summarized = summarize_files(found, replace(settings, fix=True))
+        program.unchanged += sorted({*map(os.fspath, found)} - {*summarized.files})
+        OnDemand(program, summarized, folder)
     for module in rewritten or ():
         program.add(module, folder / f"{len(program.rewritten)}.py")
     return program
