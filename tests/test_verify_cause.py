@@ -726,3 +726,15 @@ def test_unsafe_fixes_are_named_where_cuda_changes() -> None:
 )
 def test_a_difference_on_the_cpu_has_a_hint(kind: str, one: Any, other: Any, word: str) -> None:
     assert word in hint(Difference(kind, one=one, other=other))
+
+
+def test_a_module_of_the_project_that_is_not_on_the_path(folder: ProgramFolder) -> None:
+    folder.write(
+        **{"net/__init__": "value = 1\n", "scripts/train": "import torch\nimport net\n", "setup": ""}
+    )
+    done = folder.verify("scripts/train.py")
+    found = done.report["explanation"]
+    assert (done.status, found["cause"]) == (1, "environment")
+    assert found["advice"] == "set PYTHONPATH=., or install the project (`pip install -e .`)"
+    right = folder.verify("scripts/train.py", variables={"PYTHONPATH": str(folder.path)})
+    assert right.status == 0, right.errors

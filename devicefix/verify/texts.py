@@ -10,7 +10,7 @@ from devicefix.verify import known
 from devicefix.verify.case import Case
 from devicefix.verify.cause import Cause, Explanation
 from devicefix.verify.places import place as shown
-from devicefix.verify.places import source
+from devicefix.verify.places import shown_path, source
 from devicefix.verify.trials import alike
 from devicefix.verify.tried import DEVICES, wrong_fix
 
@@ -78,7 +78,11 @@ def _of(case: Case, found: known.Known) -> Explanation:
 def _import(case: Case) -> Explanation | None:
     found = known.first(known.PACKAGE, case.failure.error)
     name = match[1] if (match := _match(case, _MODULE)) else ""
-    if found is None or _is_own(case, name or case.failure.error):
+    if found is None:
+        return None
+    if root := _searched_in_vain(case, name):
+        return _not_on_the_path(case, found, name, root)
+    if _is_own(case, name or case.failure.error):
         return None
     explanation = _of(case, found)
     needs_cuda = [tie for tie in case.ties(case.frames[:1]) if tie.finding.code == "DF902"]
@@ -87,6 +91,23 @@ def _import(case: Case) -> Explanation | None:
         advice = "import it only where `torch.cuda.is_available()` is true, and use something else elsewhere"
         return Explanation(Cause.CPU, advice, (*explanation.evidence, evidence), tuple(needs_cuda))
     return explanation
+
+
+def _searched_in_vain(case: Case, name: str) -> str | None:
+    """Return the folder of the program that has a module which Python does not find, or None."""
+    at = (os.path.join(root, name) for root in case.program.roots if name)
+    return next(
+        (os.path.dirname(path) for path in at if os.path.isdir(path) or os.path.isfile(f"{path}.py")), None
+    )
+
+
+def _not_on_the_path(case: Case, found: known.Known, name: str, root: str) -> Explanation:
+    folder = shown_path(root)
+    installed = any(os.path.exists(os.path.join(root, file)) for file in ("setup.py", "pyproject.toml"))
+    install = f", or install the project (`pip install -e {folder}`)" if installed else ""
+    evidence = f"`{name}` is in {folder}, where Python does not search for modules"
+    advice = f"set PYTHONPATH={folder}{install}"
+    return Explanation(Cause.ENVIRONMENT, advice, (*_of(case, found).evidence, evidence))
 
 
 def _is_own(case: Case, text: str) -> bool:
